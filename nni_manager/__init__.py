@@ -1,0 +1,7 @@
+"""The experiment manager: one daemon that owns hyper-parameter experiments.
+
+Read in this order: `domain` (the words), `store` (where state lives), `scheduler` (the heart), `platform_kit` and
+`platforms` (where jobs run), `api`, `web` and `cli` (how people reach it), `app` (how it is put together).
+"""
+
+__version__ = "0.6.0"

@@ -1,0 +1,125 @@
+"""The whole error tree.
+
+    NniManagerError
+    ├── InvalidInput            what was sent cannot be used; names the field
+    │   └── ConfigInvalid       an experiment file with one or more problems
+    ├── NotFound                no such experiment, trial or file
+    ├── Conflict                exists, but its state does not allow this
+    ├── StoreError
+    │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); tried again by itself
+    │   ├── StoreCorrupt        cannot be read; a person must look
+    │   └── StoreTooNew         written by a newer version
+    ├── AlreadyOwned            another process holds the folder or data directory
+    ├── PlatformError
+    │   ├── SubmitRejected      this job will never be accepted
+    │   ├── PlatformUnavailable nothing can be said now; ask again later
+    │   └── BadCredentials      a person must act
+    └── TunerError
+        ├── TunerRaised         the user's or our algorithm raised; carries the traceback
+        ├── TunerDied           its process is gone
+        └── TunerSilent         no answer in time; carries the stack
+
+The text of an error is for the user: what happened, which field or job, what to do next. No text carries a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class NniManagerError(Exception):
+    """Root of everything we raise on purpose."""
+
+
+class InvalidInput(NniManagerError):
+    """What was sent cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with an experiment file."""
+
+    message: str
+    #: Dotted path of the field as the user wrote it, e.g. ``trainingService.platform``; empty for the whole file.
+    field: str = ""
+    #: File the problem is in; empty when the text came without one.
+    file: str = ""
+    #: 1-based line in that file; 0 when unknown.
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file or 'config'}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (place, self.field, self.message) if part)
+
+
+class ConfigInvalid(InvalidInput):
+    """An experiment file that cannot be used; `problems` lists every reason found."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+class NotFound(NniManagerError):
+    """No such experiment, trial or file."""
+
+
+class Conflict(NniManagerError):
+    """The thing exists, but its state does not allow what was asked."""
+
+
+class StoreError(NniManagerError):
+    """Something about an experiment's database."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be written at the moment; the write is tried again by itself."""
+
+
+class StoreCorrupt(StoreError):
+    """The database cannot be read."""
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer version."""
+
+
+class AlreadyOwned(NniManagerError):
+    """Another process holds this folder or data directory."""
+
+
+class PlatformError(NniManagerError):
+    """Something about the place where jobs run."""
+
+
+class SubmitRejected(PlatformError):
+    """This job will never be accepted; the text says why."""
+
+
+class PlatformUnavailable(PlatformError):
+    """The platform cannot be asked at the moment; nothing is known and nothing changes."""
+
+
+class BadCredentials(PlatformError):
+    """The platform refuses us; a person must act."""
+
+
+class TunerError(NniManagerError):
+    """Something about a tuner or assessor. `details` is a traceback or stack, or empty."""
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class TunerRaised(TunerError):
+    """The algorithm raised an exception."""
+
+
+class TunerDied(TunerError):
+    """The tuner's process ended."""
+
+
+class TunerSilent(TunerError):
+    """The tuner did not answer in time."""

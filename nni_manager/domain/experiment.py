@@ -1,0 +1,131 @@
+"""Experiments: what the user asked for, its state, and why it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Json = Mapping[str, object]
+
+
+class ExperimentStatus(StrEnum):
+    """NNI's words and meaning; its dead ends are repaired."""
+
+    #: Known, not started.
+    INITIALIZED = "INITIALIZED"
+    #: New trials are made.
+    RUNNING = "RUNNING"
+    #: A limit is reached, trials still run.
+    NO_MORE_TRIAL = "NO_MORE_TRIAL"
+    #: The tuner has no more proposals, trials still run.
+    TUNER_NO_MORE_TRIAL = "TUNER_NO_MORE_TRIAL"
+    #: Nothing left to run. Raising a limit wakes it.
+    DONE = "DONE"
+    #: Cannot go on; `resume` tries again.
+    ERROR = "ERROR"
+    #: Asked to stop; trials are being ended.
+    STOPPING = "STOPPING"
+    #: Closed. `resume` opens it again.
+    STOPPED = "STOPPED"
+    #: Open for reading only.
+    VIEWED = "VIEWED"
+
+    @property
+    def is_active(self) -> bool:
+        """Trials may be running and execution time counts."""
+        return self in _ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        """No loop works on it."""
+        return self in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
+
+
+_ACTIVE = frozenset(
+    {ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL}
+)
+
+
+class HoldCode(StrEnum):
+    """Why no new trial starts although the experiment is not over."""
+
+    #: The tuner or assessor raised an exception.
+    TUNER_RAISED = "TUNER_RAISED"
+    #: Its process died three times in ten minutes.
+    TUNER_DIED = "TUNER_DIED"
+    #: It has not answered for a minute; ends by itself when it does.
+    TUNER_SILENT = "TUNER_SILENT"
+    #: The platform refuses our credentials.
+    BAD_CREDENTIALS = "BAD_CREDENTIALS"
+    #: The platform takes no jobs at the moment; ends by itself when it does.
+    PLATFORM_UNAVAILABLE = "PLATFORM_UNAVAILABLE"
+    #: The database cannot be written; ends by itself when it can.
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    #: The first five trials failed in the same way.
+    SAME_FAILURE = "SAME_FAILURE"
+    #: A fault of ours, or of an adapter; the log has the stack.
+    INTERNAL = "INTERNAL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    code: HoldCode
+    #: One sentence: what happened and what to do.
+    sentence: str
+    #: Traceback or stack, or empty.
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmSpec:
+    """A tuner or assessor: either a built-in `name` or a user's `class_name`."""
+
+    #: Canonical name of a built-in, e.g. ``TPE``; empty for a user's class.
+    name: str = ""
+    #: ``module.Class`` of a user's class; empty for a built-in.
+    class_name: str = ""
+    #: Absolute folder that holds the user's module.
+    code_directory: str = ""
+    class_args: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformSpec:
+    """One training service of the config."""
+
+    #: Folder name of the adapter, e.g. ``local``.
+    name: str
+    #: The section, canonical camelCase, defaults filled, secrets included: never log it.
+    settings: Json = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentSpec:
+    """One experiment as configured, whichever dialect it was written in. Paths are absolute, durations seconds."""
+
+    name: str | None
+    search_space: Json
+    trial_command: str
+    trial_code_directory: str
+    trial_concurrency: int
+    #: None (not restricted) and 0 (sees no GPU) differ.
+    trial_gpu_number: int | None
+    max_experiment_duration_s: int | None
+    max_trial_number: int | None
+    max_trial_duration_s: int | None
+    debug: bool
+    log_level: str
+    working_directory: str
+    tuner_gpu_indices: tuple[int, ...] | None
+    tuner: AlgorithmSpec
+    assessor: AlgorithmSpec | None
+    #: More than one: hybrid.
+    platforms: tuple[PlatformSpec, ...]
+    #: Retries of what the user's code did; what a platform did is retried on its own account.
+    max_trial_retries: int = 0
+    grace_period_s: float = 5.0
+    metric_grace_s: float = 10.0
+    version_check: bool = True
+    #: The config as NNI's clients see it: camelCase, absent fields left out, secrets included: never log it.
+    canonical: Json = field(default_factory=dict, repr=False)

@@ -1,0 +1,47 @@
+"""Ids of experiments and trials, and the job name as a pure function of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from collections.abc import Iterator
+
+_LETTERS = string.ascii_lowercase
+_ALPHABET = string.ascii_lowercase + string.digits
+
+#: What users may call an experiment, as in NNI.
+EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+#: NNI made mixed-case trial ids; we read them and make lower-case ones (cluster names know no case).
+TRIAL_ID = re.compile(r"[A-Za-z][A-Za-z0-9]{4}")
+
+
+def new_experiment_id() -> str:
+    """Eight characters of ``[a-z0-9]``."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(8))
+
+
+def new_trial_ids() -> Iterator[str]:
+    """Endless random trial ids ``[a-z][a-z0-9]{4}``; the caller skips those already taken."""
+    while True:
+        number = secrets.randbelow(len(_LETTERS) * len(_ALPHABET) ** 4)
+        number, first = divmod(number, len(_LETTERS))
+        rest = []
+        for _ in range(4):
+            number, digit = divmod(number, len(_ALPHABET))
+            rest.append(_ALPHABET[digit])
+        yield _LETTERS[first] + "".join(rest)
+
+
+def job_name(experiment_id: str, trial_id: str, attempt: int) -> str:
+    """The documented name of a job; later attempts carry ``-2``, ``-3``…"""
+    return f"nni_exp_{experiment_id}_trial_{trial_id}{_suffix(attempt)}"
+
+
+def attempt_directory(trial_id: str, attempt: int) -> str:
+    """Name of an attempt's folder below ``trials/``."""
+    return f"{trial_id}{_suffix(attempt)}"
+
+
+def _suffix(attempt: int) -> str:
+    return f"-{attempt}" if attempt > 1 else ""

@@ -1,0 +1,93 @@
+"""Jobs: what a platform runs for one attempt of a trial, and the evidence it gives about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """A platform's state of a job, normalised. Each adapter maps its native words to these in one table."""
+
+    #: Accepted, not started.
+    PENDING = "PENDING"
+    #: The user's command runs.
+    RUNNING = "RUNNING"
+    #: Ended with exit code 0.
+    SUCCEEDED = "SUCCEEDED"
+    #: Ended with another exit code or by a signal.
+    FAILED = "FAILED"
+    #: Ended because we asked for it, and the platform reports no exit code.
+    CANCELLED = "CANCELLED"
+    #: The platform ended it: preempted, evicted, quota.
+    PREEMPTED = "PREEMPTED"
+    #: The platform does not know it any more, or cannot vouch for it.
+    LOST = "LOST"
+    #: The platform answers something that is in no table; nothing changes.
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def is_final(self) -> bool:
+        return self in _FINAL
+
+
+_FINAL = frozenset(
+    {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.LOST}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHandle:
+    """What a platform needs to find a job again. Opaque to everyone else, kept by the store as JSON."""
+
+    platform: str
+    version: int
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What a platform saw of one job: evidence, never a verdict."""
+
+    state: JobState
+    exit_code: int | None = None
+    #: Number of the signal that ended it.
+    signal: int | None = None
+    #: The platform's own word, e.g. ``OOMKilled`` or ``Preempted``.
+    reason: str = ""
+    #: One sentence for the user.
+    message: str = ""
+    #: Last lines of standard error, at most 2 KiB, of a job that failed.
+    stderr_tail: str = ""
+    #: Milliseconds since the epoch.
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """Everything a platform needs to start one attempt of a trial."""
+
+    #: Unique for ever; submitting a name twice means the same job.
+    name: str
+    experiment_id: str
+    trial_id: str
+    attempt: int
+    sequence_id: int
+    #: Shell text, as the user wrote it.
+    command: str
+    #: The record the trial reads, JSON: parameter_id, parameter_source, parameters, parameter_index.
+    parameter_record: str
+    #: The trial's own variables, from the trial protocol.
+    protocol_environment: Mapping[str, str]
+    #: The caller's environment at ``create``; only for platforms that run on the caller's machine.
+    caller_environment: Mapping[str, str] = field(repr=False)
+    #: Absolute path of the user's code on this machine.
+    code_directory: str
+    #: Absolute path of this attempt's folder on this machine.
+    attempt_directory: str
+    #: None: not restricted; 0: must see no GPU.
+    gpu_number: int | None = None
+    #: Seconds between SIGTERM and SIGKILL when it is cancelled.
+    grace_period_s: float = 5.0

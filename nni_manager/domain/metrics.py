@@ -1,0 +1,56 @@
+"""Metrics: what trials report. One line of an outbox is one metric."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MetricType(StrEnum):
+    """Wire words are NNI's."""
+
+    #: An intermediate result.
+    PERIODICAL = "PERIODICAL"
+    #: The final result.
+    FINAL = "FINAL"
+
+
+class OptimizeMode(StrEnum):
+    MAXIMIZE = "maximize"
+    MINIMIZE = "minimize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One reported value. (trial, attempt, outbox, number) identifies it."""
+
+    type: MetricType
+    #: JSON text of the value exactly as reported; NaN and Infinity may stand bare in it.
+    data: str
+    #: 0-based line in its outbox.
+    number: int
+
+    @property
+    def value(self) -> float | None:
+        """The number that is compared: the value itself or its ``default``; None when there is none."""
+        return default_number(json.loads(self.data))
+
+
+def default_number(value: object) -> float | None:
+    """A metric's comparable number: itself, or the entry ``default`` of an object; None when not a number."""
+    if isinstance(value, dict):
+        value = value.get("default")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
+
+
+def is_better(candidate: float | None, best: float | None, mode: OptimizeMode) -> bool:
+    """Whether `candidate` beats `best`. NaN and None never win, anything else beats them."""
+    if candidate is None or math.isnan(candidate):
+        return False
+    if best is None or math.isnan(best):
+        return True
+    return candidate > best if mode is OptimizeMode.MAXIMIZE else candidate < best

@@ -1,0 +1,51 @@
+"""One assignment of values for a trial, and where it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ParameterSource(StrEnum):
+    """NNI's words."""
+
+    #: The tuner proposed it.
+    ALGORITHM = "algorithm"
+    #: A person gave it.
+    CUSTOMIZED = "customized"
+    #: An unfinished trial of an earlier run.
+    RESUMED = "resumed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Bound to its trial when the trial is made, and to no other."""
+
+    #: The tuner's number; None when a person gave the values.
+    parameter_id: int | None
+    source: ParameterSource
+    #: What the trial receives; usually a mapping of name to value, but a Batch tuner may give anything.
+    values: object
+
+    def record(self) -> str:
+        """The JSON record that the trial reads and NNI's clients expect, these four keys and no others."""
+        return json.dumps(
+            {
+                "parameter_id": self.parameter_id,
+                "parameter_source": self.source.value,
+                "parameters": self.values,
+                "parameter_index": 0,
+            }
+        )
+
+    @staticmethod
+    def from_record(text: str) -> Parameters:
+        record: Mapping[str, object] = json.loads(text)
+        number = record.get("parameter_id")
+        return Parameters(
+            parameter_id=number if isinstance(number, int) else None,
+            source=ParameterSource(record.get("parameter_source", "algorithm")),
+            values=record["parameters"],
+        )

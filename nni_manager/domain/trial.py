@@ -1,0 +1,155 @@
+"""Trials: one set of parameters to be evaluated, and the one table that decides how a trial ends."""
+
+from __future__ import annotations
+
+import signal as signals
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nni_manager.domain.job import JobReport, JobState
+
+
+class TrialStatus(StrEnum):
+    """NNI's words."""
+
+    #: No job of it runs; the wait reason says why.
+    WAITING = "WAITING"
+    #: Its command runs.
+    RUNNING = "RUNNING"
+    #: Its platform cannot be asked for 30 s or more.
+    UNKNOWN = "UNKNOWN"
+    #: Exit code 0.
+    SUCCEEDED = "SUCCEEDED"
+    #: Its own code failed, or its job was refused.
+    FAILED = "FAILED"
+    #: A person asked, or the experiment was stopped.
+    USER_CANCELED = "USER_CANCELED"
+    #: The platform ended it and no attempt is left.
+    SYS_CANCELED = "SYS_CANCELED"
+    #: The assessor or `maxTrialDuration` asked.
+    EARLY_STOPPED = "EARLY_STOPPED"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in OPEN_STATUSES
+
+
+OPEN_STATUSES = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.UNKNOWN)
+
+
+class StopRequest(StrEnum):
+    """Who asked for a trial to end. Stored before any stop is sent."""
+
+    USER = "USER"
+    ASSESSOR = "ASSESSOR"
+    TIMEOUT = "TIMEOUT"
+    EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
+
+
+class Reason(StrEnum):
+    """Why a trial ended as it did, or an attempt was given up. Empty for plain success."""
+
+    NONE = ""
+    USER_CODE = "USER_CODE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    GPU_OUT_OF_MEMORY = "GPU_OUT_OF_MEMORY"
+    SUBMIT_REJECTED = "SUBMIT_REJECTED"
+    VERSION_MISMATCH = "VERSION_MISMATCH"
+    PREEMPTED = "PREEMPTED"
+    LOST = "LOST"
+    USER_REQUEST = "USER_REQUEST"
+    ASSESSOR = "ASSESSOR"
+    TIMEOUT = "TIMEOUT"
+    EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
+
+
+class WaitCode(StrEnum):
+    """Why a trial is WAITING."""
+
+    #: All slots of `trialConcurrency` are taken.
+    CONCURRENCY = "CONCURRENCY"
+    #: Handed to the platform, not started yet.
+    SUBMITTED = "SUBMITTED"
+    #: The platform takes no jobs at the moment.
+    PLATFORM_UNAVAILABLE = "PLATFORM_UNAVAILABLE"
+    #: The experiment is on hold.
+    HOLD = "HOLD"
+    #: Its last attempt was given up; the next one starts when a slot is free.
+    RETRY = "RETRY"
+
+
+#: How often a trial is tried again because of what its platform did.
+PLATFORM_RETRIES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What becomes of a trial whose attempt has ended. `status` WAITING means: another attempt."""
+
+    status: TrialStatus
+    reason: Reason = Reason.NONE
+
+
+def outcome(
+    report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int
+) -> Outcome:
+    """The table of trial outcomes: evidence about an attempt × who asked it to stop.
+
+    `platform_retries`, `user_retries`: how many attempts are still allowed on either account.
+    """
+    if report.state is JobState.SUCCEEDED:
+        return Outcome(status=TrialStatus.SUCCEEDED)
+    if asked is not None:
+        return _STOPPED[asked]
+    if report.state in (JobState.LOST, JobState.PREEMPTED, JobState.CANCELLED):
+        reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
+        status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
+        return Outcome(status=status, reason=reason)
+    reason = failure_reason(report)
+    retry = user_retries > 0 and reason in _USER_FAILURES
+    return Outcome(status=TrialStatus.WAITING if retry else TrialStatus.FAILED, reason=reason)
+
+
+_STOPPED = {
+    StopRequest.USER: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.USER_REQUEST),
+    StopRequest.ASSESSOR: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.ASSESSOR),
+    StopRequest.TIMEOUT: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.TIMEOUT),
+    StopRequest.EXPERIMENT_STOPPED: Outcome(
+        status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED
+    ),
+}
+_USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
+
+
+def failure_reason(report: JobReport) -> Reason:
+    """Sorts a failed attempt by the platform's word, then by what the trial's last words show."""
+    if report.reason in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
+        return Reason(report.reason)
+    words = report.stderr_tail
+    if "CUDA out of memory" in words or "CUDA_ERROR_OUT_OF_MEMORY" in words or "OutOfMemoryError: CUDA" in words:
+        return Reason.GPU_OUT_OF_MEMORY
+    if report.reason == "OOMKilled" or "MemoryError" in words or "std::bad_alloc" in words:
+        return Reason.OUT_OF_MEMORY
+    return Reason.USER_CODE
+
+
+def explain(report: JobReport) -> str:
+    """One sentence on how an attempt ended, for status, page and log."""
+    if report.message:
+        return report.message
+    if report.signal is not None:
+        return f"killed by signal {report.signal} ({_signal_name(report.signal)}){_suspicion(report.signal)}"
+    if report.exit_code is not None:
+        return f"exit code {report.exit_code}"
+    return report.reason or report.state.value
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _suspicion(number: int) -> str:
+    return "; nobody here sent it, perhaps the system ran out of memory" if number == signals.SIGKILL else ""

@@ -1,0 +1,5 @@
+"""What runs beside a trial: the keeper of a machine, the runner of a container, the stand-in for `nni`.
+
+Standard library only, Python 3.7 syntax, imports nothing of the manager: it is copied to machines that have Python and
+nothing else. The manager in turn imports `protocol` and nothing else from here.
+"""

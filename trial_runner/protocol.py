@@ -1,0 +1,83 @@
+"""The wire contract between manager, keeper, runner and trial: names, frames, versions.
+
+Frames: four bytes, big-endian length of what follows, then that many bytes of UTF-8 JSON (NaN and Infinity may stand
+bare in it). Every frame is one object. A request carries ``verb`` and ``id``; its answer repeats the ``id`` with either
+``result`` or ``error`` (an object of ``kind`` and ``message``). A frame with ``event`` answers nothing.
+
+Keeper, requests (`verb`), everything else in the frame is an argument:
+
+==========  ========================================================  ==============================================
+verb        arguments                                                 result
+==========  ========================================================  ==============================================
+hello       –                                                         {version, pid, boot_id}
+list        –                                                         {jobs: {name: job}}
+spawn       name, owner, command, environment, directory (cwd),       job
+            attempt_directory, files {relative name: text},
+            grace_s, from {outbox: offset}
+follow      jobs {name: {outbox: offset}}                             {unknown: [name]}
+signal      name, grace_s                                             {} (quiet for ended and unknown jobs)
+read        attempt_directory, file, offset, limit                    {data (base64), size}
+forget      names                                                     {}
+facts       –                                                         {cpu_count, memory_bytes, load, disk…}
+==========  ========================================================  ==============================================
+
+A *job* is ``{name, owner, state, pid, started_ms, attempt_directory}`` and, when it has ended, ``{ended_ms, exit_code,
+signal, stderr_tail}``. `state` is one of RUNNING, ENDED, LOST. The same name spawned twice is one job.
+
+Keeper, events:
+
+* ``{"event": "lines", "name", "outbox", "start", "end", "lines": [text, …]}``: complete records of one outbox between
+  two byte offsets. `outbox` is the file's path relative to the attempt's folder.
+* ``{"event": "ended", "name", "job"}``: sent after all lines of that job.
+
+Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
+the first. Kinds of error: ``unavailable`` (disk full, read-only, no process: try again), ``rejected`` (never),
+``invalid`` (a bug of the caller).
+"""
+
+VERSION = "0.6.0"
+
+#: Bytes of a frame's length prefix.
+FRAME_HEADER = 4
+#: No frame is larger; a peer that announces more is cut off.
+MAX_FRAME = 64 * 1024 * 1024
+
+# Job states of a keeper
+RUNNING = "RUNNING"
+ENDED = "ENDED"
+LOST = "LOST"
+
+# Kinds of error
+UNAVAILABLE = "unavailable"
+REJECTED = "rejected"
+INVALID = "invalid"
+
+#: Folder of outboxes below an attempt's folder, and the outbox that `$NNI_OUTBOX` names.
+OUTBOX_FOLDER = "outbox"
+MAIN_OUTBOX = "outbox/main.jsonl"
+#: Metrics file of NNI's 2.x SDK: ``ME`` + six digits of length + JSON, see `METRICS_FILE_MARK`.
+METRICS_FILE = ".nni/metrics"
+METRICS_FILE_MARK = b"ME"
+METRICS_FILE_DIGITS = 6
+
+PARAMETER_FILE = "parameter.cfg"
+STDOUT_FILE = "stdout"
+STDERR_FILE = "stderr"
+EXIT_FILE = "exit.json"
+
+# Environment of a trial
+ENV_PLATFORM = "NNI_PLATFORM"
+ENV_EXPERIMENT_ID = "NNI_EXP_ID"
+ENV_TRIAL_ID = "NNI_TRIAL_JOB_ID"
+ENV_SEQUENCE_ID = "NNI_TRIAL_SEQ_ID"
+ENV_SYSTEM_DIR = "NNI_SYS_DIR"
+ENV_OUTPUT_DIR = "NNI_OUTPUT_DIR"
+ENV_CODE_DIR = "NNI_CODE_DIR"
+ENV_OUTBOX = "NNI_OUTBOX"
+ENV_COMMAND_CHANNEL = "NNI_TRIAL_COMMAND_CHANNEL"
+ENV_GPUS = "CUDA_VISIBLE_DEVICES"
+#: Names the job a process belongs to; every child inherits it.
+ENV_JOB = "NNI_MANAGER_JOB"
+
+#: What upstream `nni` 3.x imports as its channel; the module stands beside the stand-in.
+COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"
