@@ -35,10 +35,12 @@ the first. Kinds of error: ``unavailable`` (disk full, read-only, no process: tr
 ``invalid`` (a bug of the caller).
 """
 
+import json
+import struct
+from typing import Any, Dict, List
+
 VERSION = "0.6.0"
 
-#: Bytes of a frame's length prefix.
-FRAME_HEADER = 4
 #: No frame is larger; a peer that announces more is cut off.
 MAX_FRAME = 64 * 1024 * 1024
 
@@ -81,3 +83,39 @@ ENV_JOB = "NNI_MANAGER_JOB"
 
 #: What upstream `nni` 3.x imports as its channel; the module stands beside the stand-in.
 COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"
+
+_HEADER = struct.Struct(">I")
+
+
+class FrameTooLarge(Exception):
+    """The peer announced more than `MAX_FRAME`."""
+
+
+def encode(message: Dict[str, Any]) -> bytes:
+    """One frame."""
+    body = json.dumps(message, separators=(",", ":")).encode()
+    return _HEADER.pack(len(body)) + body
+
+
+class Decoder:
+    """Cuts a byte stream into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> List[Dict[str, Any]]:
+        """Adds bytes; answers the messages that are now complete. Raises FrameTooLarge."""
+        self._buffer += data
+        messages = []
+        start = 0
+        while len(self._buffer) - start >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer, start)
+            if length > MAX_FRAME:
+                raise FrameTooLarge("a frame of {} bytes was announced".format(length))
+            end = start + _HEADER.size + length
+            if len(self._buffer) < end:
+                break
+            messages.append(json.loads(self._buffer[start + _HEADER.size : end]))
+            start = end
+        del self._buffer[:start]
+        return messages

@@ -98,7 +98,14 @@ class SubmitRejected(PlatformError):
 
 
 class PlatformUnavailable(PlatformError):
-    """The platform cannot be asked at the moment; nothing is known and nothing changes."""
+    """The platform cannot be asked at the moment; nothing is known and nothing changes.
+
+    `refused`: of a submission, that the job was certainly not taken.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class BadCredentials(PlatformError):

@@ -42,9 +42,7 @@ class ExperimentStatus(StrEnum):
         return self in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
 
 
-_ACTIVE = frozenset(
-    {ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL}
-)
+_ACTIVE = frozenset({ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, ExperimentStatus.TUNER_NO_MORE_TRIAL})
 
 
 class HoldCode(StrEnum):

@@ -32,18 +32,20 @@ class JobState(StrEnum):
         return self in _FINAL
 
 
-_FINAL = frozenset(
-    {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.LOST}
-)
+_FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandle:
-    """What a platform needs to find a job again. Opaque to everyone else, kept by the store as JSON."""
+    """What a platform needs to find a job again. `data` is opaque to everyone else; the store keeps it."""
 
+    #: Folder name of the adapter that made it.
     platform: str
+    #: Raised by an adapter when the meaning of `data` changes.
     version: int
-    data: Mapping[str, object]
+    job_name: str
+    #: The adapter's own text, usually JSON.
+    data: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

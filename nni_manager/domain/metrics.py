@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,15 +26,12 @@ class Metric:
     """One reported value. (trial, attempt, outbox, number) identifies it."""
 
     type: MetricType
-    #: JSON text of the value exactly as reported; NaN and Infinity may stand bare in it.
+    #: JSON text of the value as reported; NaN and Infinity may stand bare in it.
     data: str
-    #: 0-based line in its outbox.
+    #: The number that is compared: the value itself or its ``default``; None when there is none.
+    value: float | None
+    #: 0-based line in the stretch of the outbox it came with.
     number: int
-
-    @property
-    def value(self) -> float | None:
-        """The number that is compared: the value itself or its ``default``; None when there is none."""
-        return default_number(json.loads(self.data))
 
 
 def default_number(value: object) -> float | None:

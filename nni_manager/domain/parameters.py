@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class ParameterSource(StrEnum):
@@ -42,7 +43,7 @@ class Parameters:
 
     @staticmethod
     def from_record(text: str) -> Parameters:
-        record: Mapping[str, object] = json.loads(text)
+        record: Mapping[str, Any] = json.loads(text)
         number = record.get("parameter_id")
         return Parameters(
             parameter_id=number if isinstance(number, int) else None,

@@ -90,9 +90,7 @@ class Outcome:
     reason: Reason = Reason.NONE
 
 
-def outcome(
-    report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int
-) -> Outcome:
+def outcome(report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int) -> Outcome:
     """The table of trial outcomes: evidence about an attempt × who asked it to stop.
 
     `platform_retries`, `user_retries`: how many attempts are still allowed on either account.
@@ -114,9 +112,7 @@ _STOPPED = {
     StopRequest.USER: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.USER_REQUEST),
     StopRequest.ASSESSOR: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.ASSESSOR),
     StopRequest.TIMEOUT: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.TIMEOUT),
-    StopRequest.EXPERIMENT_STOPPED: Outcome(
-        status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED
-    ),
+    StopRequest.EXPERIMENT_STOPPED: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED),
 }
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 

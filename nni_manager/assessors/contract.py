@@ -1,0 +1,27 @@
+"""What an assessor is.
+
+One instance serves one experiment, is called by one thread, one call at a time. It keeps nothing on disk: after a
+restart `trial_end` is called again for every trial that has ended, in the order of ends, and running trials are judged
+with all their values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+
+class Assessor(ABC):
+    """Judges running trials by their intermediate results."""
+
+    @abstractmethod
+    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
+        """Whether the trial may go on. Called once for each step.
+
+        `history`: all intermediate results up to this step, the newest last, as reported: numbers, or objects with
+        ``default``; NaN may be among them.
+        """
+
+    @abstractmethod
+    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
+        """The trial has ended, with all its intermediate results; they may be more than were judged."""

@@ -1,0 +1,60 @@
+"""Medianstop: a trial is stopped at a step when its best value so far is worse than the median of what the succeeded
+trials had at that step on average (the median stopping rule of Google Vizier).
+
+What is no number, NaN included, is left out of best values and averages, but counts as a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from nni_manager.assessors.contract import Assessor
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.metrics import OptimizeMode, default_number
+
+
+class Medianstop(Assessor):
+    """`start_step`: number of steps in which nothing is stopped."""
+
+    def __init__(self, *, optimize_mode: str = "maximize", start_step: int = 0) -> None:
+        if optimize_mode not in list(OptimizeMode):
+            raise InvalidInput(f"classArgs.optimize_mode must be maximize or minimize, but it is {optimize_mode!r}.")
+        if isinstance(start_step, bool) or not isinstance(start_step, int) or start_step < 0:
+            raise InvalidInput(f"classArgs.start_step must be a whole number from 0, but it is {start_step!r}.")
+        #: With it, smaller is better.
+        self._sign = -1.0 if optimize_mode == OptimizeMode.MAXIMIZE else 1.0
+        self._start_step = start_step
+        #: For each step the running averages of the succeeded trials.
+        self._averages: list[list[float]] = []
+
+    def judge(self, trial_id: str, history: Sequence[object]) -> bool:
+        step = len(history)
+        losses = [loss for loss in self._losses(history) if not math.isnan(loss)]
+        if step < self._start_step or not losses or not 0 < step <= len(self._averages):
+            return True
+        others = self._averages[step - 1]
+        # of two in the middle the worse one counts, as in NNI
+        return not others or min(losses) <= sorted(others)[len(others) // 2]
+
+    def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
+        if not success:
+            return
+        for step, average in enumerate(_running_averages(self._losses(history))):
+            if step == len(self._averages):
+                self._averages.append([])
+            if not math.isnan(average):
+                self._averages[step].append(average)
+
+    def _losses(self, history: Sequence[object]) -> list[float]:
+        numbers = (default_number(value) for value in history)
+        return [math.nan if number is None else self._sign * number for number in numbers]
+
+
+def _running_averages(losses: Sequence[float]) -> Iterator[float]:
+    """At every step the average of the numbers so far; NaN while there is none."""
+    total, count = 0.0, 0
+    for loss in losses:
+        if not math.isnan(loss):
+            total, count = total + loss, count + 1
+        yield total / count if count else math.nan

@@ -1,0 +1,5 @@
+"""Configuration: the text of an experiment file becomes an `ExperimentSpec`; the daemon's own settings.
+
+Start at `experiment_file`. May import `domain`, `platform_kit`, `tuners` and `assessors`; platforms are found through
+`platform_kit.registry`, when a config names one.
+"""

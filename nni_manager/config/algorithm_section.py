@@ -1,0 +1,115 @@
+"""The sections `tuner`, `assessor` and `advisor` → their canonical form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nni_manager.config.algorithms import Algorithm, Arguments, Family
+from nni_manager.config.document import Path
+from nni_manager.config.scalars import kind, mapping, text
+from nni_manager.config.section import Section, nearest
+from nni_manager.config.source import Source
+
+_FIELDS = ("name", "className", "codeDirectory", "classArgs")
+_CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
+
+def read_algorithm(raw: object, path: Path, family: Family, source: Source) -> dict[str, object]:
+    """Answers the canonical section; what is wrong with it is noted in `source`."""
+    if not isinstance(raw, dict):
+        source.refuse(path, f"must be a mapping such as {{name: {family.offered[0].name}}}, not {kind(raw)}")
+        return {}
+    section = Section(raw, _FIELDS, path, source)
+    if section.has("name") == section.has("className"):
+        which = "both are set; keep one" if section.has("name") else "none is set"
+        source.refuse(path, f"needs either name (a built-in {family.noun}) or className (your own); {which}")
+        return {}
+    return _built_in(section, family, source) if section.has("name") else _user_class(section, source)
+
+
+def _built_in(section: Section, family: Family, source: Source) -> dict[str, object]:
+    if section.has("codeDirectory"):
+        section.refuse("codeDirectory", f"belongs to className; a built-in {family.noun} has none, remove it")
+    name = section.take("name", text)
+    arguments = section.take("classArgs", mapping)
+    if name is not None:
+        name = _check_name(name, family, section, source, arguments or {})
+    return _present(name=name, classArgs=arguments)
+
+
+def _check_name(name: str, family: Family, section: Section, source: Source, arguments: Mapping[str, object]) -> str:
+    algorithm = _find(name, family)
+    if algorithm:
+        _check_arguments(arguments, algorithm.arguments, (*section.path, "classArgs"), algorithm.name, source)
+        return algorithm.name
+    if not (source.stored and _is_missing(name, family)):
+        section.refuse("name", _unknown(name, family))
+    return name
+
+
+def _user_class(section: Section, source: Source) -> dict[str, object]:
+    directory = section.take("codeDirectory", lambda raw: source.existing_directory(text(raw)))
+    return _present(
+        className=section.take("className", _class_name),
+        codeDirectory=directory or source.path("."),
+        classArgs=section.take("classArgs", mapping),
+    )
+
+
+def _class_name(raw: object) -> str:
+    name = text(raw)
+    if not _CLASS_NAME.fullmatch(name):
+        raise ValueError("must name a module and a class in it, such as my_tuner.MyTuner")
+    return name
+
+
+def _find(name: str, family: Family) -> Algorithm | None:
+    return next((a for a in family.offered if name.lower() in _lower(a.name, *a.aliases)), None)
+
+
+def _is_missing(name: str, family: Family) -> bool:
+    return name.lower() in _lower(*family.missing)
+
+
+def _unknown(name: str, family: Family) -> str:
+    offered = [algorithm.name for algorithm in family.offered]
+    instead = f"use {' or '.join(offered)}, or your own class by className"
+    if _is_missing(name, family):
+        return f"the {family.noun} {name} is not in this version yet; {instead}"
+    guess = nearest(name, offered)
+    return f"there is no {family.noun} '{name}'; {f'did you mean {guess}?' if guess else instead}"
+
+
+def _check_arguments(given: Mapping[str, object], known: Arguments, path: Path, owner: str, source: Source) -> None:
+    for key, value in given.items():
+        parse = known.get(key)
+        if parse is None:
+            source.refuse((*path, key), _unknown_argument(key, known, owner))
+        elif isinstance(parse, Mapping):
+            _check_group(value, parse, (*path, key), owner, source)
+        elif value is not None:
+            try:
+                parse(value)
+            except ValueError as error:
+                source.refuse((*path, key), str(error))
+
+
+def _check_group(value: object, known: Arguments, path: Path, owner: str, source: Source) -> None:
+    if isinstance(value, Mapping):
+        _check_arguments(value, known, path, owner, source)
+    elif value is not None:
+        source.refuse(path, f"must be a mapping of {', '.join(known)}, not {kind(value)}")
+
+
+def _unknown_argument(key: str, known: Arguments, owner: str) -> str:
+    guess = nearest(key, known)
+    return f"{owner} has no such argument; " + (f"did you mean {guess}?" if guess else f"it takes {', '.join(known)}")
+
+
+def _lower(*names: str) -> list[str]:
+    return [name.lower() for name in names]
+
+
+def _present(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,64 @@
+"""The canonical mapping (NNI's experiment profile `params`) → `ExperimentSpec`. The one place that knows both.
+
+The mapping is complete and valid: a dialect made it. Keys are camelCase, absent fields are left out, paths are
+absolute, durations are as the user wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nni_manager.config.scalars import seconds, whole_seconds
+from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
+
+GRACE_PERIOD_S = 5.0
+METRIC_GRACE_S = 10.0
+
+
+def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
+    """`trial_command`, `trial_code_directory` and `trial_gpu_number` are what the first platform uses; each platform's
+    settings hold its own."""
+    platforms = _platforms(canonical["trainingService"])
+    first = {**canonical, **platforms[0].settings}
+    return ExperimentSpec(
+        name=canonical.get("experimentName"),
+        search_space=canonical["searchSpace"],
+        trial_command=first["trialCommand"],
+        trial_code_directory=first["trialCodeDirectory"],
+        trial_concurrency=canonical["trialConcurrency"],
+        trial_gpu_number=first.get("trialGpuNumber"),
+        max_experiment_duration_s=_optional(canonical.get("maxExperimentDuration"), whole_seconds),
+        max_trial_number=canonical.get("maxTrialNumber"),
+        max_trial_duration_s=_optional(canonical.get("maxTrialDuration"), whole_seconds),
+        debug=canonical["debug"],
+        log_level=canonical["logLevel"],
+        working_directory=canonical["experimentWorkingDirectory"],
+        tuner_gpu_indices=_optional(canonical.get("tunerGpuIndices"), tuple),
+        tuner=_algorithm(canonical["tuner"]),
+        assessor=_optional(canonical.get("assessor"), _algorithm),
+        platforms=platforms,
+        max_trial_retries=canonical.get("maxTrialRetries", 0),
+        grace_period_s=float(seconds(canonical.get("gracePeriod", GRACE_PERIOD_S))),
+        metric_grace_s=float(seconds(canonical.get("metricGrace", METRIC_GRACE_S))),
+        version_check=canonical.get("versionCheck", True),
+        canonical=canonical,
+    )
+
+
+def _platforms(section: Any) -> tuple[PlatformSpec, ...]:
+    sections = section if isinstance(section, list) else [section]
+    return tuple(PlatformSpec(name=settings["platform"], settings=settings) for settings in sections)
+
+
+def _algorithm(section: Mapping[str, Any]) -> AlgorithmSpec:
+    return AlgorithmSpec(
+        name=section.get("name", ""),
+        class_name=section.get("className", ""),
+        code_directory=section.get("codeDirectory", ""),
+        class_args=section.get("classArgs", {}),
+    )
+
+
+def _optional(value: Any, convert: Callable[[Any], Any]) -> Any:
+    return None if value is None else convert(value)

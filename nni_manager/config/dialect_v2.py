@@ -1,0 +1,130 @@
+"""NNI's current config dialect → the canonical mapping → `ExperimentSpec`.
+
+A stored canonical mapping is written in this dialect too: one reader serves files, stored experiments and changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nni_manager.config import scalars
+from nni_manager.config.algorithm_section import read_algorithm
+from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
+from nni_manager.config.canonical import to_spec
+from nni_manager.config.document import fold
+from nni_manager.config.platform_section import SHARED, read_platforms
+from nni_manager.config.search_space import read_search_space
+from nni_manager.config.section import Section
+from nni_manager.config.source import Source
+from nni_manager.domain.experiment import ExperimentSpec
+
+#: Every field of the top level, in the order of the canonical form.
+FIELDS = (
+    "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
+    "trialConcurrency", "trialGpuNumber", "maxExperimentDuration", "maxTrialNumber", "maxTrialDuration",
+    "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase", "debug",
+    "versionCheck", "logLevel", "experimentWorkingDirectory", "tunerGpuIndices", "tuner", "assessor", "advisor",
+    "trainingService", "sharedStorage", "deprecated",
+)  # fmt: skip
+
+#: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
+_VALUES: Mapping[str, scalars.Parse] = {
+    "experimentName": scalars.text,
+    "experimentType": scalars.one_of("hpo", "nas"),
+    "trialCommand": scalars.text,
+    "trialConcurrency": scalars.whole_number(1),
+    "trialGpuNumber": scalars.whole_number(0),
+    "maxExperimentDuration": scalars.duration,
+    "maxTrialNumber": scalars.whole_number(1),
+    "maxTrialDuration": scalars.duration,
+    "maxTrialRetries": scalars.whole_number(0),
+    "gracePeriod": scalars.pause,
+    "metricGrace": scalars.pause,
+    "nniManagerIp": scalars.text,
+    "useAnnotation": scalars.flag,
+    "multiPhase": scalars.flag,
+    "debug": scalars.flag,
+    "versionCheck": scalars.flag,
+    "logLevel": scalars.log_level,
+    "tunerGpuIndices": scalars.gpu_indices,
+    "deprecated": scalars.mapping,
+}
+_DEFAULTS: Mapping[str, object] = {"experimentType": "hpo", "useAnnotation": False, "debug": False}
+_DEFAULT_PATHS = {"trialCodeDirectory": ".", "experimentWorkingDirectory": "~/nni-experiments"}
+_OUT_OF_SCOPE = {
+    "useAnnotation": (True, "code annotation is not supported; remove this field and give a searchSpace"),
+    "multiPhase": (True, "multi-phase trials are not supported; remove this field"),
+    "experimentType": ("nas", "neural architecture search is not supported; only hpo is"),
+}
+
+
+def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
+    """Raises ConfigInvalid with everything that is wrong."""
+    top = Section(values, FIELDS, (), source)
+    fields = _single_values(top) | _paths(top, source)
+    fields |= {"searchSpace": read_search_space(top, source)}
+    fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
+    fields |= {"trainingService": _training_service(top, fields, source)}
+    top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
+    _refuse_out_of_scope(top, fields)
+    source.check()
+    return to_spec(_ordered(fields))
+
+
+def _single_values(top: Section) -> dict[str, object]:
+    given = {name: top.take(name, parse) for name, parse in _VALUES.items()}
+    fields = dict(_DEFAULTS) | {name: value for name, value in given.items() if value is not None}
+    fields.setdefault("logLevel", "debug" if fields["debug"] else "info")
+    return fields
+
+
+def _paths(top: Section, source: Source) -> dict[str, object]:
+    readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.path}
+    paths = {}
+    for name, reader in readers.items():
+        given = top.take(name, lambda raw, reader=reader: reader(scalars.text(raw)))  # type: ignore[misc]
+        paths[name] = given if top.has(name) else source.path(_DEFAULT_PATHS[name])
+    return paths
+
+
+def _tuner(top: Section, source: Source) -> dict[str, object] | None:
+    """NNI's advisors are tuners here."""
+    if top.has("advisor") and top.has("tuner"):
+        top.refuse("advisor", "an advisor is a tuner and an assessor in one, and tuner is given too; keep one")
+    if top.has("advisor"):
+        return _algorithm(top, "advisor", TUNERS, source)
+    top.require("tuner", "add for example tuner: {name: TPE}")
+    return _algorithm(top, "tuner", TUNERS, source)
+
+
+def _algorithm(top: Section, name: str, family: Family, source: Source) -> dict[str, object] | None:
+    return read_algorithm(top.raw(name), (name,), family, source) if top.has(name) else None
+
+
+def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> object:
+    raw = top.raw("trainingService")
+    if not all(map(_has_command, raw if isinstance(raw, list) else [raw])):
+        top.require("trialCommand", "say which command runs a trial, for example python3 trial.py")
+    if raw is None:
+        top.require("trainingService", "add for example trainingService: {platform: local}")
+        return None
+    shared = {name: fields[name] for name in SHARED if fields.get(name) is not None}
+    sections = read_platforms(raw, ("trainingService",), shared, source)
+    return sections[0] if len(sections) == 1 else sections
+
+
+def _has_command(section: object) -> bool:
+    return isinstance(section, dict) and any(fold(key) == "trialcommand" for key in section)
+
+
+def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
+    for name, (value, message) in _OUT_OF_SCOPE.items():
+        if fields.get(name) == value:
+            top.refuse(name, message)
+    if top.has("sharedStorage"):
+        top.refuse("sharedStorage", "shared storage is not in this version yet; remove this section")
+
+
+def _ordered(fields: Mapping[str, object]) -> dict[str, object]:
+    kept = (name for name in FIELDS if name != "multiPhase")
+    return {name: fields[name] for name in kept if fields.get(name) is not None}

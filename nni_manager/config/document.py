@@ -1,0 +1,66 @@
+"""A parsed config text: plain values that still know their lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+#: A place in a config: keys of mappings and 0-based positions in lists.
+Path = tuple[str | int, ...]
+
+MAX_DEPTH = 60
+#: Values in one file, anchors expanded.
+MAX_VALUES = 200_000
+
+
+class Unreadable(Exception):
+    """The text is no usable YAML at all. `line` is 1-based, 0 when unknown."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(slots=True)
+class Node:
+    """One value with the line its key (or itself, in a list) stands on."""
+
+    value: Any
+    line: int
+    children: dict[str, Node] | list[Node] | None = None
+    #: How many values it stands for, itself included.
+    size: int = 1
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed text, and the faults that did not stop the parsing: path, line, sentence."""
+
+    root: Node
+    faults: list[tuple[Path, int, str]] = field(default_factory=list)
+
+    def locate(self, path: Path) -> tuple[Path, int]:
+        """`path` as the user spelled it, and the line of the deepest part of it that exists."""
+        node, spelled = self.root, []
+        for step in path:
+            found = _child(node, step)
+            if found is None:
+                break
+            key, node = found
+            spelled.append(key)
+        return (*spelled, *path[len(spelled) :]), node.line
+
+
+def fold(name: str) -> str:
+    """Field names are the same whatever their case and underscores."""
+    return name.replace("_", "").lower()
+
+
+def _child(node: Node, step: str | int) -> tuple[str | int, Node] | None:
+    if isinstance(node.children, list):
+        return (step, node.children[step]) if isinstance(step, int) and step < len(node.children) else None
+    children = node.children or {}
+    if step in children:
+        return step, children[str(step)]
+    return next(((key, child) for key, child in children.items() if fold(key) == fold(str(step))), None)

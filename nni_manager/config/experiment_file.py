@@ -1,0 +1,87 @@
+"""An experiment's config, from text, file or store → `ExperimentSpec`. Every refusal names file, line and field.
+
+This is the only place that knows that there is more than one dialect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from nni_manager.config import dialect_v2
+from nni_manager.config.document import Document, Unreadable, fold
+from nni_manager.config.scalars import kind
+from nni_manager.config.source import Source
+from nni_manager.config.text_file import FileRefused, read_text
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.experiment import ExperimentSpec, Json
+
+#: What may change while an experiment exists.
+CHANGEABLE = (
+    "experimentName", "searchSpace", "trialConcurrency", "maxTrialNumber", "maxExperimentDuration",
+    "maxTrialDuration",
+)  # fmt: skip
+
+
+def load(text: str, *, directory: Path, file: str = "") -> ExperimentSpec:
+    """The experiment that YAML or JSON text describes.
+
+    Relative paths start at `directory`; messages call the text `file`. Raises ConfigInvalid with all problems.
+    """
+    from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is text to read
+
+    try:
+        document = parse(text)
+    except Unreadable as error:
+        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
+    source = Source(directory=os.path.realpath(directory), file=file, document=document)
+    return _read(document, source)
+
+
+def load_file(path: Path) -> ExperimentSpec:
+    """As `load`; relative paths start at the file's folder."""
+    absolute = os.path.abspath(os.path.expanduser(path))  # a link to a config lies where the link lies
+    try:
+        text = read_text(absolute)
+    except FileRefused as error:
+        raise ConfigInvalid([error.problem]) from None
+    return load(text, directory=Path(absolute).parent, file=str(path))
+
+
+def from_canonical(canonical: Json) -> ExperimentSpec:
+    """The experiment whose `canonical` form this is, without looking at the file system. Raises ConfigInvalid."""
+    return dialect_v2.read(canonical, Source(directory="/", stored=True))
+
+
+def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
+    """The experiment with some of `CHANGEABLE` changed; None takes a limit or the name away.
+
+    Raises InvalidInput for a field that cannot change, ConfigInvalid for a value that a config may not have.
+    """
+    for name in fields:
+        if name not in CHANGEABLE:
+            raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
+    return from_canonical({**spec.canonical, **fields})
+
+
+def _read(document: Document, source: Source) -> ExperimentSpec:
+    values = document.root.value
+    if not isinstance(values, dict):
+        source.refuse((), _no_mapping(values))
+        source.check()
+    if any(fold(key) == "trainingserviceplatform" for key in values):
+        source.refuse(("trainingServicePlatform",), _OLD_DIALECT)
+        source.check()
+    return dialect_v2.read(values, source)
+
+
+_OLD_DIALECT = (
+    "configs in NNI's first format are not in this version yet; "
+    "write trainingService: {platform: …} and the field names of NNI 2.0 and later"
+)
+
+
+def _no_mapping(values: object) -> str:
+    found = "is empty" if values is None else f"holds {kind(values)}"
+    return f"a config is a mapping of fields such as trialCommand to values, and this one {found}"

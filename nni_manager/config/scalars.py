@@ -1,0 +1,166 @@
+"""The formats of single values. Each function takes a raw value and answers its canonical form, or raises ValueError
+with the end of a sentence that begins with the field's name. No text repeats a value that may be a secret.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
+
+Parse = Callable[[object], object]
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_BYTES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]+)\s*", re.IGNORECASE)
+_INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
+
+
+def text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"must be text, not {kind(raw)}{_quotes(raw)}")
+    if not raw.strip():
+        raise ValueError("must not be empty")
+    return raw
+
+
+def flag(raw: object) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError(f"must be true or false, not {kind(raw)}")
+    return raw
+
+
+def mapping(raw: object) -> dict[str, object]:
+    if not isinstance(raw, dict):
+        raise ValueError(f"must be a mapping of names to values, not {kind(raw)}")
+    return raw
+
+
+def whole_number(minimum: int, maximum: int | None = None) -> Callable[[object], int]:
+    """An int within bounds; neither a boolean nor text nor 1.0 will do."""
+
+    def parse(raw: object) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int):
+            raise ValueError(f"must be a whole number, not {kind(raw)}")
+        _check_bounds(raw, minimum, maximum)
+        return raw
+
+    return parse
+
+
+def number(minimum: float, *, exclusive: bool = False) -> Callable[[object], float]:
+    """A finite number that is at least (or, exclusive, above) `minimum`."""
+
+    def parse(raw: object) -> float:
+        value = _number(raw)
+        if value < minimum or (exclusive and value == minimum):
+            raise ValueError(f"must be {'above' if exclusive else 'at least'} {minimum:g}, not {value:g}")
+        return value
+
+    return parse
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    def parse(raw: object) -> str:
+        if raw not in words:
+            given = f"'{raw}'" if isinstance(raw, str) else kind(raw)
+            raise ValueError(f"must be one of {', '.join(words)}, not {given}")
+        return str(raw)
+
+    return parse
+
+
+log_level = one_of(*LOG_LEVELS)
+
+
+def duration(raw: object) -> object:
+    """A duration above zero, kept as the user wrote it; see `whole_seconds`."""
+    if seconds(raw) <= 0:
+        raise ValueError("must be longer than 0")
+    return raw
+
+
+def pause(raw: object) -> object:
+    """A duration that may be zero, kept as the user wrote it; see `seconds`."""
+    seconds(raw)
+    return raw
+
+
+def whole_seconds(raw: object) -> int:
+    """A duration in whole seconds, rounded up."""
+    return math.ceil(round(seconds(raw), 6))  # 1.1 * 60 is a little more than 66
+
+
+def seconds(raw: object) -> float:
+    """``<number><s|m|h|d>``, or a number of seconds."""
+    form = "a duration such as 30s, 10m, 1.5h or 2d, or a number of seconds"
+    value = _quantity(raw, _SECONDS, form) if isinstance(raw, str) else _number(raw)
+    if not 0 <= value < 1e12:
+        raise ValueError(f"must be {form}, not below 0 and not above 10^12 s")
+    return value
+
+
+def memory_mb(raw: object) -> int:
+    """``<number><tb|gb|mb|kb|b>`` or a number of MB; whole MB of 1024 × 1024 bytes, rounded up."""
+    form = "an amount of memory such as 8GB or 512mb, or a number of MB"
+    amount = _quantity(raw, _BYTES, form) / 2**20 if isinstance(raw, str) else whole_number(1)(raw)
+    if not 0 < amount < 1e12:
+        raise ValueError(f"must be {form}, above 0")
+    return math.ceil(amount)
+
+
+def gpu_indices(raw: object) -> list[int]:
+    """A list of ints, one int, or text such as ``"0,1,3"``; none twice, none below 0, not empty."""
+    indices = _index_list(raw)
+    if not indices:
+        raise ValueError("must name at least one GPU; leave the field out to allow all")
+    if min(indices) < 0:
+        raise ValueError("must not hold a negative GPU index")
+    twice = {index for index in indices if indices.count(index) > 1}
+    if twice:
+        raise ValueError(f"names GPU {min(twice)} twice; name each once")
+    return indices
+
+
+def kind(raw: object) -> str:
+    """What a value is, in words and without the value."""
+    names = {bool: "true or false", int: "a whole number", float: "a fraction", str: "text", list: "a list"}
+    return names.get(type(raw), "a mapping" if isinstance(raw, dict) else "nothing")
+
+
+def _quotes(raw: object) -> str:
+    return "; put it in quotes" if isinstance(raw, bool | int | float) else ""
+
+
+def _number(raw: object) -> float:
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise ValueError(f"must be a number, not {kind(raw)}")
+    if not abs(raw) <= 1e300:  # so that "not a number" falls out too
+        raise ValueError("must be a finite number")
+    return raw
+
+
+def _check_bounds(value: int, minimum: int, maximum: int | None) -> None:
+    if maximum is not None and not minimum <= value <= maximum:
+        raise ValueError(f"must be from {minimum} to {maximum}, not {value}")
+    if value < minimum:
+        raise ValueError(f"must be at least {minimum}, not {value}")
+
+
+def _quantity(raw: str, units: dict[str, int], form: str) -> float:
+    match = _QUANTITY.fullmatch(raw)
+    if match is None or match[2].lower() not in units:
+        raise ValueError(f"must be {form}, not '{raw}'")
+    return float(match[1]) * units[match[2].lower()]
+
+
+def _index_list(raw: object) -> list[int]:
+    if isinstance(raw, str) and _INDICES.fullmatch(raw):
+        return [int(part) for part in raw.split(",")]
+    items = raw if isinstance(raw, list) else [raw]
+    indices = [item for item in items if isinstance(item, int) and not isinstance(item, bool)]
+    if len(indices) < len(items):
+        raise ValueError('must be GPU indices such as [0, 1], 0 or "0,1"')
+    return indices

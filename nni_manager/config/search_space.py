@@ -1,0 +1,95 @@
+"""`searchSpace`, or the file that `searchSpaceFile` names → one mapping. What it means is the tuner's business."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from nni_manager.config.document import MAX_DEPTH, Unreadable
+from nni_manager.config.scalars import mapping, text
+from nni_manager.config.section import Section
+from nni_manager.config.source import Source
+from nni_manager.config.text_file import FileRefused, read_text
+from nni_manager.domain.errors import Problem
+
+_FIELDS = ("searchSpace", "searchSpaceFile")
+
+
+def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
+    """Answers the search space; None when there is none that can be used, which is then noted in `source`."""
+    if all(map(top.has, _FIELDS)):
+        top.refuse("searchSpaceFile", "searchSpace is given too; keep one of the two")
+    elif top.has("searchSpaceFile"):
+        path = top.take("searchSpaceFile", lambda raw: source.existing_file(text(raw)))
+        return _from_file(path, source) if path else None
+    elif not top.has("searchSpace"):
+        top.require("searchSpace", "give it here, or name a searchSpaceFile; an empty one is {}")
+    return top.take("searchSpace", _usable)
+
+
+def _usable(raw: object) -> dict[str, object]:
+    space = mapping(raw)
+    _check_finite(space)
+    return space
+
+
+def _from_file(path: str, source: Source) -> dict[str, object] | None:
+    try:
+        return _load(read_text(path), path, source)
+    except FileRefused as error:
+        source.adopt(replace(error.problem, field="searchSpaceFile"))
+    except Unreadable as error:
+        source.adopt(Problem(message=error.message, field="searchSpaceFile", file=path, line=error.line))
+    return None
+
+
+def _load(content: str, path: str, source: Source) -> dict[str, object] | None:
+    """JSON first, then YAML. Raises Unreadable."""
+    try:
+        value = json.loads(content, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        value = _load_yaml(content, path, source, error)
+    try:
+        return _usable(value)
+    except ValueError as error:
+        source.adopt(Problem(message=str(error), field="searchSpaceFile", file=path, line=1))
+        return None
+
+
+def _load_yaml(content: str, path: str, source: Source, json_error: Exception) -> object:
+    from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is YAML to read
+
+    try:
+        document = parse(content)
+    except Unreadable as yaml_error:
+        raise _clearer(content, yaml_error, json_error) from None
+    for _, line, message in document.faults:
+        source.adopt(Problem(message=message, field="searchSpaceFile", file=path, line=line))
+    return document.root.value
+
+
+def _clearer(content: str, yaml_error: Unreadable, json_error: Exception) -> Unreadable:
+    if content.lstrip().startswith("{") and isinstance(json_error, json.JSONDecodeError):
+        return Unreadable(f"not valid JSON: {json_error.msg}; check commas, quotes and brackets", json_error.lineno)
+    return yaml_error
+
+
+def _unique(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    pairs = list(pairs)
+    if len(result := dict(pairs)) < len(pairs):
+        raise ValueError("a key is given twice")  # the YAML reader, next, knows its line
+    return result
+
+
+def _check_finite(value: object, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"is nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            _check_finite(item, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("holds a number that is infinite or not a number; use finite ones")

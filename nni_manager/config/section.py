@@ -1,0 +1,76 @@
+"""One mapping of a config, read field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from nni_manager.config.document import Path, fold
+from nni_manager.config.source import Source
+
+T = TypeVar("T")
+
+
+class Section:
+    """Fields are matched whatever their case and underscores; unknown ones are refused with the nearest right name.
+
+    A field that is null is a field that is not set.
+    """
+
+    def __init__(self, values: Mapping[str, object], names: Iterable[str], path: Path, source: Source) -> None:
+        self.path = path
+        self._source = source
+        self._names = {fold(name): name for name in names}
+        self._values: dict[str, object] = {}
+        self._misspelled: set[str] = set()
+        for key, value in values.items():
+            self._admit(key, value)
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def raw(self, name: str) -> object:
+        """The value as given; None when not set."""
+        return self._values.get(name)
+
+    def take(self, name: str, parse: Callable[[object], T]) -> T | None:
+        """The field's canonical value. None when it is not set, or refused (and then noted)."""
+        if name not in self._values:
+            return None
+        try:
+            return parse(self._values[name])
+        except ValueError as error:
+            self.refuse(name, str(error))
+            return None
+
+    def require(self, name: str, advice: str) -> None:
+        """Refuses the section when the field is missing; silent where a misspelled key explains that."""
+        if name not in self._values and name not in self._misspelled:
+            self.refuse(name, f"is required and not set; {advice}")
+
+    def refuse(self, name: str, message: str) -> None:
+        self._source.refuse((*self.path, name), message)
+
+    def _admit(self, key: str, value: object) -> None:
+        name = self._names.get(fold(key))
+        if name is None:
+            self._refuse_unknown(key)
+        elif name in self._values:
+            self._source.refuse((*self.path, key), f"is another spelling of {name}, which is given too; keep one")
+        elif value is not None:
+            self._values[name] = value
+
+    def _refuse_unknown(self, key: str) -> None:
+        guess = nearest(key, self._names.values())
+        if guess:
+            self._misspelled.add(guess)
+        advice = f"did you mean {guess}?" if guess else f"known here: {', '.join(self._names.values())}"
+        self._source.refuse((*self.path, key), f"unknown field; {advice}")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The one of `words` that `word` is most likely a slip of; empty when none is near."""
+    import difflib  # only ever needed for an error
+
+    folded = {fold(candidate): candidate for candidate in words}
+    return next((folded[match] for match in difflib.get_close_matches(fold(word), folded, n=1)), "")

@@ -1,0 +1,73 @@
+"""Where a config came from: its lines, the folder its paths start at, and the list of what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from nni_manager.config.document import Document, Path
+from nni_manager.domain.errors import ConfigInvalid, Problem
+
+
+@dataclass(slots=True, kw_only=True)
+class Source:
+    """Readers report problems here and go on, so that the user learns of all of them at once."""
+
+    #: Relative paths start here.
+    directory: str
+    #: What messages call the file; empty when the text came without one.
+    file: str = ""
+    document: Document | None = None
+    #: Accepted before: what depends on this machine or this release is not judged again, paths are kept.
+    stored: bool = False
+    problems: dict[str, Problem] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for path, line, message in self.document.faults if self.document else ():
+            name = spell(path)
+            self._add(Problem(message=message, field=name, file=self.file, line=line))
+
+    def refuse(self, path: Path, message: str) -> None:
+        """Notes a problem. The first one of a field stands: what follows from it would only confuse."""
+        spelled, line = self.document.locate(path) if self.document else (path, 0)
+        self._add(Problem(message=message, field=spell(spelled), file=self.file, line=line))
+
+    def adopt(self, problem: Problem) -> None:
+        """Notes a problem in another file that the config names."""
+        self.problems.setdefault(f"{problem.file}:{problem.line}:{problem.field}", problem)
+
+    def check(self) -> None:
+        """Raises ConfigInvalid when there is a problem; they are in the order of their lines."""
+        if self.problems:
+            raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line))
+
+    def path(self, raw: str) -> str:
+        """Absolute, ``~`` expanded, symbolic links resolved."""
+        if self.stored:
+            return raw
+        return os.path.realpath(os.path.join(self.directory, os.path.expanduser(raw)))
+
+    def existing_directory(self, raw: str) -> str:
+        """As `path`. Raises ValueError when there is no such folder."""
+        path = self.path(raw)
+        if not self.stored and not os.path.isdir(path):
+            raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
+        return path
+
+    def existing_file(self, raw: str) -> str:
+        """As `path`. Raises ValueError when there is no such file."""
+        path = self.path(raw)
+        if not self.stored and not os.path.isfile(path):
+            raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
+        return path
+
+    def _add(self, problem: Problem) -> None:
+        self.problems.setdefault(problem.field, problem)
+
+
+def spell(path: Path) -> str:
+    """``("trainingService", 0, "platform")`` → ``trainingService[0].platform``."""
+    name = ""
+    for step in path:
+        name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
+    return name

@@ -1,0 +1,168 @@
+"""YAML text (and so JSON) → a `Document`.
+
+Values are what JSON can hold. Scalars follow YAML 1.2, keys are text, nothing is constructed from tags. Depth and
+expanded size are bounded, so that no file can exhaust the daemon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+
+from nni_manager.config.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable
+from nni_manager.config.plain_scalar import resolve
+
+_CORE = "tag:yaml.org,2002:"
+_PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
+_TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
+#: What a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
+_PLACEHOLDER = re.compile(r"\$?\{\s*your[^{}]*\}|<your[^<>]*>", re.IGNORECASE)
+_SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
+# libyaml where PyYAML was built with it
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def parse(text: str) -> Document:
+    """Reads one YAML or JSON document. Raises Unreadable."""
+    if text.lstrip().startswith(("{", "[")):
+        text = text.replace("\t", " ")  # YAML knows no tab between tokens, JSON does; neither allows it in a string
+    try:
+        text.encode()
+        return _Builder(yaml.parse(text, Loader=_LOADER)).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        last = len(text.splitlines()) or 1  # libyaml finds what is missing at the end in the line after it
+        raise Unreadable(_complaint(error), min(mark.line + 1, last) if mark else 0) from None
+    except (yaml.YAMLError, UnicodeEncodeError):
+        raise Unreadable("holds a character that no text file may hold; save it again as plain UTF-8 text") from None
+
+
+def _complaint(error: yaml.MarkedYAMLError) -> str:
+    if "document start" in (error.problem or ""):
+        return _SECOND_DOCUMENT
+    return f"not valid YAML: {error.problem or error.context}; check indentation, colons, quotes and brackets"
+
+
+class _Builder:
+    """Turns parser events into nodes."""
+
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
+        self._anchors: dict[str, Node] = {}
+        self._faults: list[tuple[Path, int, str]] = []
+
+    def document(self) -> Document:
+        event = next(self._events)
+        while isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
+            event = next(self._events)
+        if isinstance(event, yaml.StreamEndEvent):
+            return Document(Node(None, 1))
+        root = self._node(event, ())
+        next(self._events)  # the end of the document
+        self._refuse_more(next(self._events))
+        return Document(root, self._faults)
+
+    def _refuse_more(self, event: Any) -> None:
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise Unreadable(_SECOND_DOCUMENT, _line(event))
+
+    def _node(self, event: Any, path: Path) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if len(path) > MAX_DEPTH:
+            raise Unreadable(f"nested more than {MAX_DEPTH} levels deep", _line(event))
+        self._check_tag(event, path)
+        node = self._build(event, path)
+        if node.size > MAX_VALUES:
+            raise Unreadable(f"holds more than {MAX_VALUES} values, aliases expanded", _line(event))
+        if event.anchor:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _alias(self, event: Any) -> Node:
+        if event.anchor not in self._anchors:  # the text may be a secret: it is not repeated
+            raise Unreadable("'*' begins an alias, and its anchor is missing; put text in quotes", _line(event))
+        original = self._anchors[event.anchor]
+        return Node(original.value, _line(event), original.children, original.size)
+
+    def _check_tag(self, event: Any, path: Path) -> None:
+        if event.tag not in _TAGS:
+            self._fault(path, event, "'!' begins a YAML tag, and tags are not used here; put text in quotes")
+
+    def _build(self, event: Any, path: Path) -> Node:
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, path)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._list(event, path)
+        return self._mapping(event, path)
+
+    def _scalar(self, event: Any, path: Path) -> Node:
+        if _PLACEHOLDER.fullmatch(event.value):
+            self._placeholder(path, event, event.value)
+        plain = event.implicit[0] or event.tag in _PLAIN_TAGS
+        return Node(resolve(event.value) if plain else event.value, _line(event))
+
+    def _list(self, event: Any, path: Path) -> Node:
+        children: list[Node] = []
+        while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+            children.append(self._node(item, (*path, len(children))))
+        return Node([c.value for c in children], _line(event), children, _size(children))
+
+    def _mapping(self, event: Any, path: Path) -> Node:
+        children: dict[str, Node] = {}
+        merged: list[Node] = []
+        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+            name = self._key(key)
+            child = self._node(next(self._events), (*path, name))
+            if name == "<<" and key.implicit[0]:
+                merged.append(child)
+            elif name in children:
+                self._fault((*path, name), key, f"given twice, first in line {children[name].line}; keep one")
+            else:
+                child.line = _line(key)
+                children[name] = child
+        _merge(children, merged)
+        return self._finish_mapping(event, path, children)
+
+    def _finish_mapping(self, event: Any, path: Path, children: dict[str, Node]) -> Node:
+        name = next(iter(children), "")
+        # `{your_server}` without quotes is a mapping of one key to nothing
+        if event.flow_style and len(children) == 1 and children[name].value is None:
+            if _PLACEHOLDER.fullmatch(text := "{" + name + "}"):
+                self._placeholder(path, event, text)
+                return Node(text, _line(event))
+        values = {key: child.value for key, child in children.items()}
+        return Node(values, _line(event), children, _size(children.values()))
+
+    def _key(self, event: Any) -> str:
+        if not isinstance(event, yaml.ScalarEvent):
+            raise Unreadable("a key must be text, not a list, a mapping or an alias", _line(event))
+        return str(event.value)
+
+    def _placeholder(self, path: Path, event: Any, text: str) -> None:
+        self._fault(path, event, f"the placeholder {text} is still there; put the real value in its place")
+
+    def _fault(self, path: Path, event: Any, message: str) -> None:
+        self._faults.append((path, _line(event), message))
+
+
+def _merge(children: dict[str, Node], merged: list[Node]) -> None:
+    """``<<: *other`` adds what is not given here."""
+    for node in merged:
+        others = node.children if isinstance(node.children, list) else [node]
+        for other in others:
+            if not isinstance(other.children, dict):
+                raise Unreadable("'<<' takes an alias of a mapping, or a list of them", other.line)
+            for key, child in other.children.items():
+                children.setdefault(key, child)
+
+
+def _size(children: Iterable[Node]) -> int:
+    return 1 + sum(child.size for child in children)
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1

@@ -1,0 +1,130 @@
+"""Algorithms by name: which tuners or assessors there are, what arguments they take, and how a class is loaded.
+
+`tuners.registry` and `assessors.registry` each own one `Catalogue`. Looking something up imports no algorithm.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os.path
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.domain.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """What is known of one algorithm without importing it."""
+
+    #: As it is shown and stored.
+    name: str
+    #: ``module:Class``.
+    location: str
+    aliases: tuple[str, ...] = ()
+    #: Keys allowed in `classArgs`; None: whatever the class takes.
+    arguments: tuple[str, ...] | None = ()
+    #: Keys that NNI allowed and that change nothing.
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def accepts_class_args(self) -> bool:
+        return self.arguments != ()
+
+    def check_arguments(self, class_args: Mapping[str, object]) -> None:
+        """Raises InvalidInput that names an argument it does not take."""
+        if self.arguments is None:
+            return
+        for key in class_args:
+            if key not in self.arguments and key not in self.ignored:
+                known = f"it knows {', '.join(self.arguments)}" if self.arguments else "it takes none"
+                raise InvalidInput(f"classArgs.{key}: {self.name} has no such argument; {known}.")
+
+    def create(self, class_args: Mapping[str, object]) -> object:
+        """An instance. Raises InvalidInput, and whatever the class raises."""
+        self.check_arguments(class_args)
+        given = {key: value for key, value in class_args.items() if key not in self.ignored}
+        return self._load()(**given)
+
+    def _load(self) -> Callable[..., object]:
+        module, _, name = self.location.partition(":")
+        loaded: Callable[..., object] = getattr(importlib.import_module(module), name)
+        return loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All algorithms of one kind."""
+
+    #: ``tuner`` or ``assessor``.
+    kind: str
+    built_in: tuple[Algorithm, ...]
+    #: Names NNI has and we do not have yet.
+    missing: tuple[str, ...]
+    #: Entry points of other packages.
+    group: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(algorithm.name for algorithm in self.built_in)
+
+    def find(self, name: str) -> Algorithm:
+        """By name or alias, whatever the case; then among installed packages. Raises InvalidInput."""
+        for algorithm in self.built_in:
+            if name.lower() in (known.lower() for known in (algorithm.name, *algorithm.aliases)):
+                return algorithm
+        return self._installed(name) or self._refuse(name)
+
+    def _installed(self, name: str) -> Algorithm | None:
+        # costs 20 ms, and a built-in name never comes here
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=self.group):
+            if point.name.lower() == name.lower():
+                return Algorithm(name=point.name, location=point.value, arguments=None)
+        return None
+
+    def _refuse(self, name: str) -> Algorithm:
+        choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
+        if name.lower() in (missing.lower() for missing in self.missing):
+            raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here yet; {choice}.")
+        raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
+
+    def _nearest(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        known = {alias.lower(): one.name for one in self.built_in for alias in (one.name, *one.aliases)}
+        nearest = get_close_matches(name.lower(), list(known), n=1)
+        return f", did you mean {known[nearest[0]]}?" if nearest else ""
+
+
+def load_user_class(class_name: str, code_directory: str) -> Callable[..., Any]:
+    """A user's class. Its folder goes in front of the search path, so what stands beside it can be imported.
+
+    Raises InvalidInput when there is no such folder, module or class; what the module itself raises passes through.
+    """
+    check_user_class(class_name, code_directory)
+    if code_directory and code_directory not in sys.path:
+        sys.path.insert(0, code_directory)
+    module_name, _, name = class_name.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # something the user's module imports is missing
+        raise InvalidInput(f"className: no module {error.name!r} in codeDirectory {code_directory}.") from error
+    if not callable(loaded := getattr(module, name, None)):
+        raise InvalidInput(f"className: module {module_name!r} has no class {name!r}.")
+    result: Callable[..., Any] = loaded
+    return result
+
+
+def check_user_class(class_name: str, code_directory: str) -> None:
+    """What can be said without running the user's code. Raises InvalidInput."""
+    module_name, _, name = class_name.rpartition(".")
+    if not module_name or not name:
+        raise InvalidInput(f"className: {class_name!r} names no module; write module.Class.")
+    if code_directory and not os.path.isdir(code_directory):
+        raise InvalidInput(f"codeDirectory: there is no folder {code_directory}.")

@@ -1,0 +1,338 @@
+"""Search spaces: NNI's JSON parsed to typed dimensions.
+
+Every dimension maps a number of the unit interval to a value (`quantile`: distribution, then rounding) and back
+(`unit`), so that an algorithm needs no knowledge of distributions. A nested choice becomes one choice between branches
+plus dimensions that exist in one branch only; `SearchSpace` flattens them and assembles values again.
+
+Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises InvalidInput with
+the name of the dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nni_manager.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from statistics import NormalDist
+
+#: Names from the root down; the index of a branch stands between a nested choice and what is in the branch.
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One of several values, without order. For a nested choice the options are the branches' indices."""
+
+    options: tuple[object, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of grid points."""
+        return len(self.options)
+
+    def point(self, index: int) -> object:
+        """The grid point with that index, ``0 <= index < size``."""
+        return self.options[index]
+
+    def quantile(self, unit: float) -> object:
+        return self.options[_slot(unit, len(self.options))]
+
+    def unit(self, value: object) -> float:
+        return (self.index(value) + 0.5) / len(self.options)
+
+    def index(self, value: object) -> int:
+        """Raises ValueError when it is no option."""
+        for index, option in enumerate(self.options):
+            if _same(option, value):
+                return index
+        raise ValueError(f"{value!r} is not among the options")
+
+    def contains(self, value: object) -> bool:
+        return any(_same(option, value) for option in self.options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integer:
+    """A whole number, ``low <= value < high``."""
+
+    low: int
+    high: int
+
+    @property
+    def size(self) -> int:
+        return self.high - self.low
+
+    def point(self, index: int) -> int:
+        return self.low + index
+
+    def quantile(self, unit: float) -> int:
+        return self.low + _slot(unit, self.size)
+
+    def unit(self, value: object) -> float:
+        assert isinstance(value, int)
+        return (value - self.low + 0.5) / self.size
+
+    def contains(self, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value < self.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Real:
+    """A floating-point number: uniform or normal, on a plain or logarithmic scale, rounded to multiples or not."""
+
+    #: Uniform: the bounds. Normal: mean and standard deviation, of the logarithm when `log`.
+    first: float
+    second: float
+    normal: bool = False
+    log: bool = False
+    #: Values are multiples of it; the bounds of a uniform one count as multiples.
+    step: float | None = None
+
+    @property
+    def size(self) -> int | None:
+        """Number of grid points, None when there is no finite grid."""
+        if self.normal:
+            return None
+        if self.first == self.second:
+            return 1
+        if self.step is None:
+            return None
+        return round(self.second / self.step) - round(self.first / self.step) + 1
+
+    def point(self, index: int) -> float:
+        if self.step is None:
+            return self.first
+        return self._clipped((round(self.first / self.step) + index) * self.step)
+
+    def quantile(self, unit: float) -> float:
+        place = self._normal_place(unit) if self.normal else self._uniform_place(unit)
+        # exp() of more than 709 overflows
+        return self._rounded(math.exp(min(place, 709.0)) if self.log else place)
+
+    def unit(self, value: object) -> float:
+        """The middle of what is rounded to `value`, not the number it was once made of."""
+        assert isinstance(value, int | float)
+        if self.log and value <= 0:
+            return 0.0
+        place = math.log(value) if self.log else float(value)
+        if self.normal:
+            return _normal(self.first, self.second).cdf(place)
+        low, high = self._bounds()
+        return min(max((place - low) / (high - low), 0.0), 1.0) if high > low else 0.5
+
+    def contains(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return False
+        if not self.normal and not self.first <= value <= self.second:
+            return False
+        if self.log and (value < 0 or (value == 0 and self.step is None)):
+            return False
+        return math.isclose(self._rounded(float(value)), value, rel_tol=1e-9, abs_tol=1e-12)
+
+    def _uniform_place(self, unit: float) -> float:
+        low, high = self._bounds()
+        return low + unit * (high - low)
+
+    def _bounds(self) -> tuple[float, float]:
+        return (math.log(self.first), math.log(self.second)) if self.log else (self.first, self.second)
+
+    def _normal_place(self, unit: float) -> float:
+        # 0 and 1 are infinitely far away
+        return _normal(self.first, self.second).inv_cdf(min(max(unit, 2.0**-53), 1 - 2.0**-53))
+
+    def _rounded(self, value: float) -> float:
+        if self.step is not None and math.isfinite(value / self.step):
+            value = round(value / self.step) * self.step
+        return value if self.normal else self._clipped(value)
+
+    def _clipped(self, value: float) -> float:
+        return min(max(value, self.first), self.second)
+
+
+Dimension = Choice | Integer | Real
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A dimension and where it stands in the parameters."""
+
+    key: Key
+    dimension: Dimension
+    #: Of a nested choice the names of its branches; its value here is the index of one.
+    branches: tuple[str, ...] = ()
+
+    @property
+    def parent(self) -> Key:
+        """The condition: empty, or a nested choice's key with the index of the branch this exists in."""
+        return self.key[:-1]
+
+    @property
+    def name(self) -> str:
+        return str(self.key[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSpace:
+    """All dimensions; a nested choice comes before what is in its branches."""
+
+    places: tuple[Place, ...]
+
+    def assemble(self, choose: Callable[[Place], object]) -> dict[str, object]:
+        """Parameters as a trial receives them. `choose` is asked once for each place that exists in them."""
+        groups: dict[Key, dict[str, object]] = {(): {}}
+        for place in self.places:
+            if place.parent not in groups:
+                continue
+            value = choose(place)
+            if place.branches:
+                assert isinstance(value, int)
+                branch: dict[str, object] = {"_name": place.branches[value]}
+                groups[*place.key, value] = branch
+                value = branch
+            groups[place.parent][place.name] = value
+        return groups[()]
+
+    def picks(self, parameters: object) -> dict[Key, object] | None:
+        """What `choose` must have answered to make `parameters`; None when they are not of this space."""
+        picks: dict[Key, object] = {}
+        groups: dict[Key, object] = {(): parameters}
+        for place in self.places:
+            if place.parent not in groups:
+                continue
+            group = groups[place.parent]
+            if not isinstance(group, Mapping) or place.name not in group:
+                return None
+            value = group[place.name]
+            if place.branches:
+                branch = _branch(place, value)
+                groups[*place.key, branch] = value
+                value = branch
+            if not place.dimension.contains(value):
+                return None
+            picks[place.key] = value
+        entries = sum(len(group) if isinstance(group, Mapping) else 0 for group in groups.values())
+        # nothing else may stand there, but for the `_name` of each branch
+        return picks if isinstance(parameters, Mapping) and entries == len(picks) + len(groups) - 1 else None
+
+    def contains(self, parameters: object) -> bool:
+        return self.picks(parameters) is not None
+
+
+def parse(search_space: object) -> SearchSpace:
+    """NNI's search-space JSON as dimensions. Raises InvalidInput naming the first bad one."""
+    return SearchSpace(places=tuple(_places(search_space, "searchSpace", ())))
+
+
+def _places(group: object, where: str, parent: Key) -> list[Place]:
+    if not isinstance(group, Mapping):
+        raise InvalidInput(f'{where} is no object; write {{"name": {{"_type": …, "_value": …}}}}.')
+    return [place for name, spec in group.items() for place in _place(name, spec, f"{where}.{name}", parent)]
+
+
+def _place(name: str, spec: object, where: str, parent: Key) -> list[Place]:
+    if not isinstance(spec, Mapping) or "_type" not in spec or "_value" not in spec:
+        raise InvalidInput(f'{where} is no dimension; write {{"_type": …, "_value": …}}.')
+    kind, value = spec["_type"], spec["_value"]
+    if kind in ("layer_choice", "input_choice"):
+        raise InvalidInput(f"{where}: {kind} belongs to neural architecture search, which is not supported.")
+    if kind == "choice":
+        return _choice(value, where, (*parent, name))
+    if not isinstance(kind, str) or kind not in _NUMBERS:
+        raise InvalidInput(f"{where}: the _type {kind!r} is unknown; use one of choice, {', '.join(_NUMBERS)}.")
+    return [Place(key=(*parent, name), dimension=_numeric(kind, value, where))]
+
+
+def _choice(value: object, where: str, key: Key) -> list[Place]:
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidInput(f"{where}: the _value of choice must be a list of at least one element.")
+    branches = [element for element in value if isinstance(element, Mapping) and "_name" in element]
+    if len(branches) < len(value):
+        return [Place(key=key, dimension=Choice(options=tuple(value)))]
+    names = tuple(str(branch["_name"]) for branch in branches)
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"{where}: two branches have the same _name; give each its own.")
+    places = [Place(key=key, dimension=Choice(options=tuple(range(len(names)))), branches=names)]
+    for index, branch in enumerate(branches):
+        inner = {name: spec for name, spec in branch.items() if name != "_name"}
+        places += _places(inner, f"{where}.{names[index]}", (*key, index))
+    return places
+
+
+#: What the numbers in `_value` mean, for each `_type`.
+_NUMBERS = {
+    "randint": ("low", "high"),
+    "uniform": ("low", "high"),
+    "quniform": ("low", "high", "q"),
+    "loguniform": ("low", "high"),
+    "qloguniform": ("low", "high", "q"),
+    "normal": ("mu", "sigma"),
+    "qnormal": ("mu", "sigma", "q"),
+    "lognormal": ("mu", "sigma"),
+    "qlognormal": ("mu", "sigma", "q"),
+}
+
+
+def _numeric(kind: str, value: object, where: str) -> Integer | Real:
+    first, second, *rest = _numbers(kind, value, where)
+    if kind == "randint":
+        return _integer(first, second, where)
+    normal, log = kind.endswith("normal"), "log" in kind
+    if normal and second <= 0:
+        raise InvalidInput(f"{where}: sigma must be greater than 0, but it is {second:g}.")
+    if not normal and first > second:
+        raise InvalidInput(f"{where}: low {first:g} is greater than high {second:g}; exchange them.")
+    if log and not normal and first <= 0:
+        raise InvalidInput(f"{where}: low of {kind} must be greater than 0 (it is no exponent), but it is {first:g}.")
+    if rest and rest[0] <= 0:
+        raise InvalidInput(f"{where}: q must be greater than 0, but it is {rest[0]:g}.")
+    return Real(first=first, second=second, normal=normal, log=log, step=rest[0] if rest else None)
+
+
+def _integer(low: float, high: float, where: str) -> Integer:
+    low, high = math.ceil(low), math.ceil(high)
+    if low >= high:
+        raise InvalidInput(f"{where}: randint takes low <= x < high, so nothing is between {low} and {high}.")
+    return Integer(low=low, high=high)
+
+
+def _numbers(kind: str, value: object, where: str) -> list[float]:
+    names = _NUMBERS[kind]
+    if not isinstance(value, list | tuple) or len(value) != len(names):
+        raise InvalidInput(f"{where}: the _value of {kind} must be [{', '.join(names)}].")
+    return [_number(number, f"{where}: {name} of {kind}") for name, number in zip(names, value, strict=True)]
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, str):
+        # YAML reads 1e-4 as text
+        raise InvalidInput(f"{what} is the text {value!r}, not a number; in YAML write 1.0e-4 instead of 1e-4.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(f"{what} must be a finite number, but it is {value!r}.")
+    return float(value)
+
+
+def _same(option: object, value: object) -> bool:
+    # to Python, True equals 1
+    return option == value and isinstance(option, bool) == isinstance(value, bool)
+
+
+def _branch(place: Place, value: object) -> int:
+    """-1, which is in no dimension, when it is none of them."""
+    name = value.get("_name") if isinstance(value, Mapping) else None
+    return place.branches.index(name) if name in place.branches else -1
+
+
+def _slot(unit: float, count: int) -> int:
+    return min(max(int(unit * count), 0), count - 1)
+
+
+def _normal(mu: float, sigma: float) -> NormalDist:
+    # the import costs 5 ms, which most search spaces need not pay
+    from statistics import NormalDist
+
+    return NormalDist(mu, sigma)

@@ -1,0 +1,107 @@
+"""What an adapter promises: five verbs, and entering and leaving.
+
+* Enter and exit connect and disconnect, *leaving jobs running*. An experiment enters its own instance.
+* Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
+* An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable) differ.
+* Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import ClassVar, Self
+
+from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.platform_kit.keeper_client import Keeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """Declared, never found out by failing."""
+
+    #: It hears of changes and calls `Host.wake`; `observe` answers from memory. Otherwise it is asked again and again.
+    watches: bool
+    #: `read_file` works.
+    reads_files: bool
+    #: Longest wait between two rounds of `observe`, in seconds.
+    slow_poll_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """`resend`: something before these lines is missing; send again from the stored offsets."""
+
+    resend: bool
+
+
+#: (job name, outbox, start, end, lines): hands over complete lines of one outbox; awaitable until they are stored.
+Deliver = Callable[[str, str, int, int, Sequence[str]], Awaitable[Delivery]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the scheduler lends an adapter."""
+
+    experiment_id: str
+    #: Something about this job changed: observe it. Any number of calls is fine.
+    wake: Callable[[str], None]
+    deliver: Deliver
+    #: Accepted, undecided jobs → bytes stored so far of each of their outboxes.
+    followed: Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]
+    #: The keeper of this machine.
+    keeper: Keeper
+
+
+class Platform(abc.ABC):
+    """One training service of one experiment."""
+
+    capabilities: ClassVar[Capabilities]
+
+    def __init__(self, settings: Json, host: Host) -> None:
+        """`settings`: the section of the config, canonical. Must not touch the network."""
+        self.settings = settings
+        self.host = host
+
+    @classmethod
+    def check(cls, spec: ExperimentSpec) -> None:
+        """Refuses what this adapter cannot do, before anything is created. Raises InvalidInput."""
+        return None
+
+    async def __aenter__(self) -> Self:
+        """Connects. May raise PlatformUnavailable or BadCredentials."""
+        return self
+
+    async def __aexit__(  # noqa: B027 (nothing to do is a fair answer)
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        """Disconnects; jobs run on. No task, thread, file or connection is left."""
+
+    @abc.abstractmethod
+    async def submit(self, spec: JobSpec) -> JobHandle:
+        """Returns when the job is accepted. The same name twice is the same job.
+
+        Raises PlatformUnavailable; its `refused` says whether the job was certainly not taken.
+        """
+
+    @abc.abstractmethod
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        """What is known of all these jobs, in a bounded number of remote calls. A missing job is LOST."""
+
+    @abc.abstractmethod
+    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
+        """Asks the job to end; quiet for finished and unknown jobs. Its end is observed later."""
+
+    @abc.abstractmethod
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        """Removes what the platform keeps of ended jobs; quiet for unknown ones."""
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes from `offset` (negative: from the end) of a file in the attempt's folder.
+
+        Only when `capabilities.reads_files`. Raises NotFound.
+        """
+        raise NotImplementedError

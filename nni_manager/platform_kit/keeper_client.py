@@ -1,0 +1,217 @@
+"""Speaks to a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
+
+The keeper's words are in `trial_runner.protocol`. Lines and ends of jobs go to the listener that owns the job. While
+too many lines wait to be stored the socket is not read: the trial's own file is the buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+#: Lines handed over and not stored yet, above which the socket is not read.
+MAX_UNSTORED_LINES = 20_000
+#: Waits between two tries to reach a keeper, in seconds; the last one repeats.
+_RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
+
+#: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
+Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
+Job = dict[str, Any]
+
+
+class Listener(Protocol):
+    """Whoever owns jobs at the keeper."""
+
+    async def on_connected(self) -> None:
+        """The keeper was (re)connected: say which jobs to follow. Nothing comes before that."""
+
+    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
+        """Complete lines of one outbox; the awaitable ends when they are stored."""
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        """All lines of the job have come before this."""
+
+    def on_disconnected(self) -> None:
+        """Nothing is known until `on_connected`."""
+
+
+class Keeper:
+    """One keeper, of this machine or of another."""
+
+    def __init__(self, connect: Connect, name: str = "local") -> None:
+        self.name = name
+        self._connect = connect
+        self._listeners: dict[str, Listener] = {}
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._ids = itertools.count(1)
+        self._connection: _Connection | None = None
+        self._needed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._unstored = 0
+        #: Why there is no connection; empty while there is one or none is needed.
+        self.trouble = ""
+
+    async def run(self) -> None:
+        """Keeps the connection while anybody listens. Ends only by cancellation; jobs run on."""
+        attempt = 0
+        try:
+            while True:
+                await self._needed.wait()
+                try:
+                    await self._open()
+                    attempt = 0
+                    await self._lost.wait()
+                except (OSError, PlatformUnavailable) as error:
+                    self._note_trouble(error)
+                    await asyncio.sleep(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
+                    attempt += 1
+        finally:
+            self._close("the daemon is stopping")
+
+    async def listen(self, owner: str, listener: Listener) -> None:
+        """From now on `owner` (an experiment) hears of its jobs."""
+        self._listeners[owner] = listener
+        self._needed.set()
+        if self._connection is not None:
+            await listener.on_connected()
+
+    def leave(self, owner: str) -> None:
+        """Idempotent. The connection stays: other experiments, or none, use it."""
+        self._listeners.pop(owner, None)
+        if not self._listeners:
+            self._needed.clear()
+            self._close("no experiment needs it")
+
+    async def request(self, verb: str, **arguments: Any) -> Any:
+        """Asks and waits. Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected."""
+        connection = self._connection
+        if connection is None:
+            raise PlatformUnavailable(
+                f"the {self.name} keeper cannot be reached: {self.trouble or 'not connected yet'}"
+            )
+        number = next(self._ids)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        connection.send({"verb": verb, "id": number, **arguments})
+        return await answer
+
+    # Connection
+
+    async def _open(self) -> None:
+        self._lost.clear()
+        transport = await self._connect(lambda: _Connection(self))
+        self._connection = transport.get_protocol()  # type: ignore[assignment]
+        self.trouble = ""
+        greeting = await self.request("hello")
+        log.info("connected to keeper %s (process %s)", self.name, greeting.get("pid"), extra={"action": "keeper"})
+        for listener in list(self._listeners.values()):
+            await listener.on_connected()
+
+    def _note_trouble(self, error: Exception) -> None:
+        if str(error) != self.trouble:
+            log.warning("keeper %s: %s", self.name, error)
+        self.trouble = str(error)
+
+    def _close(self, why: str) -> None:
+        if self._connection is not None:
+            self._connection.transport.close()
+            self.on_lost(self._connection, why)
+
+    def on_lost(self, connection: _Connection, why: str) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self._unstored = 0
+        self._lost.set()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(PlatformUnavailable(f"the connection to the {self.name} keeper broke: {why}"))
+        for listener in list(self._listeners.values()):
+            listener.on_disconnected()
+
+    # Messages
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        event = message.get("event")
+        if event is None:
+            self._on_answer(message)
+        elif (listener := self._listeners.get(message["owner"])) is None:
+            return
+        elif event == "lines":
+            self._on_lines(listener, message)
+        elif event == "ended":
+            listener.on_ended(message["name"], message["job"])
+
+    def _on_answer(self, message: dict[str, Any]) -> None:
+        answer = self._waiting.pop(message["id"], None)
+        if answer is None or answer.done():
+            return
+        error = message.get("error")
+        if error is None:
+            answer.set_result(message["result"])
+        elif error["kind"] == protocol.UNAVAILABLE:
+            answer.set_exception(PlatformUnavailable(error["message"], refused=True))
+        else:
+            answer.set_exception(SubmitRejected(error["message"]))
+
+    def _on_lines(self, listener: Listener, message: dict[str, Any]) -> None:
+        lines = message["lines"]
+        stored = asyncio.ensure_future(
+            listener.on_lines(message["name"], message["outbox"], message["start"], message["end"], lines)
+        )
+        connection = self._connection
+        self._unstored += len(lines)
+        if self._unstored > MAX_UNSTORED_LINES and connection is not None:
+            connection.transport.pause_reading()
+        stored.add_done_callback(lambda done: self._on_stored(connection, done, len(lines)))
+
+    def _on_stored(self, connection: _Connection | None, stored: asyncio.Future[object], count: int) -> None:
+        if connection is None or connection is not self._connection:
+            stored.cancelled() or stored.exception()
+            return
+        if stored.cancelled() or stored.exception() is not None:
+            log.error("results were not stored; connecting again to get them once more", exc_info=stored.exception())
+            connection.transport.abort()
+            return
+        self._unstored -= count
+        if self._unstored <= MAX_UNSTORED_LINES // 2 and not connection.transport.is_reading():
+            connection.transport.resume_reading()
+
+
+class _Connection(asyncio.Protocol):
+    """Cuts what comes into messages."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._decoder = protocol.Decoder()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            messages = self._decoder.feed(data)
+        except ValueError:
+            log.exception("the keeper sent something that is no message; connecting again")
+            self.transport.abort()
+            return
+        for message in messages:
+            self._keeper.on_message(message)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._keeper.on_lost(self, str(error or "it ended"))
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.transport.write(protocol.encode(dict(message)))

@@ -1,0 +1,73 @@
+"""Reaches the keeper of this machine, starting one when none answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from nni_manager.domain.errors import PlatformUnavailable
+
+#: A keeper that has not said that it is ready by then has failed, in seconds.
+_START_TIMEOUT_S = 20.0
+
+
+class LocalKeeper:
+    """`directory`: the keeper's own folder; `socket`: where it listens (at most 107 bytes)."""
+
+    def __init__(self, directory: Path, socket: Path) -> None:
+        self._directory = directory
+        self._socket = socket
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
+        try:
+            return await self._connect(make_protocol)
+        except (FileNotFoundError, ConnectionRefusedError):
+            await self._start()
+            return await self._connect(make_protocol)
+
+    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, str(self._socket))
+        return transport
+
+    async def _start(self) -> None:
+        """Starts a keeper in its own session and waits for its word. One that finds another running ends quietly."""
+        await asyncio.to_thread(self._directory.mkdir, mode=0o700, parents=True, exist_ok=True)
+        if self._process is not None:
+            self._process.poll()  # takes the dead one off the process table
+        read_end, write_end = os.pipe()
+        try:
+            self._process = await asyncio.to_thread(self._spawn, write_end)
+        finally:
+            os.close(write_end)
+        try:
+            await asyncio.wait_for(_read(read_end), _START_TIMEOUT_S)
+        except TimeoutError:
+            self._process.kill()
+            raise PlatformUnavailable(f"the keeper did not start within {_START_TIMEOUT_S:.0f} s") from None
+
+    def _spawn(self, ready: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "trial_runner.keeper", "serve"]
+        command += ["--directory", str(self._directory), "--socket", str(self._socket), "--ready-fd", str(ready)]
+        with open(self._directory / "keeper.err", "wb") as errors:
+            return subprocess.Popen(
+                command, pass_fds=(ready,), start_new_session=True, cwd="/",
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            )  # fmt: skip
+
+
+async def _read(descriptor: int) -> bytes:
+    """What comes through the pipe before it is closed."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        return await reader.readline()
+    finally:
+        transport.close()

@@ -1,0 +1,61 @@
+"""The job of an attempt: its command, its environment, its files. The same for every platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.ids import attempt_directory
+from nni_manager.domain.job import JobSpec
+from trial_runner import protocol
+
+
+def job_spec(
+    spec: ExperimentSpec, *, experiment_id: str, folder_of_trials: Path, caller_environment: Mapping[str, str],
+    job_name: str, trial_id: str, attempt: int, sequence_id: int, record: str,
+) -> JobSpec:  # fmt: skip
+    """Everything a platform needs to start one attempt. `folder_of_trials`: the experiment's ``trials``."""
+    directory = str(folder_of_trials / attempt_directory(trial_id, attempt))
+    return JobSpec(
+        name=job_name,
+        experiment_id=experiment_id,
+        trial_id=trial_id,
+        attempt=attempt,
+        sequence_id=sequence_id,
+        command=spec.trial_command,
+        parameter_record=record,
+        protocol_environment={
+            protocol.ENV_EXPERIMENT_ID: experiment_id,
+            protocol.ENV_TRIAL_ID: trial_id,
+            protocol.ENV_SEQUENCE_ID: str(sequence_id),
+        },
+        caller_environment=caller_environment,
+        code_directory=spec.trial_code_directory,
+        attempt_directory=directory,
+        gpu_number=spec.trial_gpu_number,
+        grace_period_s=spec.grace_period_s,
+    )
+
+
+def directory_environment(attempt: str, code: str) -> dict[str, str]:
+    """Where a trial finds its folders; `attempt` and `code` as the job itself sees them."""
+    return {
+        protocol.ENV_SYSTEM_DIR: attempt,
+        protocol.ENV_OUTPUT_DIR: attempt,
+        protocol.ENV_CODE_DIR: code,
+        protocol.ENV_OUTBOX: f"{attempt}/{protocol.MAIN_OUTBOX}",
+    }
+
+
+def with_stand_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """Puts the stand-in `nni` and the SDK's channel on the path, behind everything the user put there."""
+    path = environment.get("PYTHONPATH")
+    return {**environment, "PYTHONPATH": f"{path}:{STAND_IN}" if path else STAND_IN}
+
+
+def _stand_in() -> str:
+    return str(Path(protocol.__file__).with_name("stand_in"))
+
+
+STAND_IN = _stand_in()

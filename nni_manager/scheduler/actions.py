@@ -1,0 +1,185 @@
+"""Carries out what a plan decided: submit, cancel, forget, ask the tuner. Its results go into the next turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.trial import Reason
+from nni_manager.platform_kit.payload import job_spec
+from nni_manager.scheduler import decisions as d
+
+if TYPE_CHECKING:
+    from nni_manager.scheduler.experiment_loop import ExperimentLoop
+
+log = logging.getLogger(__name__)
+
+#: Waits before a platform that takes no jobs is tried again, in milliseconds; the last one repeats.
+_RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+
+
+class Actions:
+    """The hands of one experiment loop."""
+
+    def __init__(self, *, folder_of_trials: Path, caller_environment: Mapping[str, str], clock: Clock) -> None:
+        self._folder_of_trials = folder_of_trials
+        self._caller_environment = caller_environment
+        self._clock = clock
+        self._loop: ExperimentLoop
+        self._group: asyncio.TaskGroup
+        self._handles: list[JobHandle] = []
+        self._refused: list[str] = []
+        self._forgotten: list[str] = []
+        self._to_forget: list[JobHandle] = []
+        self._forgetting: asyncio.Task[None] | None = None
+        self._refusals = 0
+        #: Jobs whose submission is under way.
+        self.submitting: set[str] = set()
+        #: Jobs that were sent a stop on this connection.
+        self.cancelled: set[str] = set()
+        #: Why the platform takes no jobs at the moment.
+        self.trouble: Hold | None = None
+        self.retry_at_ms = 0
+        self._performers: dict[type, Callable[[Any], None]] = {
+            d.Submit: self._submit,
+            d.Cancel: self._cancel,
+            d.Forget: lambda call: self.forget([call.handle]),
+            d.AskTuner: lambda call: self._loop.feed.want(call.count),
+        }
+
+    def bind(self, loop: ExperimentLoop) -> None:
+        self._loop = loop
+
+    def enter(self, group: asyncio.TaskGroup) -> None:
+        """Tasks made from now on belong to `group`; what an earlier one had under way is over."""
+        self._group = group
+        self.submitting.clear()
+        self.cancelled.clear()
+
+    def perform(self, call: d.Call) -> None:
+        """Starts it and goes on."""
+        self._performers[type(call)](call)
+
+    def take_news(self) -> tuple[tuple[JobHandle, ...], tuple[str, ...], tuple[str, ...]]:
+        """(accepted jobs, refused jobs, forgotten jobs) since the last call."""
+        news = tuple(self._handles), tuple(self._refused), tuple(self._forgotten)
+        self._handles, self._refused, self._forgotten = [], [], []
+        return news
+
+    def forget(self, handles: Sequence[JobHandle]) -> None:
+        """The platform may remove what it keeps of these jobs; several are told in one call."""
+        self._to_forget += handles
+        for handle in handles:
+            self.cancelled.discard(handle.job_name)
+            self._loop.observer.remove(handle.job_name)
+        if self._to_forget and self._forgetting is None:
+            self._forgetting = self._start(self._forget_all(), "forget")
+
+    def forget_cancels(self) -> None:
+        """The platform was connected again: stops sent before may not have arrived."""
+        self.cancelled.clear()
+        self._loop.wake()
+
+    def set_trouble(self, trouble: Hold | None) -> None:
+        if trouble is None:
+            self._refusals = 0
+        elif self.trouble is None:
+            log.warning("the platform takes no jobs: %s", trouble.sentence)
+        self.trouble = trouble
+
+    async def finish(self) -> None:
+        """Waits, for a moment, until the platform knows what it may forget."""
+        if self._forgetting is not None:
+            await asyncio.wait({self._forgetting}, timeout=1)
+        if self._forgotten:
+            await self._loop.turn()
+
+    # Calls
+
+    def _submit(self, call: d.Submit) -> None:
+        self.submitting.add(call.job_name)
+        self._start(self._do_submit(call), f"submit {call.job_name}")
+
+    async def _do_submit(self, call: d.Submit) -> None:
+        spec = job_spec(
+            self._loop.spec, experiment_id=self._loop.experiment_id, folder_of_trials=self._folder_of_trials,
+            caller_environment=self._caller_environment, job_name=call.job_name, trial_id=call.trial_id,
+            attempt=call.attempt, sequence_id=call.sequence_id, record=call.record,
+        )  # fmt: skip
+        try:
+            handle = await self._loop.platform.submit(spec)
+        except SubmitRejected as error:
+            report = JobReport(
+                state=JobState.FAILED, reason=Reason.SUBMIT_REJECTED, message=str(error), ended_ms=self._clock()
+            )
+            self._loop.take_reports({call.job_name: report})
+        except PlatformUnavailable as error:
+            self._note_refusal(call.job_name, error)
+        except BadCredentials as error:
+            self._loop.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
+        except Exception as error:
+            self._note_bug(error)
+        else:
+            self._accept(handle)
+        finally:
+            self.submitting.discard(call.job_name)
+            self._loop.wake()
+
+    def _accept(self, handle: JobHandle) -> None:
+        self._handles.append(handle)
+        self.set_trouble(None)
+        self._loop.observer.add(handle)
+
+    def _note_refusal(self, job_name: str, error: PlatformUnavailable) -> None:
+        if error.refused:
+            self._refused.append(job_name)
+        wait = _RETRY_WAITS_MS[min(self._refusals, len(_RETRY_WAITS_MS) - 1)]
+        if self._clock() >= self.retry_at_ms:
+            self._refusals += 1
+            self.retry_at_ms = self._clock() + wait
+        self.set_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
+
+    def _note_bug(self, error: Exception) -> None:
+        log.exception("the adapter failed")
+        sentence = f"the platform's adapter failed: {error!r}; resume tries again"
+        self._loop.put_on_hold(
+            Hold(code=HoldCode.INTERNAL, sentence=sentence, details="".join(traceback.format_exception(error)))
+        )
+
+    def _cancel(self, call: d.Cancel) -> None:
+        self.cancelled.add(call.handle.job_name)
+        self._start(self._do_cancel(call.handle), f"cancel {call.handle.job_name}")
+
+    async def _do_cancel(self, handle: JobHandle) -> None:
+        try:
+            await self._loop.platform.cancel(handle, self._loop.spec.grace_period_s)
+        except (PlatformUnavailable, BadCredentials) as error:
+            log.warning("job %s could not be told to stop, it will be told again: %s", handle.job_name, error)
+            await asyncio.sleep(1)
+            self.cancelled.discard(handle.job_name)
+            self._loop.wake()
+        except Exception as error:
+            self._note_bug(error)
+
+    async def _forget_all(self) -> None:
+        """Until nothing is left; what fails is left for the next start of the loop."""
+        while self._to_forget:
+            handles, self._to_forget = self._to_forget, []
+            try:
+                await self._loop.platform.forget(handles)
+            except Exception as error:
+                log.warning("%d ended jobs are not forgotten yet: %s", len(handles), error)
+                continue
+            self._forgotten += [handle.job_name for handle in handles]
+        self._forgetting = None
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        return self._group.create_task(work, name=name)

@@ -1,0 +1,36 @@
+"""`log/nnimanager.log` of one experiment: what is logged while working on it, in NNI's format."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from pathlib import Path
+
+#: The experiment that the running code works on; empty for the daemon's own affairs.
+current: ContextVar[str] = ContextVar("experiment", default="")
+
+FORMAT = "[%(asctime)s] %(levelname)s (%(module)s) %(message)s"
+DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+_LEVELS = {
+    "fatal": "CRITICAL",
+    "error": "ERROR",
+    "warning": "WARNING",
+    "info": "INFO",
+    "debug": "DEBUG",
+    "trace": "DEBUG",
+}
+
+
+class ExperimentLog(logging.FileHandler):
+    """Takes only records of its experiment; `close` takes it out of logging again."""
+
+    def __init__(self, experiment_id: str, folder: Path, level: str) -> None:
+        super().__init__(folder / "nnimanager.log", encoding="utf-8", errors="backslashreplace")
+        self.setLevel(_LEVELS[level])
+        self.setFormatter(logging.Formatter(FORMAT, DATE_FORMAT))
+        self.addFilter(lambda _: current.get() == experiment_id)
+        logging.getLogger("nni_manager").addHandler(self)
+
+    def close(self) -> None:
+        logging.getLogger("nni_manager").removeHandler(self)
+        super().close()

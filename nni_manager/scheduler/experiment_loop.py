@@ -1,0 +1,210 @@
+"""One experiment at work: wake → turn → act.
+
+Woken by what platform, tuner and people do; a slow safety poll stands behind that. Everything it holds in memory may be
+lost at any moment: the next process finds it out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from nni_manager.domain import outbox
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.job import JobReport
+from nni_manager.platform_kit.contract import Delivery, Host, Platform
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler import journal
+from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.observer import Observer
+from nni_manager.scheduler.snapshot import Surroundings
+from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.turn import Result, Seen, take_turn
+from nni_manager.store import jobs, metrics
+from nni_manager.store.database import Database
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+
+class ExperimentLoop:
+    """Owned and run by the supervisor. `changed` is called after everything that clients might want to see."""
+
+    def __init__(
+        self, *, experiment_id: str, spec: ExperimentSpec, database: Database, feed: TunerFeed, keeper: Keeper,
+        platform_class: type[Platform], actions: Actions, clock: Clock, safety_poll_s: float,
+        changed: Callable[[], None], on_status: Callable[[Result], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        self.experiment_id = experiment_id
+        self.spec = spec
+        self.database = database
+        self.feed = feed
+        self._clock = clock
+        self._safety_poll_s = safety_poll_s
+        self._changed = changed
+        self._on_status = on_status
+        host = Host(
+            experiment_id=experiment_id,
+            wake=self._wake_observer,
+            deliver=self.deliver,
+            followed=lambda: database.read(jobs.followed),
+            keeper=keeper,
+        )
+        self.platform = platform_class(spec.platforms[0].settings, host)
+        self.observer = Observer(self.platform, database, self.take_reports, self._take_trouble, clock)
+        self.actions = actions
+        actions.bind(self)
+        self._event = asyncio.Event()
+        self._wake_at_ms: int | None = None
+        self._reports: dict[str, JobReport] = {}
+        self._new_hold: Hold | None = None
+        self._last: Result | None = None
+        #: The experiment is STOPPED: nothing more to do.
+        self.closed = asyncio.Event()
+
+    # Called from everywhere
+
+    def wake(self) -> None:
+        """Something happened; look soon."""
+        self._event.set()
+
+    def put_on_hold(self, hold: Hold) -> None:
+        """Recorded by the next turn."""
+        self._new_hold = hold
+        self.wake()
+
+    @property
+    def derived_hold(self) -> Hold | None:
+        """A hold that is not recorded, because it ends by itself: store, tuner or platform cannot be used now."""
+        if self.database.trouble:
+            return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
+        return self.feed.silence or self.actions.trouble
+
+    async def deliver(self, job_name: str, name: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
+        """Stores lines of an outbox; ends when they are committed."""
+        parsed = outbox.parse_nni(lines) if name == protocol.METRICS_FILE else outbox.parse(lines)
+        for sentence in parsed.broken:
+            log.warning("a result of job %s was dropped: %s: %s", job_name, name, sentence, extra={"action": "broken"})
+        chunk = metrics.Chunk(
+            job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics
+        )
+        receipt = await self.database.write(lambda c: metrics.store(c, chunk, self._clock()))
+        if receipt.has_intermediates:
+            self.feed.judge(receipt.trial_id)
+        self._changed()
+        return Delivery(resend=receipt.stored is metrics.Stored.GAP)
+
+    # The loop
+
+    async def run(self) -> None:
+        """Until the experiment is closed. Raises what the plan, the store or an adapter raise by mistake."""
+        async with self.platform, asyncio.TaskGroup() as group:
+            organs = [
+                group.create_task(self.observer.run(), name=f"observer {self.experiment_id}"),
+                group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}"),
+            ]
+            self.actions.enter(group)
+            self.actions.forget(await self.database.read(jobs.unforgotten))
+            while not self.closed.is_set():
+                await self.turn()
+                if not self.closed.is_set():
+                    await self._wait()
+            await self.actions.finish()
+            for organ in organs:
+                organ.cancel()
+
+    async def turn(self) -> None:
+        """One turn: everything seen so far goes in, everything decided is carried out."""
+        self._event.clear()
+        seen, here, spec = self._take_seen(), self._surroundings(), self.spec
+        told, assessed = self.feed.told, spec.assessor is not None
+        result = await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
+        journal.write(result.records, seen.reports)
+        await self._act(result)
+
+    async def _act(self, result: Result) -> None:
+        self.feed.next_parameter_id = max(self.feed.next_parameter_id, result.next_parameter_id)
+        added = {r.parameters.parameter_id for r in result.records if isinstance(r, d.AddTrial)}
+        if added:
+            self.feed.take(added)
+        if result.to_tell:
+            self.feed.tell(result.to_tell)
+        for call in result.calls:
+            self.actions.perform(call)
+        self._wake_at_ms = result.wake_at_ms
+        if self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold):
+            await self._note_status(result)
+        self._last = result
+        if result.records:
+            self._changed()
+
+    async def _note_status(self, result: Result) -> None:
+        if result.status is ExperimentStatus.STOPPED:
+            self.closed.set()
+        if result.status is ExperimentStatus.DONE:
+            await self.feed.idle()
+        await self._on_status(result)
+        self._changed()
+
+    async def _wait(self) -> None:
+        """Until something happens, a moment the plan named comes, or the safety poll is due."""
+        seconds = self._safety_poll_s
+        if self._wake_at_ms is not None:
+            seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))
+        if seconds == 0:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+
+    # What goes into a turn
+
+    def _take_seen(self) -> Seen:
+        reports, self._reports = self._reports, {}
+        bad, self.feed.judged_bad = self.feed.judged_bad, []
+        handles, refused, forgotten = self.actions.take_news()
+        hold, self._new_hold = self._new_hold, None
+        return Seen(
+            handles=handles,
+            reports=reports,
+            refused=refused,
+            forgotten=forgotten,
+            judged_bad=tuple(bad),
+            hold=hold or self.feed.failure,
+        )
+
+    def _surroundings(self) -> Surroundings:
+        actions, feed = self.actions, self.feed
+        return Surroundings(
+            now_ms=self._clock(),
+            submitting=frozenset(actions.submitting),
+            cancelled=frozenset(actions.cancelled),
+            unreachable_since_ms=self.observer.unreachable_since_ms,
+            platform_trouble=actions.trouble.sentence if actions.trouble else "",
+            retry_at_ms=actions.retry_at_ms,
+            proposals=tuple(feed.proposals),
+            asked=feed.asked,
+            exhausted=feed.exhausted,
+            ahead=feed.ahead,
+            tuner_trouble=feed.silence,
+        )
+
+    def _wake_observer(self, job_name: str) -> None:
+        if not job_name:
+            self.actions.forget_cancels()
+        self.observer.wake(job_name)
+
+    def take_reports(self, reports: Mapping[str, JobReport]) -> None:
+        self._reports.update(reports)
+        self.wake()
+
+    def _take_trouble(self, trouble: Hold | None) -> None:
+        if trouble is not None and trouble.code is HoldCode.BAD_CREDENTIALS:
+            self.put_on_hold(trouble)
+        else:
+            self.actions.set_trouble(trouble)
+            self.wake()

@@ -1,0 +1,66 @@
+"""What happened, as lines of the experiment's log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.scheduler import decisions as d
+
+log = logging.getLogger("nni_manager.experiment")
+
+
+def write(records: Sequence[d.Record], reports: Mapping[str, JobReport]) -> None:
+    """One line for each record that a person would want to find later, and the last words of jobs that failed."""
+    for name, report in reports.items():
+        if report.state is JobState.FAILED and report.stderr_tail:
+            log.warning("job %s wrote at last:\n%s", name, report.stderr_tail.rstrip(), extra={"action": "stderr"})
+    for record in records:
+        line = _LINES.get(type(record))
+        if line is not None:
+            line(record)
+
+
+def _finish(r: d.Finish) -> None:
+    why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
+    log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
+
+
+def _give_up(r: d.GiveUpAttempt) -> None:
+    log.warning("Trial %s: %s", r.trial_id, r.sentence, extra={"action": "attempt_given_up"})
+
+
+def _start(r: d.StartAttempt) -> None:
+    log.info("Trial %s submitted as %s", r.trial_id, r.job_name, extra={"action": "submitted"})
+
+
+def _ask_stop(r: d.AskStop) -> None:
+    log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
+
+
+def _status(r: d.SetStatus) -> None:
+    log.info("Change experiment status to %s", r.status, extra={"action": "status"})
+    if r.status is ExperimentStatus.DONE:
+        log.info("Experiment done", extra={"action": "done"})
+
+
+def _hold(r: d.PutOnHold) -> None:
+    log.error("Experiment on hold (%s): %s", r.hold.code, r.hold.sentence, extra={"action": "hold"})
+
+
+def _lose_sight(r: d.LoseSight) -> None:
+    log.warning("Trial %s UNKNOWN: %s", r.trial_id, r.sentence, extra={"action": "unknown"})
+
+
+_LINES: dict[type, Callable[[Any], None]] = {
+    d.Finish: _finish,
+    d.GiveUpAttempt: _give_up,
+    d.StartAttempt: _start,
+    d.AskStop: _ask_stop,
+    d.SetStatus: _status,
+    d.PutOnHold: _hold,
+    d.LoseSight: _lose_sight,
+}

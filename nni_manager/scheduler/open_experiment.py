@@ -1,0 +1,158 @@
+"""An experiment this daemon works on: its lock, its database, its log and its loop, from open to close."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from nni_manager.config import experiment_file
+from nni_manager.config.settings import Settings
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.payload import with_stand_in
+from nni_manager.scheduler import experiment_log
+from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.experiment_log import ExperimentLog
+from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
+from nni_manager.scheduler.turn import Result
+from nni_manager.store import experiments, migrate
+from nni_manager.store.database import Database
+from nni_manager.store.experiments import ExperimentRow
+from nni_manager.store.folder import Folder
+from nni_manager.store.ownership import Ownership
+
+log = logging.getLogger(__name__)
+
+#: Waits before a loop that failed by a fault of ours goes on, in seconds; the last one repeats.
+_RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What all experiments of a daemon share."""
+
+    settings: Settings
+    keeper: Keeper
+    clock: Clock
+
+
+class OpenExperiment:
+    """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
+
+    def __init__(
+        self, *, folder: Folder, spec: ExperimentSpec, database: Database, loop: ExperimentLoop, changes: Changes,
+        held: ExitStack,
+    ) -> None:  # fmt: skip
+        self.folder = folder
+        self.database = database
+        self.loop = loop
+        self.changes = changes
+        #: Commands that read, change and write the config take turns.
+        self.changing = asyncio.Lock()
+        self._held = held
+
+    @property
+    def id(self) -> str:
+        return self.loop.experiment_id
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return self.loop.spec
+
+    async def run(self) -> None:
+        """The exception barrier: a fault puts this experiment on hold, and only this one."""
+        experiment_log.current.set(self.id)
+        attempt = 0
+        while not self.loop.closed.is_set():
+            try:
+                await self.loop.run()
+            except Exception as error:
+                log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
+                self.loop.put_on_hold(_internal(error))
+                await asyncio.sleep(_RESTART_WAITS_S[min(attempt, len(_RESTART_WAITS_S) - 1)])
+                attempt += 1
+
+    async def close(self) -> None:
+        await self.database.close()
+        self._held.close()
+
+
+async def open_experiment(
+    folder: Folder, means: Means, on_status: Callable[[OpenExperiment, Result], Awaitable[None]]
+) -> OpenExperiment:
+    """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
+    with ExitStack() as held:
+        held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
+        await asyncio.to_thread(migrate.migrate, folder.database, "experiment")
+        changes = Changes()
+        database = Database(folder.database, on_trouble=changes.note)
+        row, (environment, interpreter) = await database.write(lambda c: _load(c, folder, means.clock()))
+        spec = experiment_file.from_canonical(json.loads(row.config))
+        held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
+        loop = _build_loop(
+            folder, spec, row, database, means, environment, interpreter or sys.executable, changes,
+            lambda result: on_status(experiment, result),
+        )  # fmt: skip
+        experiment = OpenExperiment(
+            folder=folder, spec=spec, database=database, loop=loop, changes=changes, held=held.pop_all()
+        )
+        return experiment
+
+
+def _load(
+    connection: sqlite3.Connection, folder: Folder, now_ms: int
+) -> tuple[ExperimentRow, tuple[dict[str, str], str]]:
+    """Time between the last count and now did not count: nobody was at work."""
+    experiments.set_folder(connection, str(folder.path))
+    experiments.count_time(connection, now_ms, active=False)
+    return experiments.load(connection), experiments.caller(connection)
+
+
+def _build_loop(
+    folder: Folder, spec: ExperimentSpec, row: ExperimentRow, database: Database, means: Means,
+    environment: dict[str, str], interpreter: str, changes: Changes, on_status: Callable[[Result], Awaitable[None]],
+) -> ExperimentLoop:  # fmt: skip
+    place = HostPlace(
+        interpreter=interpreter, environment=with_stand_in(environment), folder=folder.checkpoint,
+        log_folder=folder.log,
+    )  # fmt: skip
+    loop: ExperimentLoop
+    feed = TunerFeed(
+        database, spec, place, told=row.ended_trials, patience_s=means.settings.tuner_patience_s,
+        wake=lambda: loop.wake(),
+    )  # fmt: skip
+    actions = Actions(folder_of_trials=folder.trials, caller_environment=environment, clock=means.clock)
+    loop = ExperimentLoop(
+        experiment_id=row.id, spec=spec, database=database, feed=feed, keeper=means.keeper,
+        platform_class=platform_class(spec), actions=actions, clock=means.clock,
+        safety_poll_s=means.settings.safety_poll_s, changed=changes.note, on_status=on_status,
+    )  # fmt: skip
+    return loop
+
+
+def platform_class(spec: ExperimentSpec) -> type[Platform]:
+    """The adapter of an experiment. Raises InvalidInput."""
+    if len(spec.platforms) > 1:
+        raise InvalidInput("trainingService: several platforms at once are not in this version yet; leave one")
+    return registry.adapter_class(registry.find(spec.platforms[0].name))
+
+
+def _internal(error: Exception) -> Hold:
+    return Hold(
+        code=HoldCode.INTERNAL,
+        sentence=f"a fault in the manager ({error!r}); nothing is lost, resume tries again",
+        details="".join(traceback.format_exception(error)),
+    )

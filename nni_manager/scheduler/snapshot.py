@@ -1,0 +1,84 @@
+"""One picture of an experiment: what the store holds, and what only this process knows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nni_manager.domain.experiment import ExperimentSpec, Hold
+from nni_manager.domain.job import JobState
+from nni_manager.store import experiments, jobs, trials
+from nni_manager.store.experiments import ExperimentRow
+from nni_manager.store.trials import OpenTrial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Values the tuner gave, not yet bound to a trial."""
+
+    parameter_id: int
+    values: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What no database knows. Lost with the process, and found out again by the next one."""
+
+    now_ms: int
+    #: Jobs whose submission is under way in this process.
+    submitting: frozenset[str] = frozenset()
+    #: Jobs that were sent a stop since the platform was last (re)connected.
+    cancelled: frozenset[str] = frozenset()
+    #: Since when the platform cannot be asked; None while it can.
+    unreachable_since_ms: int | None = None
+    #: Why the platform takes no jobs at the moment; empty when it does.
+    platform_trouble: str = ""
+    #: While there is trouble: when to try again.
+    retry_at_ms: int = 0
+    #: From the tuner, in order.
+    proposals: tuple[Proposal, ...] = ()
+    #: Proposals asked for and not answered yet.
+    asked: int = 0
+    #: The tuner has nothing more, as far as it knows the results.
+    exhausted: bool = False
+    #: How many proposals may be asked for before there is a slot for them.
+    ahead: int = 0
+    #: The tuner cannot be asked now although it is on no recorded hold.
+    tuner_trouble: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    experiment: ExperimentRow
+    spec: ExperimentSpec
+    #: Not ended, oldest first.
+    open_trials: tuple[OpenTrial, ...]
+    #: (platform, user code): attempts given up on either account, of trials whose attempt has ended.
+    retries: Mapping[str, tuple[int, int]]
+    #: Unused trial ids, one for each proposal in hand.
+    fresh_ids: tuple[str, ...]
+    #: (status, reason, message) of the first trials that ended, at most `plan.SAME_FAILURES`.
+    first_ended: tuple[tuple[str, str, str], ...]
+    here: Surroundings
+
+
+def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surroundings, *, first_ended: int) -> Snapshot:
+    """Reads the picture; runs inside the turn's transaction."""
+    experiment = experiments.load(connection)
+    open_trials = trials.load_open(connection)
+    ended = [trial.id for trial in open_trials if trial.job is not None and _has_ended(trial.job.state)]
+    few = experiment.ended_trials < first_ended
+    return Snapshot(
+        experiment=experiment,
+        spec=spec,
+        open_trials=open_trials,
+        retries={id_: jobs.retries(connection, id_) for id_ in ended},
+        fresh_ids=trials.fresh_ids(connection, len(here.proposals)),
+        first_ended=tuple(trials.first_failures(connection, first_ended)) if few else (),
+        here=here,
+    )
+
+
+def _has_ended(state: str) -> bool:
+    return state != jobs.INTENT and JobState(state).is_final

@@ -1,0 +1,307 @@
+"""What an experiment wants of its tuner, and what came of it.
+
+The loop says what it wants (`want`, `tell`, `judge`…) and goes on; one task turns that into calls. The process is
+started when first needed, told the past from the store, and may die at any moment: what it knew is in the store, what
+it was about to say is asked again. Each process is told each final result once: by the history at its start or later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.scheduler.snapshot import Proposal
+from nni_manager.scheduler.tuner_host import TunerHost
+from nni_manager.store import history
+from nni_manager.store.database import Database
+
+log = logging.getLogger(__name__)
+
+#: So many deaths within so many seconds put the experiment on hold.
+MAX_DEATHS = 3
+DEATHS_WITHIN_S = 600.0
+#: Most proposals asked for ahead of need.
+MAX_AHEAD = 32
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlace:
+    """What a tuner process is started with."""
+
+    interpreter: str
+    environment: dict[str, str]
+    folder: Path
+    log_folder: Path
+
+
+class TunerFeed:
+    """`wake` is called when there is news: proposals, a verdict, trouble."""
+
+    def __init__(
+        self, database: Database, spec: ExperimentSpec, place: HostPlace, *, told: int, patience_s: float,
+        wake: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.spec = spec
+        self._database = database
+        self._place = place
+        self._patience_s = patience_s
+        self._wake = wake
+        self._host: TunerHost | None = None
+        self._work = asyncio.Event()
+        self._deaths: deque[float] = deque()
+        #: In hand, in order; the loop takes them when it made trials of them.
+        self.proposals: deque[Proposal] = deque()
+        #: Asked for and not answered.
+        self.asked = 0
+        #: End order up to which results were handed over; whatever ended before this process is told at its start.
+        self.told = told
+        #: The tuner has nothing more, as far as it knows the results.
+        self.exhausted = False
+        #: How many may be asked for before there is a slot.
+        self.ahead = 0
+        #: Trials the assessor wants to end.
+        self.judged_bad: list[str] = []
+        #: What stopped the feed; a person must resume.
+        self.failure: Hold | None = None
+        #: The present call takes too long; ends by itself.
+        self.silence: Hold | None = None
+        self.next_parameter_id = 0
+        self._results: list[Item] = []
+        self._to_judge: dict[str, int] = {}
+        self._judged: dict[str, int] = {}
+        self._changes: list[tuple[str, Item]] = []
+
+    # What the loop wants
+
+    def want(self, count: int) -> None:
+        """So many more proposals."""
+        self.asked += count
+        self._work.set()
+
+    def take(self, parameter_ids: set[int | None]) -> None:
+        """The loop made trials of these proposals."""
+        self.proposals = deque(p for p in self.proposals if p.parameter_id not in parameter_ids)
+
+    def tell(self, results: Sequence[Item]) -> None:
+        """Results of trials that ended, in that order."""
+        self._results += results
+        self.told = results[-1]["end_order"]
+        if self.exhausted:  # it may have more to say now
+            self.asked += 1
+        for result in results:
+            self._judged.pop(result["trial_id"], None)
+            self._to_judge.pop(result["trial_id"], None)
+        if self._host is not None or self.asked:
+            self._work.set()
+        else:
+            self._results.clear()  # the next process learns them from the store
+
+    def judge(self, trial_id: str) -> None:
+        """The trial has new intermediate results."""
+        if self.spec.assessor is not None:
+            self._to_judge[trial_id] = 1
+            self._work.set()
+
+    def change_search_space(self, spec: ExperimentSpec) -> None:
+        """Proposals in hand came from the old one and are dropped."""
+        self.spec = spec
+        self.proposals.clear()
+        self.exhausted = False
+        self._changes.append(("search_space", {"search_space": spec.search_space}))
+        self._work.set()
+
+    def import_data(self, data: list[Item]) -> None:
+        """Results from elsewhere: [{parameter, value}]. They are in the store already."""
+        self._changes.append(("import", {"data": data}))
+        self.exhausted = False
+        self._work.set()
+
+    async def reset(self) -> None:
+        """A person resumed: begin again with a fresh process."""
+        self.failure = self.silence = None
+        self._deaths.clear()
+        await self._drop_host()
+        self._work.set()
+        self._wake()
+
+    # What comes of it
+
+    async def run(self) -> None:
+        """Ends only by cancellation, and ends the process then."""
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                if self.failure is None:
+                    await self._survive(self._turn)
+        finally:
+            await self._drop_host()
+
+    async def idle(self) -> None:
+        """The experiment is over for now: give the process's memory back."""
+        if self._host is not None and not self._work.is_set() and not self.asked:
+            await self._drop_host()
+
+    async def _turn(self) -> None:
+        """One round of calls, in the order that lets a proposal know every result."""
+        if self._host is None:
+            if not (self.asked or self._to_judge):
+                return
+            await self._start_host()
+        while self._changes:
+            verb, arguments = self._changes[0]
+            await self._call(verb, **arguments)
+            self._changes.pop(0)
+        if self._results:
+            results, self._results = self._results, []
+            await self._call("learn", results=results)
+        if self._to_judge:
+            await self._judge_all()
+        if self.asked and not self._results:
+            await self._propose()
+        elif self.asked:
+            self._work.set()
+
+    async def _start_host(self) -> None:
+        gpus = ",".join(map(str, self.spec.tuner_gpu_indices or ()))
+        place = self._place
+        self._host = await TunerHost.start(
+            interpreter=place.interpreter, environment=place.environment, folder=place.folder,
+            log_folder=place.log_folder, gpus=gpus,
+        )  # fmt: skip
+        assessed, until = self.spec.assessor is not None, self.told
+        past, open_trials, imported = await self._database.read(
+            lambda c: (
+                history.ended(c, after=0, until=until, intermediates=assessed),
+                history.unfinished(c),
+                history.imported(c),
+            )
+        )
+        self._results = [result for result in self._results if result["end_order"] > until]
+        self._changes.clear()
+        self._judged.clear()
+        self.proposals.clear()
+        self.exhausted = False
+        started = await self._call(
+            "start",
+            search_space=self.spec.search_space,
+            tuner=asdict(self.spec.tuner),
+            assessor=asdict(self.spec.assessor) if self.spec.assessor else None,
+            history=past,
+            unfinished=open_trials,
+            imported=imported,
+        )
+        self.ahead = min(self.spec.trial_concurrency, MAX_AHEAD) if started["proposes_ahead"] else 0
+        if assessed:
+            self._to_judge.update((trial["trial_id"], 1) for trial in open_trials)
+
+    async def _propose(self) -> None:
+        count = self.asked
+        ids = list(range(self.next_parameter_id, self.next_parameter_id + count))
+        answer = await self._call("propose", ids=ids)
+        self.next_parameter_id += count
+        self.asked -= count
+        if any(change == "search_space" for change, _ in self._changes):
+            self._wake()  # these came from the old one
+            return
+        self.proposals.extend(map(_proposal, answer["proposals"]))
+        self.exhausted = answer["exhausted"]
+        self._wake()
+
+    async def _judge_all(self) -> None:
+        wanted, self._to_judge = list(self._to_judge), {}
+        values = await self._database.read(lambda c: {id_: history.intermediates(c, id_) for id_ in wanted})
+        trials = [
+            {"trial_id": id_, "values": found, "from": self._judged.get(id_, 0)}
+            for id_, found in values.items()
+            if len(found) > self._judged.get(id_, 0)
+        ]
+        if not trials:
+            return
+        answer = await self._call("judge", trials=trials)
+        self._judged.update((str(trial["trial_id"]), len(values[str(trial["trial_id"])])) for trial in trials)
+        if answer["stop"]:
+            self.judged_bad += answer["stop"]
+            self._wake()
+
+    # What may go wrong
+
+    async def _call(self, verb: str, **arguments: Any) -> Any:
+        assert self._host is not None
+        try:
+            return await self._host.call(
+                verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
+            )
+        finally:
+            if self.silence is not None:
+                self.silence = None
+                self._wake()
+
+    def _note_silence(self, verb: str) -> None:
+        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"
+        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
+        self._wake()
+        self._stack_task = asyncio.ensure_future(self._add_stack(self.silence))
+
+    async def _add_stack(self, silence: Hold) -> None:
+        host = self._host
+        details = await host.stacks() if host is not None else ""
+        if self.silence is silence:
+            self.silence = Hold(code=silence.code, sentence=silence.sentence, details=details)
+            log.warning("%s\n%s", silence.sentence, details)
+            self._wake()
+
+    async def _survive(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """A tuner may do what it likes; the experiment says so and lives on."""
+        try:
+            await turn()
+        except TunerRaised as error:
+            log.error("the tuner or assessor raised: %s\n%s", error, error.details)
+            await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor raised {error}", error)
+        except TunerDied as error:
+            log.error("%s", error)
+            await self._mourn(error)
+
+    async def _mourn(self, error: TunerDied) -> None:
+        now = time.monotonic()
+        self._deaths.append(now)
+        while now - self._deaths[0] > DEATHS_WITHIN_S:
+            self._deaths.popleft()
+        if len(self._deaths) >= MAX_DEATHS:
+            await self._fail(HoldCode.TUNER_DIED, f"{error}, {len(self._deaths)} times in ten minutes", error)
+        else:
+            await self._drop_host()
+            self._work.set()
+
+    async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:
+        self.failure = Hold(code=code, sentence=f"{sentence}; put it right, then resume", details=error.details)
+        await self._drop_host(kill=True)
+        self._wake()
+
+    async def _drop_host(self, *, kill: bool = False) -> None:
+        """What was asked of it must be asked again."""
+        host, self._host = self._host, None
+        if host is not None:
+            await host.close(kill=kill or self.silence is not None)
+        self.proposals.clear()
+        if self.failure is not None:
+            self.asked = 0
+
+
+def _proposal(entry: Item) -> Proposal:
+    try:
+        json.dumps(entry["parameters"], allow_nan=False)
+    except ValueError as error:
+        raise TunerRaised(f"a proposal that is no JSON ({error})", repr(entry["parameters"])) from error
+    return Proposal(parameter_id=entry["parameter_id"], values=entry["parameters"])

@@ -1,0 +1,133 @@
+"""The child process that runs one experiment's tuner and assessor, seen from the daemon.
+
+`tuner_process` is the other end. Calls are serialised: one is under way at a time. This class knows how to start, ask,
+look into and end the process; when to do so is `tuner_feed`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import TunerDied, TunerRaised
+from trial_runner import protocol
+
+#: The process gets so long to end by itself when its input is closed, in seconds.
+_END_TIMEOUT_S = 2.0
+#: How long a dump of its stacks may take, in seconds.
+_STACK_TIMEOUT_S = 2.0
+
+
+class TunerHost:
+    """One process; made by `start`, of no use after `close` or TunerDied."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log_file: Path, stack_file: Path) -> None:
+        self._process = process
+        self._log_file = log_file
+        self._stack_file = stack_file
+        self._decoder = protocol.Decoder()
+        self._number = 0
+
+    @classmethod
+    async def start(
+        cls, *, interpreter: str, environment: Mapping[str, str], folder: Path, log_folder: Path, gpus: str
+    ) -> TunerHost:
+        """`folder`: working directory and place of the tuner's checkpoints. Raises TunerDied when it cannot start."""
+        log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
+        surroundings = {
+            **environment,
+            protocol.ENV_GPUS: gpus,
+            "NNI_MANAGER_STACK_FILE": str(stack_file),
+            "NNI_CHECKPOINT_DIRECTORY": str(folder),
+            "NNI_LOG_DIRECTORY": str(log_folder),
+        }
+        try:
+            with log_file.open("ab") as errors:
+                process = await asyncio.create_subprocess_exec(
+                    interpreter, "-m", "nni_manager.scheduler.tuner_process",
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                    cwd=folder, env=surroundings, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise TunerDied(f"the tuner cannot be started with {interpreter}: {error}") from error
+        return cls(process, log_file, stack_file)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
+        """Asks and waits; `on_silence` is called once when there is no answer after `patience_s`, and waiting goes on.
+
+        Raises TunerRaised with the algorithm's traceback, or TunerDied.
+        """
+        self._number += 1
+        answer = asyncio.ensure_future(self._exchange({"verb": verb, "id": self._number, **arguments}))
+        try:
+            done, _ = await asyncio.wait({answer}, timeout=patience_s)
+            if not done:
+                on_silence()
+            message = await answer
+        finally:
+            answer.cancel()
+        if (error := message.get("error")) is not None:
+            raise TunerRaised(error["message"], error.get("details", ""))
+        return message["result"]
+
+    async def stacks(self) -> str:
+        """What every thread of the process is doing right now; empty when it does not tell."""
+        self._stack_file.unlink(missing_ok=True)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STACK_TIMEOUT_S):
+                while not (text := _text_of(self._stack_file)).strip():  # noqa: ASYNC110 (another process's file; once, 2 s)
+                    await asyncio.sleep(0.05)
+                return text
+        return ""
+
+    async def close(self, *, kill: bool = False) -> None:
+        """Ends the process and everything it started. `kill`: do not wait for it to end by itself. Idempotent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if not kill and self._process.returncode is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _END_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(protocol.encode(request))
+            await self._process.stdin.drain()
+            while data := await self._process.stdout.read(1 << 16):
+                for message in self._decoder.feed(data):
+                    if message.get("id") == request["id"]:
+                        return message
+        except (ConnectionError, ValueError) as error:
+            raise TunerDied(f"the tuner's process broke off: {error}", self._last_words()) from error
+        code = await self._process.wait()
+        raise TunerDied(f"the tuner's process ended ({_ending(code)})", self._last_words())
+
+    def _last_words(self) -> str:
+        return _text_of(self._log_file)[-4000:]
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _text_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 65536))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

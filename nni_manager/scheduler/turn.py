@@ -1,0 +1,164 @@
+"""One turn of an experiment, inside one transaction: take in what was seen → snapshot → plan → record.
+
+It runs on the writer thread, so no command and no result can come between the picture and what is decided from it. It
+may run several times when the database cannot be written at once: it keeps nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler.plan import SAME_FAILURES, plan
+from nni_manager.scheduler.snapshot import Surroundings, load
+from nni_manager.store import experiments, history, jobs, trials
+
+#: Execution time is written down at least so often, in milliseconds.
+_COUNT_EVERY_MS = 10_000
+_SUBMITTED = "handed to the platform, not started yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What happened since the last turn and is not in the store yet."""
+
+    handles: tuple[JobHandle, ...] = ()
+    #: Job name → evidence.
+    reports: Mapping[str, JobReport] = field(default_factory=dict)
+    #: Jobs the platform certainly did not take: their intent is taken back.
+    refused: tuple[str, ...] = ()
+    #: Jobs of which the platform keeps nothing any more.
+    forgotten: tuple[str, ...] = ()
+    #: Trials the assessor wants to end.
+    judged_bad: tuple[str, ...] = ()
+    hold: Hold | None = None
+    #: A hold with this code has ended by itself.
+    hold_over: HoldCode | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What the turn decided, for the loop to act on."""
+
+    status: ExperimentStatus
+    ended_ms: int | None
+    hold: Hold | None
+    calls: tuple[d.Call, ...]
+    #: Results the tuner was not told yet, in the order trials ended.
+    to_tell: tuple[dict[str, Any], ...]
+    records: tuple[d.Record, ...]
+    wake_at_ms: int | None
+    next_parameter_id: int
+
+
+def take_turn(
+    connection: sqlite3.Connection, spec: ExperimentSpec, seen: Seen, here: Surroundings, *, told: int, assessed: bool
+) -> Result:
+    """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
+    take_in(connection, seen)
+    snapshot = load(connection, spec, here, first_ended=SAME_FAILURES)
+    decided = plan(snapshot)
+    before = snapshot.experiment
+    if decided.records or here.now_ms - before.counted_ms >= _COUNT_EVERY_MS:
+        experiments.count_time(connection, here.now_ms, active=before.status.is_active)
+    for record in decided.records:
+        _RECORDERS[type(record)](connection, record, here.now_ms)
+    after = experiments.load(connection) if decided.records else before
+    to_tell = history.ended(connection, after=told, intermediates=assessed) if after.ended_trials > told else []
+    return Result(
+        status=after.status,
+        ended_ms=after.ended_ms,
+        hold=after.hold,
+        calls=tuple(decided.calls),
+        to_tell=tuple(to_tell),
+        records=tuple(decided.records),
+        wake_at_ms=decided.wake_at_ms,
+        next_parameter_id=after.next_parameter_id,
+    )
+
+
+def take_in(connection: sqlite3.Connection, seen: Seen) -> None:
+    """Writes what was seen."""
+    for handle in seen.handles:
+        jobs.set_handle(connection, handle)
+    for name, report in seen.reports.items():
+        jobs.set_report(connection, name, report)
+    for name in seen.refused:
+        jobs.take_back(connection, name)
+    for name in seen.forgotten:
+        jobs.set_forgotten(connection, name)
+    for trial_id in seen.judged_bad:
+        trials.ask_stop(connection, trial_id, StopRequest.ASSESSOR)
+    if seen.hold_over is not None:
+        experiments.end_hold(connection, seen.hold_over)
+    if seen.hold is not None:
+        experiments.set_hold(connection, seen.hold)
+
+
+def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
+    trials.add(
+        connection, id=record.trial_id, parameters=record.parameters, wait_code=WaitCode.SUBMITTED,
+        wait_sentence=_SUBMITTED, now_ms=now_ms,
+    )  # fmt: skip
+
+
+def _start_attempt(connection: sqlite3.Connection, record: d.StartAttempt, now_ms: int) -> None:
+    jobs.intend(connection, trial_id=record.trial_id, number=record.attempt, job_name=record.job_name, now_ms=now_ms)
+    trials.set_waiting(connection, record.trial_id, WaitCode.SUBMITTED, _SUBMITTED)
+
+
+def _start_trial(connection: sqlite3.Connection, record: d.StartTrial, now_ms: int) -> None:
+    trials.set_running(connection, record.trial_id, record.started_ms)
+
+
+def _lose_sight(connection: sqlite3.Connection, record: d.LoseSight, now_ms: int) -> None:
+    trials.set_unknown(connection, record.trial_id, record.sentence)
+
+
+def _ask_stop(connection: sqlite3.Connection, record: d.AskStop, now_ms: int) -> None:
+    trials.ask_stop(connection, record.trial_id, record.by)
+
+
+def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> None:
+    jobs.close(connection, record.trial_id, record.attempt)
+    trials.finish(
+        connection, record.trial_id, status=record.status, reason=record.reason, message=record.message,
+        ended_ms=record.ended_ms,
+    )  # fmt: skip
+
+
+def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: int) -> None:
+    jobs.close(connection, record.trial_id, record.attempt, record.account)
+    trials.next_attempt(connection, record.trial_id, WaitCode.RETRY, record.sentence)
+
+
+def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) -> None:
+    trials.set_waiting(connection, record.trial_id, record.code, record.sentence)
+
+
+def _set_status(connection: sqlite3.Connection, record: d.SetStatus, now_ms: int) -> None:
+    experiments.set_status(connection, record.status, now_ms)
+
+
+def _put_on_hold(connection: sqlite3.Connection, record: d.PutOnHold, now_ms: int) -> None:
+    experiments.set_hold(connection, record.hold)
+
+
+_RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
+    d.AddTrial: _add_trial,
+    d.StartAttempt: _start_attempt,
+    d.StartTrial: _start_trial,
+    d.LoseSight: _lose_sight,
+    d.AskStop: _ask_stop,
+    d.Finish: _finish,
+    d.GiveUpAttempt: _give_up,
+    d.SetWait: _set_wait,
+    d.SetStatus: _set_status,
+    d.PutOnHold: _put_on_hold,
+}

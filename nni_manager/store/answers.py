@@ -1,0 +1,115 @@
+"""Big answers of the API, assembled by SQLite as JSON text: no row of them becomes a Python object."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from nni_manager.domain.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """`limit` rows after skipping `offset`."""
+
+    limit: int
+    offset: int
+
+
+#: A number as JSON: null where JSON has no word for it (NaN is null in the store already).
+_NUMBER = "CASE WHEN abs({0}) < 1.8e308 THEN {0} END"
+
+_TRIAL = f"""
+json_object(
+    'id', t.id, 'sequenceId', t.sequence_id, 'status', t.status,
+    'parameterId', t.parameter_id, 'parameterSource', json_extract(t.record, '$.parameter_source'),
+    'parameters', json_extract(t.record, '$.parameters'),
+    'createdMs', t.created_ms, 'startedMs', t.started_ms, 'endedMs', t.ended_ms,
+    'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', t.message,
+    'wait', CASE WHEN t.wait_code = '' THEN NULL
+                 ELSE json_object('code', t.wait_code, 'sentence', t.wait_sentence) END,
+    'intermediates', t.intermediates, 'lastValue', {_NUMBER.format("t.last_value")},
+    'finalValue', {_NUMBER.format("t.final_value")}, 'finalResult', t.final_data,
+    'logPath', (SELECT folder FROM experiment) || '/trials/' || t.id
+        || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END
+)
+"""
+
+_ATTEMPT = """
+json_object(
+    'number', a.number, 'jobName', a.job_name, 'state', a.state, 'exitCode', a.exit_code, 'signal', a.signal,
+    'reason', a.reason, 'message', a.message, 'stderrTail', a.stderr_tail, 'givenUp', nullif(a.given_up, ''),
+    'submittedMs', a.intended_ms, 'startedMs', a.started_ms, 'endedMs', a.ended_ms
+)
+"""
+
+_METRIC = f"""
+json_object(
+    'id', m.id, 'trialId', m.trial_id, 'attempt', m.attempt, 'type', m.type, 'sequence', m.sequence,
+    'storedMs', m.stored_ms, 'result', m.data, 'value', {_NUMBER.format("m.value")},
+    'outbox', (SELECT name FROM outboxes o WHERE o.id = m.outbox), 'number', m.number
+)
+"""
+
+#: Orders of the trial list.
+TRIAL_ORDERS = {
+    "sequence": "t.sequence_id",
+    "-sequence": "t.sequence_id DESC",
+    "final": "t.final_value IS NULL, t.final_value",
+    "-final": "t.final_value IS NULL, t.final_value DESC",
+}
+
+
+def trials(connection: sqlite3.Connection, *, status: str | None, order: str, page: Page) -> str:
+    """``{"total": n, "trials": […]}``; `order` is a key of `TRIAL_ORDERS`."""
+    where = "WHERE t.status = :status" if status else ""
+    query = (
+        f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"  # noqa: S608
+        " 'trials', json_group_array(json(trial))) FROM"
+        f" (SELECT {_TRIAL} AS trial FROM trials t {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
+    )
+    return _one(connection, query, status=status, limit=page.limit, offset=page.offset)
+
+
+def trial(connection: sqlite3.Connection, id: str) -> str:
+    """One trial with its ``attempts``. Raises NotFound."""
+    query = (
+        f"SELECT json_set({_TRIAL}, '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"  # noqa: S608
+        " (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM trials t WHERE t.id = :id"
+    )
+    row = connection.execute(query, {"id": id}).fetchone()
+    if row is None:
+        raise NotFound(f"there is no trial {id}")
+    return str(row[0])
+
+
+def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str | None, after: int, page: Page) -> str:
+    """``{"metrics": […]}`` in the order they were stored; `after`: only those with a greater id."""
+    wheres = ["m.id > :after"]
+    wheres += ["m.trial_id = :trial_id"] if trial_id else []
+    wheres += ["m.type = :type"] if type else []
+    query = (
+        "SELECT json_object('metrics', json_group_array(json(metric))) FROM"  # noqa: S608
+        f" (SELECT {_METRIC} AS metric FROM metrics m WHERE {' AND '.join(wheres)}"
+        " ORDER BY m.id LIMIT :limit OFFSET :offset)"
+    )
+    return _one(connection, query, trial_id=trial_id, type=type, after=after, limit=page.limit, offset=page.offset)
+
+
+def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Trials by status, only those that occur."""
+    return dict(connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall())
+
+
+def best(connection: sqlite3.Connection, *, maximize: bool) -> tuple[str, float, str] | None:
+    """(trial id, final value, parameter record) of the best succeeded trial; None when there is none."""
+    order = "DESC" if maximize else "ASC"
+    row = connection.execute(
+        "SELECT id, final_value, record FROM trials WHERE status = 'SUCCEEDED' AND final_value IS NOT NULL"
+        f" ORDER BY final_value {order}, sequence_id LIMIT 1"
+    ).fetchone()
+    return row and (row[0], row[1], row[2])
+
+
+def _one(connection: sqlite3.Connection, query: str, **values: object) -> str:
+    return str(connection.execute(query, values).fetchone()[0])

@@ -1,0 +1,258 @@
+"""One SQLite file: a writer thread that takes functions, and read connections.
+
+A function handed to `write` runs inside a transaction on the writer thread, so nothing can come between its
+statements. All functions waiting when the writer wakes share one commit; their callers are answered after it. When the
+file cannot be written now (full disk, locked, read-only), the whole batch is tried again until it can, `trouble` says
+why, and nobody is answered meanwhile: functions must therefore be repeatable and must not keep what they saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Connection = sqlite3.Connection
+
+#: Seconds SQLite itself waits for a lock before we say that there is trouble.
+_BUSY_TIMEOUT_S = 0.25
+#: Waits between tries while the file cannot be written, in seconds; the last one repeats.
+_RETRY_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+#: Most functions of one commit, so that one burst does not hold up the answers of all.
+_MAX_BATCH = 256
+#: Primary result codes that end by themselves.
+_TRANSIENT = {
+    sqlite3.SQLITE_BUSY: "is locked by another process",
+    sqlite3.SQLITE_LOCKED: "is locked by another process",
+    sqlite3.SQLITE_FULL: "has no room: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be written: input/output error (is the disk full?)",
+    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened for writing",
+    sqlite3.SQLITE_PERM: "cannot be written: permission denied",
+}
+
+_readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
+
+
+class _Write(Generic[T]):
+    """A function on its way to the writer, and where its answer goes."""
+
+    __slots__ = ("error", "function", "future", "result")
+
+    def __init__(self, function: Callable[[Connection], T], future: asyncio.Future[T] | None) -> None:
+        self.function = function
+        self.future = future
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Database:
+    """Open for one event loop. The writer thread starts with the first write and ends with `close`."""
+
+    def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None) -> None:
+        self.path = path
+        #: Why nothing can be written at the moment; empty when all is well.
+        self.trouble = ""
+        self._on_trouble = on_trouble
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._idle_readers: list[Connection] = []
+
+    async def write(self, function: Callable[[Connection], T]) -> T:
+        """Runs `function` in a transaction; answers after the commit. Its own exceptions come back to the caller."""
+        return await self.start_write(function)
+
+    def start_write(self, function: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """The same, queued before this returns: writes are carried out in the order they were started."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submit(_Write(function, future))
+        return future
+
+    def post(self, function: Callable[[Connection], object]) -> None:
+        """The same without an answer: stored soon, in order with everything else. An exception is logged."""
+        self._submit(_Write(function, None))
+
+    async def read(self, function: Callable[[Connection], T]) -> T:
+        """Runs `function` on a read-only connection; sees what is committed."""
+        return await self._loop.run_in_executor(_readers, self._read, function)
+
+    async def close(self) -> None:
+        """Writes what is queued (unless there is trouble), then closes everything. Idempotent."""
+        writer, self._writer = self._writer, None
+        self._closing.set()
+        if writer is not None:
+            self._queue.put(None)
+            await self._loop.run_in_executor(None, writer.join)
+        while self._idle_readers:
+            self._idle_readers.pop().close()
+
+    def _submit(self, write: _Write[Any]) -> None:
+        if self._closing.is_set():
+            raise StoreUnavailable(f"{self.path} is closed")
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._work, name=f"store-write {self.path}", daemon=True)
+            self._writer.start()
+        self._queue.put(write)
+
+    def _read(self, function: Callable[[Connection], T]) -> T:
+        try:
+            connection = self._idle_readers.pop()
+        except IndexError:
+            connection = connect_readonly(self.path)
+        try:
+            return function(connection)
+        except sqlite3.DatabaseError as error:
+            raise _classified(self.path, error) from error
+        finally:
+            if self._closing.is_set():
+                connection.close()
+            else:
+                self._idle_readers.append(connection)
+
+    # The writer thread
+
+    def _work(self) -> None:
+        connection: Connection | None = None
+        while True:
+            batch, last = self._next_batch()
+            if batch:
+                connection = self._commit_until_done(connection, batch)
+                self._answer(batch)
+            if last:
+                break
+        if connection is not None:
+            connection.close()
+
+    def _next_batch(self) -> tuple[list[_Write[Any]], bool]:
+        batch: list[_Write[Any]] = []
+        item = self._queue.get()
+        while item is not None:
+            batch.append(item)
+            if len(batch) == _MAX_BATCH:
+                return batch, False
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _commit_until_done(self, connection: Connection | None, batch: list[_Write[Any]]) -> Connection | None:
+        attempt = 0
+        while True:
+            try:
+                connection = connection or connect(self.path)
+                _run(connection, batch)
+                self._set_trouble("")
+                return connection
+            except sqlite3.DatabaseError as error:
+                if connection is not None and connection.in_transaction:
+                    connection.rollback()
+                if not _is_transient(error) or (self._closing.is_set() and attempt):
+                    return self._give_up(connection, batch, error)
+                self._set_trouble(f"the database {self.path} {_TRANSIENT[_code(error)]} ({error})")
+            self._closing.wait(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
+            attempt += 1
+
+    def _give_up(
+        self, connection: Connection | None, batch: list[_Write[Any]], error: sqlite3.DatabaseError
+    ) -> Connection | None:
+        for write in batch:
+            write.error = _classified(self.path, error)
+        return connection
+
+    def _set_trouble(self, trouble: str) -> None:
+        if trouble == self.trouble:
+            return
+        if bool(trouble) != bool(self.trouble):
+            log.warning("%s", trouble or f"the database {self.path} can be written again")
+        self.trouble = trouble
+        if self._on_trouble is not None:
+            self._loop.call_soon_threadsafe(self._on_trouble)
+
+    def _answer(self, batch: list[_Write[Any]]) -> None:
+        for write in batch:
+            if write.future is None and write.error is not None:
+                log.error("a write to %s failed", self.path, exc_info=write.error)
+        waiting = [write for write in batch if write.future is not None]
+        if waiting and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, waiting)
+
+
+def connect(path: Path) -> Connection:
+    """A connection for writing. WAL with `synchronous=NORMAL`: a crash of ours loses nothing, power loss the last
+    commits, which outboxes bring back."""
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def connect_readonly(path: Path) -> Connection:
+    """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened."""
+    try:
+        connection = sqlite3.connect(
+            f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only=ON")
+    except sqlite3.DatabaseError as error:
+        raise _classified(path, error) from error
+    return connection
+
+
+def _run(connection: Connection, batch: list[_Write[Any]]) -> None:
+    """One transaction. A function that fails on its own account is undone alone."""
+    connection.execute("BEGIN IMMEDIATE")
+    for write in batch:
+        write.result = write.error = None
+        connection.execute("SAVEPOINT one")
+        try:
+            write.result = write.function(connection)
+        except Exception as error:
+            if isinstance(error, sqlite3.DatabaseError) and _is_transient(error):
+                raise
+            write.error = error
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+    connection.execute("COMMIT")
+
+
+def _resolve(batch: list[_Write[Any]]) -> None:
+    for write in batch:
+        assert write.future is not None
+        if write.future.done():
+            continue
+        if write.error is not None:
+            write.future.set_exception(write.error)
+        else:
+            write.future.set_result(write.result)
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_transient(error: sqlite3.DatabaseError) -> bool:
+    return _code(error) in _TRANSIENT
+
+
+def _classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    """The error of the driver as one of ours, or itself when it is a fault in our SQL."""
+    if _is_transient(error):
+        return StoreUnavailable(f"the database {path} {_TRANSIENT[_code(error)]} ({error})")
+    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(f"the database {path} cannot be read ({error}); restore it from a backup")
+    return error

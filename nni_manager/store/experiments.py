@@ -1,0 +1,132 @@
+"""The one row that is an experiment. Functions take a connection and run inside the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.store import nni_format
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRow:
+    id: str
+    status: ExperimentStatus
+    #: Why status is ERROR, else empty.
+    error: str
+    hold: Hold | None
+    #: Canonical JSON text; secrets included, never log it.
+    config: str = field(repr=False)
+    created_ms: int
+    ended_ms: int | None
+    #: Milliseconds spent active, up to `counted_ms`.
+    exec_ms: int
+    counted_ms: int
+    next_sequence_id: int
+    next_parameter_id: int
+    ended_trials: int
+    revision: int
+
+    @staticmethod
+    def from_row(row: tuple[Any, ...]) -> ExperimentRow:
+        id_, status, error, code, sentence, details, config, *rest = row
+        created, ended, exec_ms, counted, sequence, parameter, ended_trials, revision = rest
+        hold = Hold(code=HoldCode(code), sentence=str(sentence), details=str(details)) if code else None
+        return ExperimentRow(
+            id=str(id_), status=ExperimentStatus(status), error=str(error), hold=hold, config=str(config),
+            created_ms=_int(created), ended_ms=None if ended is None else _int(ended), exec_ms=_int(exec_ms),
+            counted_ms=_int(counted), next_sequence_id=_int(sequence), next_parameter_id=_int(parameter),
+            ended_trials=_int(ended_trials), revision=_int(revision),
+        )  # fmt: skip
+
+
+_COLUMNS = (
+    "id, status, error, hold_code, hold_sentence, hold_details, config, created_ms, ended_ms, exec_ms,"
+    " counted_ms, next_sequence_id, next_parameter_id, ended_trials, revision"
+)
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def create(
+    connection: sqlite3.Connection, *, id: str, config: str, environment: Mapping[str, str], interpreter: str,
+    folder: str, now_ms: int,
+) -> None:  # fmt: skip
+    connection.execute(
+        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            id,
+            ExperimentStatus.RUNNING,
+            config,
+            json.dumps(dict(environment)),
+            interpreter,
+            folder,
+            now_ms,
+            now_ms,
+        ),
+    )
+    nni_format.save_profile(connection)
+
+
+def load(connection: sqlite3.Connection) -> ExperimentRow:
+    return ExperimentRow.from_row(connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone())  # noqa: S608
+
+
+def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
+    """The environment and interpreter of whoever created the experiment."""
+    environment, interpreter = connection.execute("SELECT environment, interpreter FROM experiment").fetchone()
+    return json.loads(environment), interpreter
+
+
+def set_folder(connection: sqlite3.Connection, folder: str) -> None:
+    """The folder may have been moved since it was written."""
+    connection.execute("UPDATE experiment SET folder = ?1 WHERE folder <> ?1", (folder,))
+
+
+def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:
+    """`ended_ms` is set by DONE, ERROR and STOPPED and cleared by what is active again."""
+    connection.execute("UPDATE experiment SET status = ?, error = ?", (status, error))
+    if status.is_active:
+        connection.execute("UPDATE experiment SET ended_ms = NULL")
+    elif status is not ExperimentStatus.STOPPING:
+        connection.execute("UPDATE experiment SET ended_ms = coalesce(ended_ms, ?)", (now_ms,))
+    nni_format.save_profile(connection)
+
+
+def set_hold(connection: sqlite3.Connection, hold: Hold | None) -> None:
+    values = (hold.code, hold.sentence, hold.details) if hold else ("", "", "")
+    connection.execute("UPDATE experiment SET hold_code = ?, hold_sentence = ?, hold_details = ?", values)
+
+
+def end_hold(connection: sqlite3.Connection, code: HoldCode) -> None:
+    """Ends the hold when it is the one with this code."""
+    connection.execute(
+        "UPDATE experiment SET hold_code = '', hold_sentence = '', hold_details = '' WHERE hold_code = ?", (code,)
+    )
+
+
+def set_config(connection: sqlite3.Connection, config: str) -> None:
+    connection.execute("UPDATE experiment SET config = ?", (config,))
+    nni_format.save_profile(connection)
+
+
+def count_time(connection: sqlite3.Connection, now_ms: int, *, active: bool) -> None:
+    """Adds the time since the last count when the experiment was active in it."""
+    connection.execute(
+        "UPDATE experiment SET exec_ms = exec_ms + CASE WHEN ?1 THEN max(0, ?2 - counted_ms) ELSE 0 END,"
+        " counted_ms = ?2",
+        (active, now_ms),
+    )
+
+
+def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:
+    """`data`: JSON list of {parameter, value}."""
+    connection.execute("INSERT INTO imports (stored_ms, data) VALUES (?, ?)", (now_ms, data))

@@ -1,0 +1,59 @@
+"""What a tuner must be told of the past: results in the order trials ended, and trials that are still open."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+#: JSON object as the tuner process takes it.
+Item = dict[str, Any]
+
+_ITEM = "id, parameter_id, record, status, final_data, end_order"
+
+
+def ended(connection: sqlite3.Connection, *, after: int, until: int | None = None, intermediates: bool) -> list[Item]:
+    """Results of trials that ended after the `after`-th, at most `until`; each holds its ``end_order``."""
+    rows = connection.execute(
+        f"SELECT {_ITEM} FROM trials WHERE end_order > ? AND end_order <= ? ORDER BY end_order",  # noqa: S608
+        (after, until if until is not None else 1 << 62),
+    ).fetchall()
+    return [_item(connection, row, intermediates) for row in rows]
+
+
+def unfinished(connection: sqlite3.Connection) -> list[Item]:
+    """Trials whose results are still to come, in the order they were made."""
+    rows = connection.execute(
+        f"SELECT {_ITEM} FROM trials WHERE end_order IS NULL ORDER BY sequence_id"  # noqa: S608
+    ).fetchall()
+    return [_item(connection, row, False) for row in rows]
+
+
+def imported(connection: sqlite3.Connection) -> list[list[Item]]:
+    """Imported trial data, one list per import."""
+    return [json.loads(data) for (data,) in connection.execute("SELECT data FROM imports ORDER BY id")]
+
+
+def intermediates(connection: sqlite3.Connection, trial_id: str) -> list[Any]:
+    """Values of the current attempt's intermediate results, in order."""
+    rows = connection.execute(
+        "SELECT m.data FROM metrics m JOIN trials t ON t.id = m.trial_id AND t.attempt = m.attempt"
+        " WHERE m.trial_id = ? AND m.type = 'PERIODICAL' ORDER BY m.sequence",
+        (trial_id,),
+    )
+    return [json.loads(data) for (data,) in rows]
+
+
+def _item(connection: sqlite3.Connection, row: tuple[Any, ...], with_intermediates: bool) -> Item:
+    id_, parameter_id, record_text, status, final_data, end_order = row
+    record = json.loads(record_text)
+    return {
+        "trial_id": id_,
+        "parameter_id": parameter_id,
+        "parameters": record["parameters"],
+        "source": record["parameter_source"],
+        "status": status,
+        "value": json.loads(final_data) if final_data is not None else None,
+        "end_order": end_order,
+        "intermediates": intermediates(connection, id_) if with_intermediates else [],
+    }

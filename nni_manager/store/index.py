@@ -1,0 +1,116 @@
+"""The list of all experiments of a data directory. It can be rebuilt from the folders at any time."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store.database import connect_readonly
+from nni_manager.store.folder import Folder
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    id: str
+    folder: Folder
+    name: str | None
+    #: Names joined by comma when there are several.
+    platform: str
+    status: ExperimentStatus
+    created_ms: int
+    ended_ms: int | None
+    #: A daemon that starts must work on it.
+    is_open: bool
+
+
+_COLUMNS = "id, folder, name, platform, status, created_ms, ended_ms, open"
+
+
+def put(connection: sqlite3.Connection, entry: Entry) -> None:
+    """Adds or replaces an entry."""
+    connection.execute(
+        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        (
+            entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
+            entry.ended_ms, entry.is_open,
+        ),
+    )  # fmt: skip
+
+
+def set_status(
+    connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool
+) -> None:
+    connection.execute(
+        "UPDATE experiments SET status = ?, ended_ms = ?, open = ? WHERE id = ?",
+        (status, ended_ms, is_open, id),
+    )
+
+
+def set_name(connection: sqlite3.Connection, id: str, name: str | None) -> None:
+    connection.execute("UPDATE experiments SET name = ? WHERE id = ?", (name, id))
+
+
+def remove(connection: sqlite3.Connection, id: str) -> None:
+    connection.execute("DELETE FROM experiments WHERE id = ?", (id,))
+
+
+def get(connection: sqlite3.Connection, id: str) -> Entry:
+    """Raises NotFound."""
+    query = f"SELECT {_COLUMNS} FROM experiments WHERE id = ?"  # noqa: S608
+    row = connection.execute(query, (id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
+    return _entry(row)
+
+
+def all_entries(connection: sqlite3.Connection) -> list[Entry]:
+    """Oldest first."""
+    query = f"SELECT {_COLUMNS} FROM experiments ORDER BY created_ms, id"  # noqa: S608
+    return [_entry(row) for row in connection.execute(query)]
+
+
+def find_folders(data_directory: Path) -> list[Entry]:
+    """Reads every experiment folder below `data_directory`; those that cannot be read are logged and left out."""
+    found = []
+    for path in sorted(data_directory.glob("*/db")):
+        folder = Folder(path.parent)
+        if not folder.database.exists():
+            continue
+        try:
+            found.append(read_folder(folder))
+        except Exception as error:
+            log.warning("%s looks like an experiment folder but cannot be read: %s", folder.path, error)
+    return found
+
+
+def read_folder(folder: Folder) -> Entry:
+    """An entry made from the folder alone. Raises StoreError or sqlite3's errors."""
+    connection = connect_readonly(folder.database)
+    try:
+        id_, status, name, platform, created, ended = connection.execute(
+            "SELECT id, status, json_extract(config, '$.experimentName'),"
+            " coalesce(json_extract(config, '$.trainingService.platform'), (SELECT group_concat("
+            "json_extract(value, '$.platform')) FROM json_each(config, '$.trainingService'))), created_ms, ended_ms"
+            " FROM experiment"
+        ).fetchone()
+    finally:
+        connection.close()
+    return Entry(
+        id=id_, folder=folder, name=name, platform=platform, status=ExperimentStatus(status), created_ms=created,
+        ended_ms=ended, is_open=not ExperimentStatus(status).is_closed,
+    )  # fmt: skip
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    id_, folder, name, platform, status, created, ended, open_ = row
+    return Entry(
+        id=id_, folder=Folder(Path(str(folder))), name=name, platform=platform, status=ExperimentStatus(status),
+        created_ms=created, ended_ms=ended, is_open=bool(open_),
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""Attempts and their jobs as rows: intent before the call, handle after it, evidence when it comes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+
+#: State of an attempt that was decided on and perhaps submitted: submit it (again) under its name.
+INTENT = "INTENT"
+
+#: Why another attempt follows an ended one.
+PLATFORM = "PLATFORM"
+USER_CODE = "USER_CODE"
+
+
+def intend(connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, now_ms: int) -> None:
+    """Writes down that this attempt will be submitted; comes before the call."""
+    connection.execute(
+        "INSERT INTO attempts (trial_id, number, job_name, state, intended_ms) VALUES (?, ?, ?, ?, ?)",
+        (trial_id, number, job_name, INTENT, now_ms),
+    )
+
+
+def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
+    """The platform accepted the job."""
+    text = json.dumps({"platform": handle.platform, "version": handle.version, "data": handle.data})
+    connection.execute(
+        "UPDATE attempts SET handle = ?, state = CASE WHEN state = 'INTENT' THEN 'PENDING' ELSE state END"
+        " WHERE job_name = ? AND closed = 0",
+        (text, handle.job_name),
+    )
+
+
+def parse_handle(job_name: str, text: str) -> JobHandle:
+    """A handle as `set_handle` stored it."""
+    entry = json.loads(text)
+    return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
+
+
+def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport) -> None:
+    """Stores evidence. A final report is never overwritten; UNKNOWN says nothing and changes nothing."""
+    if report.state is JobState.UNKNOWN:
+        return
+    connection.execute(
+        "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, reason = ?, message = ?, stderr_tail = ?,"
+        " started_ms = coalesce(?, started_ms), ended_ms = ?"
+        " WHERE job_name = ? AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+        (
+            report.state, report.exit_code, report.signal, report.reason, report.message, report.stderr_tail,
+            report.started_ms, report.ended_ms, job_name,
+        ),
+    )  # fmt: skip
+
+
+def take_back(connection: sqlite3.Connection, job_name: str) -> None:
+    """The platform certainly did not take the job: the trial waits as if it had not been tried."""
+    connection.execute(
+        "DELETE FROM attempts WHERE job_name = ? AND state = 'INTENT' AND handle IS NULL AND closed = 0", (job_name,)
+    )
+
+
+def close(connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "") -> None:
+    """Fences the attempt off. `given_up`: why another one follows."""
+    connection.execute(
+        "UPDATE attempts SET closed = 1, given_up = ?, forgotten = handle IS NULL WHERE trial_id = ? AND number = ?",
+        (given_up, trial_id, number),
+    )
+
+
+def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
+    connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
+
+
+def unforgotten(connection: sqlite3.Connection) -> list[JobHandle]:
+    """Closed attempts whose leftovers the platform still keeps."""
+    rows = connection.execute(
+        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
+    )
+    return [parse_handle(*row) for row in rows]
+
+
+def undecided(connection: sqlite3.Connection) -> list[JobHandle]:
+    """Jobs a platform accepted whose attempt is not closed."""
+    rows = connection.execute(
+        "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL"
+    )
+    return [parse_handle(*row) for row in rows]
+
+
+def followed(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    """Names of the undecided jobs → how many bytes of each of their outboxes are stored."""
+    return {handle.job_name: offsets(connection, handle.job_name) for handle in undecided(connection)}
+
+
+def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
+    """How many attempts of a trial were given up because of (its platform, its own code)."""
+    platform, user = connection.execute(
+        "SELECT coalesce(sum(given_up = 'PLATFORM'), 0), coalesce(sum(given_up = 'USER_CODE'), 0)"
+        " FROM attempts WHERE trial_id = ?",
+        (trial_id,),
+    ).fetchone()
+    return platform, user
+
+
+def offsets(connection: sqlite3.Connection, job_name: str) -> dict[str, int]:
+    """Bytes stored so far of each outbox of a job."""
+    rows = connection.execute(
+        "SELECT o.name, o.offset FROM outboxes o JOIN attempts a ON a.trial_id = o.trial_id AND a.number = o.attempt"
+        " WHERE a.job_name = ?",
+        (job_name,),
+    )
+    return dict(rows.fetchall())

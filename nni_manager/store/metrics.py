@@ -1,0 +1,112 @@
+"""Results as rows: each line of an outbox is stored once, in order, together with how far the outbox was read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from nni_manager.domain.metrics import Metric, MetricType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Complete lines of one outbox between two byte offsets. Broken lines are left out of `metrics` but counted."""
+
+    job_name: str
+    #: Path below the attempt's folder.
+    outbox: str
+    start: int
+    end: int
+    #: Lines in this stretch, broken ones included.
+    lines: int
+    #: Numbers are relative to the stretch: 0 is its first line.
+    metrics: Sequence[Metric]
+
+
+class Stored(Enum):
+    """What became of a chunk."""
+
+    #: Written; its lines are acknowledged.
+    NEW = "new"
+    #: Known already; nothing written.
+    REPEAT = "repeat"
+    #: Something before it is missing; ask for it again from the stored offset.
+    GAP = "gap"
+    #: Its attempt is decided; nothing is taken from it any more.
+    FENCED = "fenced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What became of a chunk, and whose it was."""
+
+    stored: Stored
+    trial_id: str = ""
+    has_intermediates: bool = False
+
+
+def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
+    """Stores a chunk and moves the outbox's offset in the same transaction."""
+    attempt = connection.execute(
+        "SELECT trial_id, number FROM attempts WHERE job_name = ? AND closed = 0", (chunk.job_name,)
+    ).fetchone()
+    if attempt is None:
+        return Receipt(stored=Stored.FENCED)
+    outbox, offset, number = _outbox(connection, attempt, chunk.outbox)
+    if chunk.end <= offset and chunk.start < chunk.end:
+        return Receipt(stored=Stored.REPEAT)
+    if chunk.start != offset:
+        return Receipt(stored=Stored.GAP)
+    connection.execute(
+        "UPDATE outboxes SET offset = ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox)
+    )
+    if chunk.metrics:
+        _insert(connection, chunk, attempt, outbox, number, now_ms)
+    has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
+    return Receipt(stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates)
+
+
+def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> tuple[int, int, int]:
+    """(id, offset, number of the next line) of an outbox, made when it is new."""
+    key = (*attempt, name)
+    query = "SELECT id, offset, lines FROM outboxes WHERE trial_id = ? AND attempt = ? AND name = ?"
+    row = connection.execute(query, key).fetchone()
+    if row is None:
+        connection.execute("INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?)", key)
+        row = connection.execute(query, key).fetchone()
+    return row[0], row[1], row[2]
+
+
+def _insert(
+    connection: sqlite3.Connection, chunk: Chunk, attempt: tuple[str, int], outbox: int, number: int, now_ms: int
+) -> None:
+    trial_id, attempt_number = attempt
+    (sequence,) = connection.execute("SELECT intermediates FROM trials WHERE id = ?", (trial_id,)).fetchone()
+    rows = []
+    first_final: Metric | None = None
+    last: float | None = None
+    for metric in chunk.metrics:
+        value = metric.value
+        if metric.type is MetricType.FINAL:
+            first_final = first_final or metric
+            place = 0
+        else:
+            place, sequence, last = sequence, sequence + 1, value
+        rows.append((outbox, number + metric.number, trial_id, attempt_number, metric.type, place, now_ms,
+                     metric.data, value))  # fmt: skip
+    connection.executemany(
+        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
+    connection.execute(
+        "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
+        (sequence, last, trial_id),
+    )
+    if first_final is not None:
+        connection.execute(
+            "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
+            (first_final.data, first_final.value, trial_id),
+        )

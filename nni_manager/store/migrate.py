@@ -1,0 +1,51 @@
+"""Brings a database to the newest schema: numbered SQL files and `PRAGMA user_version`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from importlib import resources
+from pathlib import Path
+
+from nni_manager.domain.errors import StoreTooNew
+from nni_manager.store.database import connect
+
+
+def migrate(path: Path, kind: str) -> None:
+    """Creates or upgrades the database at `path`; `kind` names a folder of `migrations`.
+
+    An existing database is copied to ``<name>.v<version>.bak`` first. Raises StoreTooNew for a schema of the future.
+    """
+    connection = connect(path)
+    try:
+        steps = _steps(kind)
+        version = _version(connection)
+        if version > len(steps):
+            raise StoreTooNew(
+                f"{path} has schema {version}, this version knows {len(steps)}: use the version that wrote it"
+            )
+        if 0 < version < len(steps):
+            _back_up(connection, path.with_name(f"{path.name}.v{version}.bak"))
+        for number, text in enumerate(steps[version:], start=version + 1):
+            connection.executescript(f"BEGIN IMMEDIATE;\n{text}\nPRAGMA user_version={number};\nCOMMIT;")
+    finally:
+        connection.close()
+
+
+def _steps(kind: str) -> list[str]:
+    folder = resources.files("nni_manager.store.migrations") / kind
+    names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", entry.name))
+    return [(folder / name).read_text() for name in names]
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _back_up(connection: sqlite3.Connection, target: Path) -> None:
+    copy = sqlite3.connect(target)
+    try:
+        connection.backup(copy)
+    finally:
+        copy.close()

@@ -1,0 +1,31 @@
+"""Who may write: one daemon per data directory and per experiment folder, by file locks that die with their holder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from nni_manager.domain.errors import AlreadyOwned
+
+
+class Ownership:
+    """Holds the lock file `path` until `release`. Raises AlreadyOwned, naming the holder's process."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._file, 32).decode(errors="replace").strip()
+            os.close(self._file)
+            raise AlreadyOwned(f"{what} is in use by process {holder or 'unknown'}") from None
+        os.truncate(self._file, 0)
+        os.write(self._file, f"{os.getpid()}\n".encode())
+
+    def release(self) -> None:
+        """Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

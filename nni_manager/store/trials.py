@@ -1,0 +1,192 @@
+"""Trials as rows. Only the scheduler calls what changes them."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.domain.ids import new_trial_ids
+from nni_manager.domain.parameters import Parameters
+from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTrial:
+    """A trial that has not ended, and its current attempt, if one was started."""
+
+    id: str
+    sequence_id: int
+    status: TrialStatus
+    #: JSON, as the trial reads it.
+    record: str
+    created_ms: int
+    started_ms: int | None
+    attempt: int
+    asked: StopRequest | None
+    wait_code: str
+    #: None: this attempt was not started yet.
+    job: AttemptRow | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    job_name: str
+    #: ``INTENT`` or a JobState.
+    state: str
+    #: JSON of the platform's handle; None until the platform has answered.
+    handle: str | None
+    exit_code: int | None
+    signal: int | None
+    reason: str
+    message: str
+    stderr_tail: str
+    started_ms: int | None
+    ended_ms: int | None
+
+
+_OPEN = """
+SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
+       a.job_name, a.state, a.handle, a.exit_code, a.signal, a.reason, a.message, a.stderr_tail, a.started_ms,
+       a.ended_ms
+FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
+WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
+"""
+
+
+def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
+    """All trials that have not ended, oldest first."""
+    return tuple(map(_open_trial, connection.execute(_OPEN)))
+
+
+def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
+    id_, sequence_id, status, record, created, started, attempt, asked, wait_code, *job = row
+    return OpenTrial(
+        id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
+        started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
+        job=_attempt(job) if job[0] is not None else None,
+    )  # fmt: skip
+
+
+def _attempt(row: list[Any]) -> AttemptRow:
+    return AttemptRow(**dict(zip(_ATTEMPT_FIELDS, row, strict=True)))
+
+
+_ATTEMPT_FIELDS = (
+    "job_name", "state", "handle", "exit_code", "signal", "reason", "message", "stderr_tail", "started_ms", "ended_ms",
+)  # fmt: skip
+
+
+def fresh_ids(connection: sqlite3.Connection, count: int) -> tuple[str, ...]:
+    """Ids that no trial of this experiment has."""
+    found: list[str] = []
+    ids = new_trial_ids()
+    while len(found) < count:
+        id_ = next(ids)
+        taken = connection.execute("SELECT 1 FROM trials WHERE id = ?", (id_,)).fetchone()
+        if taken is None and id_ not in found:
+            found.append(id_)
+    return tuple(found)
+
+
+def add(
+    connection: sqlite3.Connection, *, id: str, parameters: Parameters, wait_code: WaitCode, wait_sentence: str,
+    now_ms: int,
+) -> int:  # fmt: skip
+    """Makes a WAITING trial with the next sequence id, which it answers."""
+    (sequence_id,) = connection.execute(
+        "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="
+        " max(next_parameter_id, coalesce(?, -1) + 1) RETURNING next_sequence_id - 1",
+        (parameters.parameter_id,),
+    ).fetchone()
+    connection.execute(
+        "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, wait_code, wait_sentence)"
+        " VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?)",
+        (id, sequence_id, parameters.parameter_id, parameters.record(), now_ms, wait_code, wait_sentence),
+    )
+    return int(sequence_id)
+
+
+def set_waiting(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
+    connection.execute(
+        "UPDATE trials SET status = 'WAITING', wait_code = ?, wait_sentence = ? WHERE id = ?",
+        (code, sentence, id),
+    )
+
+
+def set_running(connection: sqlite3.Connection, id: str, started_ms: int) -> None:
+    connection.execute(
+        "UPDATE trials SET status = 'RUNNING', started_ms = ?, wait_code = '', wait_sentence = '' WHERE id = ?",
+        (started_ms, id),
+    )
+
+
+def set_unknown(connection: sqlite3.Connection, id: str, message: str) -> None:
+    connection.execute("UPDATE trials SET status = 'UNKNOWN', message = ? WHERE id = ?", (message, id))
+
+
+def ask_stop(connection: sqlite3.Connection, id: str, by: StopRequest) -> bool:
+    """Stores who wants the trial to end; the first wish counts. Answers whether the trial was open."""
+    cursor = connection.execute(
+        "UPDATE trials SET asked = CASE WHEN asked = '' THEN ? ELSE asked END"
+        " WHERE id = ? AND status IN ('WAITING', 'RUNNING', 'UNKNOWN')",
+        (by, id),
+    )
+    return cursor.rowcount == 1
+
+
+def finish(
+    connection: sqlite3.Connection,
+    id: str,
+    *,
+    status: TrialStatus,
+    reason: Reason,
+    message: str,
+    ended_ms: int,
+) -> None:
+    """The trial has ended, for good unless the experiment is resumed."""
+    (order,) = connection.execute(
+        "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
+    ).fetchone()
+    connection.execute(
+        "UPDATE trials SET status = ?, reason = ?, message = ?, ended_ms = ?, wait_code = '', wait_sentence = '',"
+        " end_order = ? WHERE id = ?",
+        (status, reason, message, ended_ms, order, id),
+    )
+
+
+def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
+    """The trial waits for another attempt; what the last one reported does not count."""
+    connection.execute(
+        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', wait_code = ?, wait_sentence = ?,"
+        " started_ms = NULL, intermediates = 0, last_value = NULL, final_data = NULL, final_value = NULL WHERE id = ?",
+        (code, sentence, id),
+    )
+
+
+def reopen_stopped(connection: sqlite3.Connection) -> int:
+    """Resume: trials that ended because the experiment was stopped wait again, with the same parameters.
+
+    Answers how many. Those that never had a job keep their attempt number.
+    """
+    rows = connection.execute(
+        "SELECT t.id, a.trial_id IS NOT NULL FROM trials t LEFT JOIN attempts a"
+        " ON a.trial_id = t.id AND a.number = t.attempt WHERE t.status = 'USER_CANCELED' AND t.reason = ?",
+        (Reason.EXPERIMENT_STOPPED,),
+    ).fetchall()
+    for id_, had_job in rows:
+        connection.execute(
+            "UPDATE trials SET reason = '', message = '', ended_ms = NULL, end_order = NULL, attempt = attempt - ?,"
+            " record = json_set(record, '$.parameter_source', CASE WHEN parameter_id IS NULL"
+            " THEN 'customized' ELSE 'resumed' END) WHERE id = ?",
+            (not had_job, id_),
+        )
+        next_attempt(connection, id_, WaitCode.CONCURRENCY, "waits for a free slot since the experiment was resumed")
+    return len(rows)
+
+
+def first_failures(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str]]:
+    """(status, reason, message) of the first `count` trials that ended."""
+    return connection.execute(
+        "SELECT status, reason, message FROM trials WHERE end_order <= ? ORDER BY end_order", (count,)
+    ).fetchall()

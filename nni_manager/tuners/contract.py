@@ -1,0 +1,113 @@
+"""What a tuner is.
+
+One instance serves one experiment, is called by one thread, one call at a time, and is given a search space first. It
+is never asked twice for the same parameter id. It may assume nothing about when results come: they may be late, out of
+order, of trials it did not propose, or missing.
+
+A tuner keeps no state of its own on disk. After a restart `restore` is called once, right after the first search
+space, with everything that was recorded, and must bring the tuner into the state it had.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.trial import TrialStatus
+
+#: Trials measured elsewhere: objects of ``parameter`` and ``value``.
+Data = Sequence[Mapping[str, object]]
+
+
+class NoMoreProposals(Exception):
+    """There is nothing to propose: for ever when `permanently`, else until something has been learned."""
+
+    def __init__(self, *, permanently: bool) -> None:
+        super().__init__("for ever" if permanently else "at the moment")
+        self.permanently = permanently
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A trial that an earlier process proposed and that has not ended."""
+
+    #: None when a person gave the parameters.
+    parameter_id: int | None
+    parameters: object
+    trial_id: str
+    source: ParameterSource = ParameterSource.ALGORITHM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A trial that has ended."""
+
+    #: None when a person gave the parameters.
+    parameter_id: int | None
+    parameters: object
+    #: As reported: a number, an object with ``default``, anything else a trial may send; None without a final result.
+    value: object
+    status: TrialStatus
+    trial_id: str
+    source: ParameterSource = ParameterSource.ALGORITHM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Answer to a request for several proposals: as many of the first ids as there was something for."""
+
+    proposals: Sequence[tuple[int, object]]
+    #: There will never be another one.
+    exhausted: bool = False
+
+
+class Tuner(ABC):
+    """Proposes parameters and learns from results."""
+
+    #: Whether proposals may be asked for before the results that could improve them are in.
+    proposes_ahead: ClassVar[bool] = False
+
+    @abstractmethod
+    def update_search_space(self, search_space: object) -> None:
+        """The first or another search space. Raises InvalidInput when it cannot be used, and keeps the one before."""
+
+    @abstractmethod
+    def propose(self, parameter_id: int) -> object:
+        """Parameters for a new trial, as JSON can hold them. Raises NoMoreProposals."""
+
+    @abstractmethod
+    def learn(self, result: Result) -> None:
+        """A trial has ended. Called once for each trial, also for those it did not propose."""
+
+    @abstractmethod
+    def import_data(self, data: Data) -> None:
+        """Trials measured elsewhere."""
+
+    @abstractmethod
+    def state(self) -> dict[str, object]:
+        """A few figures for people to look at."""
+
+    def propose_many(self, parameter_ids: Sequence[int]) -> Batch:
+        """Parameters for several trials. Never raises NoMoreProposals."""
+        proposals: list[tuple[int, object]] = []
+        for parameter_id in parameter_ids:
+            try:
+                proposals.append((parameter_id, self.propose(parameter_id)))
+            except NoMoreProposals as end:
+                return Batch(proposals=proposals, exhausted=end.permanently)
+        return Batch(proposals=proposals)
+
+    def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
+        """A trial that an earlier process of this tuner proposed still runs."""
+
+    def restore(self, *, history: Sequence[Result], unfinished: Sequence[Pending], imported: Sequence[Data]) -> None:
+        """Back to the state before the restart. `history` in the order of ends, `unfinished` of creation."""
+        for data in imported:
+            self.import_data(data)
+        for result in history:
+            self.learn(result)
+        for pending in unfinished:
+            self.adopt(pending)

@@ -1,0 +1,199 @@
+"""GridSearch: every combination once.
+
+Finite dimensions are gone through completely. The others are halved again and again: first the median, then the
+quartiles, then the eighths… Such a grid contains the coarser ones, so what has been proposed, by whom ever, is
+remembered and left out. That memory is the whole state: a restarted tuner goes through the grid from its beginning
+and leaves out what was recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+
+from nni_manager.domain.search_space import Key, Place, Real, SearchSpace, parse
+from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
+
+#: Finer than this, floating-point numbers no longer differ.
+_LEVELS = 50
+
+
+class GridSearch(Tuner):
+    """Ends when everything finite is exhausted; with a dimension that has no finite grid it practically never does."""
+
+    proposes_ahead = True
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._combinations: Iterator[dict[str, object]] = iter(())
+
+    def update_search_space(self, search_space: object) -> None:
+        self._combinations = combinations(parse(search_space))
+
+    def propose(self, parameter_id: int) -> dict[str, object]:
+        for parameters in self._combinations:
+            if self._is_new(parameters):
+                return parameters
+        raise NoMoreProposals(permanently=True)
+
+    def learn(self, result: Result) -> None:
+        self._is_new(result.parameters)
+
+    def adopt(self, pending: Pending) -> None:
+        self._is_new(pending.parameters)
+
+    def import_data(self, data: Data) -> None:
+        for entry in data:
+            self._is_new(entry.get("parameter"))
+
+    def state(self) -> dict[str, object]:
+        return {"seen": len(self._seen)}
+
+    def _is_new(self, parameters: object) -> bool:
+        """And is not any more."""
+        text = json.dumps(parameters, sort_keys=True)
+        if text in self._seen:
+            return False
+        self._seen.add(text)
+        return True
+
+
+def combinations(space: SearchSpace) -> Iterator[dict[str, object]]:
+    """All combinations on ever finer grids; those of a coarser grid come again on the finer ones."""
+    grid = _Grid(space)
+    before = 0
+    for level in range(_LEVELS):
+        grid.refine(level)
+        count = grid.count(())
+        if count == before:
+            continue  # at this level nothing became finer
+        for rank in range(count):
+            yield grid.combination(rank)
+        before = count
+
+
+class _Grid:
+    """The product of all axes at one level: branches of a nested choice are added, everything else is multiplied."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self._axes = {place.key: _axis(place) for place in space.places}
+        self._groups: dict[Key, list[Place]] = {}
+        for place in space.places:
+            self._groups.setdefault(place.parent, []).append(place)
+
+    def refine(self, level: int) -> None:
+        for axis in self._axes.values():
+            axis.refine(level)
+
+    def count(self, group: Key) -> int:
+        """Number of combinations in the whole space, or in one branch."""
+        count = 1
+        for place in self._groups.get(group, []):
+            count *= self._count_of(place)
+        return count
+
+    def combination(self, rank: int) -> dict[str, object]:
+        """The combination with that number; the first dimension changes slowest."""
+        ranks: dict[Key, int] = {}
+        self._divide(rank, (), ranks)
+        return self._space.assemble(lambda place: self._value(place, ranks))
+
+    def _count_of(self, place: Place) -> int:
+        if place.branches:
+            return sum(self.count((*place.key, branch)) for branch in range(len(place.branches)))
+        return self._axes[place.key].count
+
+    def _divide(self, rank: int, group: Key, ranks: dict[Key, int]) -> None:
+        for place in reversed(self._groups.get(group, [])):
+            rank, inner = divmod(rank, self._count_of(place))
+            if place.branches:
+                self._divide_branches(place, inner, ranks)
+            else:
+                ranks[place.key] = inner
+
+    def _divide_branches(self, place: Place, rank: int, ranks: dict[Key, int]) -> None:
+        for branch in range(len(place.branches)):
+            count = self.count((*place.key, branch))
+            if rank < count:
+                ranks[place.key] = branch
+                self._divide(rank, (*place.key, branch), ranks)
+                return
+            rank -= count
+
+    def _value(self, place: Place, ranks: dict[Key, int]) -> object:
+        return ranks[place.key] if place.branches else self._axes[place.key].point(ranks[place.key])
+
+
+class _Finite:
+    """All values from the start."""
+
+    def __init__(self, place: Place, size: int) -> None:
+        self._dimension = place.dimension
+        self.count = size
+
+    def refine(self, level: int) -> None:
+        """There is nothing finer."""
+
+    def point(self, index: int) -> object:
+        return self._dimension.point(index)
+
+
+class _Halving:
+    """1/2; 1/4, 3/4; 1/8, 3/8, 5/8, 7/8; … of the distribution."""
+
+    def __init__(self, dimension: Real) -> None:
+        self._dimension = dimension
+        self.count = 0
+
+    def refine(self, level: int) -> None:
+        self.count = 2 ** (level + 1) - 1
+
+    def point(self, index: int) -> object:
+        return self._dimension.quantile(_half(index))
+
+
+class _Rounded:
+    """Multiples of `step` without bounds: all that lie inside the level's range when they are few, else some."""
+
+    def __init__(self, dimension: Real, step: float) -> None:
+        self._dimension = dimension
+        self._step = step
+        self._points: dict[float, None] = {}
+        self._order: list[float] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._order)
+
+    def refine(self, level: int) -> None:
+        self._points.update(dict.fromkeys(self._candidates(level)))
+        self._order = list(self._points)
+
+    def point(self, index: int) -> object:
+        return self._order[index]
+
+    def _candidates(self, level: int) -> Iterator[float]:
+        quantile = self._dimension.quantile
+        edge = math.ldexp(1.0, -(level + 1))
+        low, high = quantile(edge), quantile(1 - edge)
+        halves = 2 ** (level + 1) - 1
+        if (high - low) / self._step < halves:
+            first, last = round(low / self._step), round(high / self._step)
+            return (multiple * self._step for multiple in range(first, last + 1))
+        return (quantile(_half(index)) for index in range(halves))
+
+
+def _axis(place: Place) -> _Finite | _Halving | _Rounded:
+    dimension = place.dimension
+    if dimension.size is not None:
+        return _Finite(place, dimension.size)
+    assert isinstance(dimension, Real)
+    return _Halving(dimension) if dimension.step is None else _Rounded(dimension, dimension.step)
+
+
+def _half(index: int) -> float:
+    """0 → 1/2, 1 → 1/4, 2 → 3/4, 3 → 1/8, …"""
+    level = (index + 1).bit_length() - 1
+    return (2 * (index + 1 - (1 << level)) + 1) / (2 << level)

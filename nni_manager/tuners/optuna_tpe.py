@@ -1,0 +1,253 @@
+"""TPE, by Optuna.
+
+Optuna sees the unit interval for every number and a category for every choice; quantiles and rounding are ours. Its
+study holds nothing: for each proposal it is shown the results so far, in the order in which they came, and then the
+trials that still run with a made-up value (the constant liar), so that the next proposal keeps away from them. Thus a
+restarted tuner that has learned the same results proposes the same parameters.
+
+Optuna and numpy take 0.4 s to import. This is put off until there are enough results to need them; the trials before
+are drawn at random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.metrics import OptimizeMode, default_number
+from nni_manager.domain.search_space import Choice, Key, Place, SearchSpace, parse
+from nni_manager.tuners.contract import Data, Pending, Result, Tuner
+from nni_manager.tuners.random import checked_seed, draw
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial, TrialState
+
+#: What `SearchSpace.picks` answers.
+Picks = dict[Key, object]
+
+_LIARS: dict[str, Callable[[list[float]], float]] = {
+    "best": min,
+    "worst": max,
+    "mean": lambda losses: math.fsum(losses) / len(losses),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TpeArguments:
+    """NNI's ``tpe_args``. None: Optuna's own rule."""
+
+    #: ``best``, ``worst``, ``mean``: which result running trials are supposed to have; None: they are left out. NNI's
+    #: default is ``best``, which draws trials that run side by side together instead of apart.
+    constant_liar_type: str | None = "worst"
+    #: Trials drawn at random before results count.
+    n_startup_jobs: int = 20
+    #: Candidates drawn for one proposal.
+    n_ei_candidates: int = 24
+    #: How many of the newest trials count in full.
+    linear_forgetting: int | None = None
+    #: Weight of the search space itself against one result.
+    prior_weight: float | None = None
+    #: ``gamma * sqrt(n)`` of n results count as good, at most 25 or `linear_forgetting`.
+    gamma: float | None = None
+
+    @staticmethod
+    def parse(given: object) -> TpeArguments:
+        """Raises InvalidInput naming the argument."""
+        if not isinstance(given, Mapping):
+            raise InvalidInput(f"classArgs.tpe_args must be an object, but it is {given!r}.")
+        known = [field.name for field in fields(TpeArguments)]
+        for name, value in given.items():
+            if name not in known:
+                raise InvalidInput(f"classArgs.tpe_args.{name}: TPE has no such argument; it knows {', '.join(known)}.")
+            _check_argument(name, value)
+        return TpeArguments(**given)
+
+
+class TPE(Tuner):
+    """`seed`: any whole number. Results that are no finite number count as failed: they teach nothing."""
+
+    def __init__(self, *, optimize_mode: str = "minimize", seed: int | None = None, tpe_args: object = None) -> None:
+        if optimize_mode not in list(OptimizeMode):
+            raise InvalidInput(f"classArgs.optimize_mode must be maximize or minimize, but it is {optimize_mode!r}.")
+        self._sign = -1.0 if optimize_mode == OptimizeMode.MAXIMIZE else 1.0
+        self._seed = checked_seed(seed)
+        self._arguments = TpeArguments.parse(tpe_args if tpe_args is not None else {})
+        self._space = SearchSpace(places=())
+        #: Parameters and loss (smaller is better), in the order they came in; imported ones stand before the others.
+        self._imported: list[tuple[object, float]] = []
+        self._learned: list[tuple[object, float]] = []
+        #: Those of them that are of the search space.
+        self._known: list[tuple[Picks, float]] = []
+        #: Optuna's form of the known ones, as far as it has been needed.
+        self._trials: list[FrozenTrial] = []
+        self._pending: dict[int, object] = {}
+        self._failed = 0
+
+    def update_search_space(self, search_space: object) -> None:
+        self._space = parse(search_space)
+        self._sort_out()
+
+    def propose(self, parameter_id: int) -> dict[str, object]:
+        if len(self._known) < self._arguments.n_startup_jobs:
+            parameters = draw(self._space, self._seed, parameter_id)
+        else:
+            parameters = self._ask(parameter_id)
+        self._pending[parameter_id] = parameters
+        return parameters
+
+    def learn(self, result: Result) -> None:
+        if result.parameter_id is not None:
+            self._pending.pop(result.parameter_id, None)
+        if (number := _finite(result.value)) is None:
+            self._failed += 1
+            return
+        self._learned.append((result.parameters, self._sign * number))
+        self._known += self._of_this_space(self._learned[-1:])
+
+    def adopt(self, pending: Pending) -> None:
+        if pending.parameter_id is not None:
+            self._pending[pending.parameter_id] = pending.parameters
+
+    def import_data(self, data: Data) -> None:
+        for entry in data:
+            if (number := _finite(entry.get("value"))) is not None:
+                self._imported.append((entry.get("parameter"), self._sign * number))
+        self._sort_out()
+
+    def state(self) -> dict[str, object]:
+        return {"learned": len(self._known), "failed": self._failed, "running": len(self._pending)}
+
+    def _sort_out(self) -> None:
+        self._known = self._of_this_space(self._imported + self._learned)
+        self._trials = []
+
+    def _of_this_space(self, results: list[tuple[object, float]]) -> list[tuple[Picks, float]]:
+        all_picks = ((self._space.picks(parameters), loss) for parameters, loss in results)
+        return [(picks, loss) for picks, loss in all_picks if picks is not None]
+
+    def _ask(self, parameter_id: int) -> dict[str, object]:
+        trial = self._study(parameter_id).ask()
+
+        def choose(place: Place) -> object:
+            if isinstance(place.dimension, Choice):
+                return place.dimension.options[trial.suggest_categorical(_name(place), range(place.dimension.size))]
+            return place.dimension.quantile(trial.suggest_float(_name(place), 0.0, 1.0))
+
+        return self._space.assemble(choose)
+
+    def _study(self, parameter_id: int) -> Study:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        seed = int.from_bytes(hashlib.sha256(f"{self._seed}/{parameter_id}".encode()).digest()[:4], "big")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some of what NNI's users can set, Optuna deprecates
+            sampler = optuna.samplers.TPESampler(seed=seed, **self._sampler_options())
+        return optuna.create_study(storage=_shown(self._shown_trials()), sampler=sampler)
+
+    def _sampler_options(self) -> dict[str, Any]:
+        given = self._arguments
+        options: dict[str, Any] = {
+            "n_startup_trials": 0,
+            "n_ei_candidates": given.n_ei_candidates,
+            "constant_liar": False,
+            # correlations are only seen between dimensions that every trial has
+            "multivariate": not any(place.branches for place in self._space.places),
+        }
+        if given.prior_weight is not None:
+            options["prior_weight"] = given.prior_weight
+        if given.gamma is not None:
+            options["gamma"] = _good_ones(given.gamma, given.linear_forgetting or 25)
+        if given.linear_forgetting is not None:
+            options["weights"] = _weights(given.linear_forgetting)
+        return options
+
+    def _shown_trials(self) -> list[FrozenTrial]:
+        for picks, loss in self._known[len(self._trials) :]:
+            self._trials.append(self._frozen(picks, loss))
+        return [*self._trials, *self._lies()]
+
+    def _lies(self) -> list[FrozenTrial]:
+        if self._arguments.constant_liar_type is None:
+            return []
+        lie = _LIARS[self._arguments.constant_liar_type]([loss for _, loss in self._known])
+        pending = [(self._pending[number], lie) for number in sorted(self._pending)]
+        return [self._frozen(picks, lie) for picks, lie in self._of_this_space(pending)]
+
+    def _frozen(self, picks: Picks, loss: float) -> FrozenTrial:
+        from optuna.trial import create_trial
+
+        units: dict[str, Any] = {}
+        distributions: dict[str, BaseDistribution] = {}
+        for place in self._space.places:
+            if place.key in picks:
+                units[_name(place)], distributions[_name(place)] = _coordinate(place, picks[place.key])
+        return create_trial(params=units, distributions=distributions, value=loss)
+
+
+def _check_argument(name: str, value: object) -> None:
+    if name == "constant_liar_type":
+        if value is not None and value not in list(_LIARS):
+            raise InvalidInput(
+                f"classArgs.tpe_args.constant_liar_type must be {', '.join(_LIARS)} or null, but it is {value!r}."
+            )
+        return
+    whole = name not in ("prior_weight", "gamma")
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not value > 0:
+        kind = "a whole number" if whole else "a number"
+        raise InvalidInput(f"classArgs.tpe_args.{name} must be {kind} greater than 0, but it is {value!r}.")
+
+
+def _finite(value: object) -> float | None:
+    number = default_number(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _name(place: Place) -> str:
+    return "/".join(map(str, place.key))
+
+
+def _coordinate(place: Place, value: object) -> tuple[object, BaseDistribution]:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    dimension = place.dimension
+    if isinstance(dimension, Choice):
+        return dimension.index(value), CategoricalDistribution(range(dimension.size))
+    return dimension.unit(value), FloatDistribution(0.0, 1.0)
+
+
+def _good_ones(gamma: float, at_most: int) -> Callable[[int], int]:
+    return lambda count: min(math.ceil(gamma * math.sqrt(count)), at_most)
+
+
+def _weights(in_full: int) -> Callable[[int], Any]:
+    import numpy
+
+    def weights(count: int) -> Any:
+        fading = max(count - in_full, 0)
+        ramp = numpy.linspace(1.0 / max(count, 1), 1.0, num=fading)
+        return numpy.concatenate([ramp, numpy.ones(count - fading)])
+
+    return weights
+
+
+def _shown(trials: list[FrozenTrial]) -> Any:
+    """A storage that shows exactly these trials, whatever else is asked of it."""
+    from optuna.storages import InMemoryStorage
+
+    class Shown(InMemoryStorage):
+        def get_all_trials(
+            self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+        ) -> list[FrozenTrial]:
+            return [trial for trial in trials if states is None or trial.state in states]
+
+    for number, trial in enumerate(trials):
+        trial.number = number
+    return Shown()

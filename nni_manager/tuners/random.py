@@ -1,0 +1,55 @@
+"""Random: every proposal is drawn from the search space, whatever the results are.
+
+What it draws depends on the seed and the parameter id alone, so that a restarted tuner goes on with the same sequence
+without knowing what was proposed before.
+"""
+
+from __future__ import annotations
+
+import random
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.search_space import SearchSpace, parse
+from nni_manager.tuners.contract import Data, Result, Tuner
+
+
+class Random(Tuner):
+    """`seed`: any whole number; without one, every process draws differently."""
+
+    proposes_ahead = True
+
+    def __init__(self, *, seed: int | None = None) -> None:
+        self._seed = checked_seed(seed)
+        self._space = SearchSpace(places=())
+        self._proposed = 0
+
+    def update_search_space(self, search_space: object) -> None:
+        self._space = parse(search_space)
+
+    def propose(self, parameter_id: int) -> dict[str, object]:
+        self._proposed += 1
+        return draw(self._space, self._seed, parameter_id)
+
+    def learn(self, result: Result) -> None:
+        """Results change nothing."""
+
+    def import_data(self, data: Data) -> None:
+        """Results change nothing."""
+
+    def state(self) -> dict[str, object]:
+        return {"proposed": self._proposed}
+
+
+def draw(space: SearchSpace, seed: int, parameter_id: int) -> dict[str, object]:
+    """The same parameters for the same arguments, on every machine."""
+    source = random.Random(f"{seed}/{parameter_id}")  # noqa: S311 - no secret
+    return space.assemble(lambda place: place.dimension.quantile(source.random()))
+
+
+def checked_seed(seed: object) -> int:
+    """The seed, or a random one for None. Raises InvalidInput."""
+    if seed is None:
+        return random.SystemRandom().getrandbits(64)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise InvalidInput(f"classArgs.seed must be a whole number, but it is {seed!r}.")
+    return seed

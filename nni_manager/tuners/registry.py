@@ -1,0 +1,65 @@
+"""Tuners by name: built-ins, then entry points of the group ``nni_manager.tuners``, then a user's class.
+
+`find` and `check` import no algorithm that has something heavy to import and run no user's code; `create` does.
+"""
+
+from __future__ import annotations
+
+from nni_manager.domain.algorithm import Algorithm, Catalogue, check_user_class, load_user_class
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import AlgorithmSpec
+from nni_manager.tuners.contract import Tuner
+
+CATALOGUE = Catalogue(
+    kind="tuner",
+    group="nni_manager.tuners",
+    built_in=(
+        Algorithm(
+            name="TPE",
+            location="nni_manager.tuners.optuna_tpe:TPE",
+            arguments=("optimize_mode", "seed", "tpe_args"),
+        ),
+        Algorithm(
+            name="Random",
+            location="nni_manager.tuners.random:Random",
+            arguments=("seed",),
+            ignored=("optimize_mode",),
+        ),
+        Algorithm(name="GridSearch", location="nni_manager.tuners.grid:GridSearch", ignored=("optimize_mode",)),
+    ),
+    missing=(
+        *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),
+        *("GPTuner", "PBT", "PBTTuner", "RegularizedEvolutionTuner", "DNGO", "DNGOTuner", "PPO", "PPOTuner", "SMAC"),
+        *("Hyperband", "BOHB"),
+    ),
+)
+
+
+def find(name: str) -> Algorithm:
+    """What is known of a tuner that is no user's class. Raises InvalidInput."""
+    return CATALOGUE.find(name)
+
+
+def check(spec: AlgorithmSpec) -> None:
+    """Everything that can be said about it beforehand. Raises InvalidInput naming the field below `tuner`."""
+    if spec.class_name:
+        check_user_class(spec.class_name, spec.code_directory)
+        return
+    algorithm = CATALOGUE.find(spec.name)
+    if algorithm in CATALOGUE.built_in:
+        algorithm.create(spec.class_args)
+    else:
+        algorithm.check_arguments(spec.class_args)
+
+
+def create(spec: AlgorithmSpec) -> Tuner:
+    """The tuner itself. Raises InvalidInput, and whatever a user's class raises."""
+    if spec.class_name:
+        # costs 10 ms (inspect), which built-ins need not pay
+        from nni_manager.tuners.user_class import UserTuner
+
+        return UserTuner(load_user_class(spec.class_name, spec.code_directory)(**spec.class_args))
+    tuner = CATALOGUE.find(spec.name).create(spec.class_args)
+    if not isinstance(tuner, Tuner):
+        raise InvalidInput(f"name: what is installed as tuner {spec.name!r} is no nni_manager.tuners.contract.Tuner.")
+    return tuner

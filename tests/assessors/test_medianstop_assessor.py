@@ -1,0 +1,92 @@
+"""Medianstop: NNI's rule, step by step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from nni_manager.assessors.medianstop import Medianstop
+from nni_manager.domain.errors import InvalidInput
+
+pytestmark = pytest.mark.unit
+
+
+def after(*histories: list[Any], **arguments: Any) -> Medianstop:
+    assessor = Medianstop(**arguments)
+    for number, history in enumerate(histories):
+        assessor.trial_end(f"done{number}", True, history)
+    return assessor
+
+
+def test_nothing_is_stopped_before_a_trial_has_succeeded() -> None:
+    assessor = Medianstop()
+    assessor.trial_end("failed", False, [100, 100])
+    assert assessor.judge("a", [0.0]) and assessor.judge("a", [0.0, -5.0])
+
+
+def test_the_best_so_far_is_held_against_the_average_at_the_same_step() -> None:
+    assessor = after([10, 20, 60])  # averages 10, 15, 30
+    assert not assessor.judge("a", [9])
+    assert assessor.judge("a", [10])
+    assert assessor.judge("a", [16, 1]) and not assessor.judge("a", [14, 1])
+    assert not assessor.judge("a", [29, 0, 0]) and assessor.judge("a", [30, 0, 0])
+
+
+def test_steps_nobody_has_reached_are_not_judged() -> None:
+    assert after([10, 20]).judge("a", [0, 0, 0])
+
+
+def test_only_trials_that_reached_the_step_count() -> None:
+    assessor = after([10], [10], [2, 2])
+    assert not assessor.judge("a", [3]) and assessor.judge("a", [3, 3])
+
+
+@pytest.mark.parametrize(("count", "median"), [(1, 1), (2, 1), (3, 2), (4, 2)])
+def test_of_two_in_the_middle_the_worse_counts_when_maximizing(count: int, median: float) -> None:
+    assessor = after(*([float(number)] for number in range(1, count + 1)))
+    assert assessor.judge("a", [median]) and not assessor.judge("a", [median - 0.1])
+
+
+@pytest.mark.parametrize(("count", "median"), [(1, 1), (2, 2), (3, 2), (4, 3)])
+def test_of_two_in_the_middle_the_worse_counts_when_minimizing(count: int, median: float) -> None:
+    assessor = after(*([float(number)] for number in range(1, count + 1)), optimize_mode="minimize")
+    assert assessor.judge("a", [median]) and not assessor.judge("a", [median + 0.1])
+
+
+def test_the_first_steps_can_be_spared() -> None:
+    assessor = after([10, 10, 10], start_step=2)
+    assert assessor.judge("a", [0]) and not assessor.judge("a", [0, 0])
+
+
+def test_the_default_of_an_object_is_compared() -> None:
+    assessor = after([{"default": 10, "loss": 0}])
+    assert not assessor.judge("a", [{"default": 9, "loss": 100}]) and assessor.judge("a", [{"default": 11}])
+
+
+def test_what_is_no_number_counts_as_a_step_and_no_more() -> None:
+    assessor = after([math.nan, 10, None, 20], [math.nan])  # averages -, 10, 10, 15
+    assert assessor.judge("a", [0])
+    assert not assessor.judge("a", [0, math.nan]) and assessor.judge("a", [math.nan, math.nan])
+    assert assessor.judge("a", [12, 0, 0]) and not assessor.judge("a", [12, 0, 0, "x"])
+
+
+def test_infinite_values_are_compared() -> None:
+    assessor = after([math.inf, -math.inf], [1.0, 1.0], [2.0, 2.0], optimize_mode="minimize")
+    assert not assessor.judge("a", [math.inf]) and assessor.judge("a", [2.0])
+    assert assessor.judge("a", [-math.inf, math.inf])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"optimize_mode": "max"}, "classArgs.optimize_mode"),
+        ({"start_step": -1}, "classArgs.start_step"),
+        ({"start_step": 1.5}, "classArgs.start_step"),
+        ({"start_step": True}, "classArgs.start_step"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Medianstop(**arguments)

@@ -1,0 +1,73 @@
+"""A user's assessor: called as NNI calls it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from nni_manager.assessors.user_class import UserAssessor
+
+pytestmark = pytest.mark.unit
+
+
+class AssessResult(Enum):
+    """As `nni.assessor` has it."""
+
+    Good = True
+    Bad = False
+
+
+class Recorder:
+    def __init__(self, answer: Any = AssessResult.Good) -> None:
+        self.answer = answer
+        self.calls: list[tuple[Any, ...]] = []
+
+    def assess_trial(self, trial_id: str, history: Any) -> Any:
+        self.calls.append(("assess", trial_id, history))
+        return self.answer
+
+    def trial_end(self, trial_id: str, success: bool) -> None:
+        self.calls.append(("end", trial_id, success))
+
+
+@pytest.mark.parametrize(
+    ("answer", "good"), [(AssessResult.Good, True), (AssessResult.Bad, False), (True, True), (False, False)]
+)
+def test_answers_may_be_results_or_booleans(answer: Any, good: bool) -> None:
+    assert UserAssessor(Recorder(answer)).judge("a", [1]) is good
+
+
+@pytest.mark.parametrize("answer", [None, 1, "Good"])
+def test_any_other_answer_is_an_error_that_says_so(answer: Any) -> None:
+    with pytest.raises(TypeError, match=r"AssessResult\.Good"):
+        UserAssessor(Recorder(answer)).judge("a", [1])
+
+
+def test_values_are_handed_on_as_reported() -> None:
+    user = Recorder()
+    UserAssessor(user).judge("a", ({"default": 1}, 2))
+    assert user.calls == [("assess", "a", [{"default": 1}, 2])]
+
+
+def test_it_knows_all_values_when_it_hears_of_the_end() -> None:
+    user = Recorder()
+    assessor = UserAssessor(user)
+    assessor.judge("a", [1])
+    assessor.trial_end("a", True, [1])
+    assessor.trial_end("b", False, [1, 2])
+    assert user.calls == [("assess", "a", [1]), ("end", "a", True), ("assess", "b", [1, 2]), ("end", "b", False)]
+
+
+def test_trials_without_values_are_not_mentioned() -> None:
+    user = Recorder()
+    UserAssessor(user).trial_end("a", True, [])
+    assert user.calls == []
+
+
+def test_an_assessor_need_not_care_for_the_end() -> None:
+    user = Recorder()
+    user.trial_end = None  # type: ignore[assignment,method-assign]
+    UserAssessor(user).trial_end("a", True, [1])
+    assert user.calls == [("assess", "a", [1])]

@@ -1,0 +1,3 @@
+"""What the example configs run; loading a config never executes it."""
+
+print("score")

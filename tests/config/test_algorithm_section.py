@@ -1,0 +1,92 @@
+"""Tuners and assessors: names, arguments, and users' own classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.config.experiment_file import from_canonical
+from nni_manager.domain.errors import Problem
+from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+
+pytestmark = pytest.mark.unit
+
+Load = Callable[..., ExperimentSpec]
+Refusals = Callable[..., list[Problem]]
+
+TPE_ARGS = {
+    "constant_liar_type": "mean", "n_startup_jobs": 0, "n_ei_candidates": 1, "linear_forgetting": 25,
+    "prior_weight": 1.0, "gamma": 0.25,
+}  # fmt: skip
+
+GOOD: list[tuple[str, dict[str, Any], AlgorithmSpec]] = [
+    ("tuner", {"name": "tpe"}, AlgorithmSpec(name="TPE")),
+    ("tuner", {"Name": "RANDOM", "class_args": None}, AlgorithmSpec(name="Random")),
+    ("tuner", {"name": "random", "classArgs": {"seed": 3, "optimize_mode": "maximize"}},
+     AlgorithmSpec(name="Random", class_args={"seed": 3, "optimize_mode": "maximize"})),
+    ("tuner", {"name": "gridsearch", "classArgs": {"optimize_mode": "minimize"}},
+     AlgorithmSpec(name="GridSearch", class_args={"optimize_mode": "minimize"})),
+    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": TPE_ARGS, "seed": None}},
+     AlgorithmSpec(name="TPE", class_args={"tpe_args": TPE_ARGS, "seed": None})),
+    ("assessor", {"name": "MedianStop", "classArgs": {"start_step": 0}},
+     AlgorithmSpec(name="Medianstop", class_args={"start_step": 0})),
+]  # fmt: skip
+
+BAD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("tuner", {}, "", "needs either name (a built-in tuner) or className (your own); none is set"),
+    ("tuner", {"name": "TPE", "className": "a.B"}, "", "both are set; keep one"),
+    ("tuner", {"name": "TPE", "codeDirectory": "."}, "codeDirectory", "belongs to className"),
+    ("tuner", {"name": "Rendom"}, "name", "there is no tuner 'Rendom'; did you mean Random?"),
+    ("tuner", {"name": "Bumblebee"}, "name", "there is no tuner 'Bumblebee'; use Random or GridSearch or TPE"),
+    ("tuner", {"name": "evolution"}, "name", "the tuner evolution is not in this version yet"),
+    ("tuner", {"name": "BOHB"}, "name", "not in this version yet"),
+    ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop'"),
+    ("tuner", {"name": 5}, "name", "must be text"),
+    ("tuner", {"nane": "TPE", "name": "TPE"}, "nane", "did you mean name?"),
+    ("tuner", {"name": "TPE", "classArgs": []}, "classArgs", "must be a mapping"),
+    ("tuner", {"name": "TPE", "classArgs": {"optimize_mode": "max"}}, "classArgs.optimize_mode", "maximize, minimize"),
+    ("tuner", {"name": "TPE", "classArgs": {"seed": True}}, "classArgs.seed", "must be a whole number"),
+    ("tuner", {"name": "TPE", "classArgs": {"gama": 1}}, "classArgs.gama", "TPE has no such argument; it takes"),
+    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": 1}}, "classArgs.tpe_args", "must be a mapping of constant"),
+    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"gama": 1}}}, "classArgs.tpe_args.gama", "mean gamma?"),
+    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"gamma": 0}}}, "classArgs.tpe_args.gamma", "above 0"),
+    ("tuner", {"name": "TPE", "classArgs": {"tpe_args": {"n_ei_candidates": 0}}},
+     "classArgs.tpe_args.n_ei_candidates", "at least 1"),
+    ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
+    ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
+    ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
+    ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
+    ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
+    ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE'"),
+    ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
+    ("advisor", {"name": "Hyperband"}, "name", "the tuner Hyperband is not in this version yet"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "section", "expected"), GOOD)
+def test_good_algorithms(load_with: Load, role: str, section: dict[str, Any], expected: AlgorithmSpec) -> None:
+    assert getattr(load_with(**{role: section}), role) == expected
+
+
+@pytest.mark.parametrize(("role", "section", "field", "words"), BAD)
+def test_bad_algorithms(refusals: Refusals, role: str, section: dict[str, Any], field: str, words: str) -> None:
+    fields = {"tuner": None, role: section} if role == "advisor" else {role: section}
+    [problem] = refusals(**fields)
+    assert problem.field == ".".join(filter(None, (role, field)))
+    assert words in problem.message
+    assert problem.line > 0
+
+
+def test_a_users_class_lies_beside_the_config_by_default(load_with: Load, tmp_path: Path) -> None:
+    tuner = load_with(tuner={"className": "hive.bees.BeeTuner", "classArgs": {"any": [1, None]}}).tuner
+    assert tuner == AlgorithmSpec(
+        class_name="hive.bees.BeeTuner", code_directory=str(tmp_path.resolve()), class_args={"any": [1, None]}
+    )
+
+
+def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:
+    canonical = {**load_with().canonical, "tuner": {"name": "Evolution", "classArgs": {"population_size": 9}}}
+    assert from_canonical(canonical).tuner == AlgorithmSpec(name="Evolution", class_args={"population_size": 9})

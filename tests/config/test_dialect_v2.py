@@ -1,0 +1,194 @@
+"""Every field of the top level: what it takes, what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import Problem
+from nni_manager.domain.experiment import ExperimentSpec
+
+pytestmark = pytest.mark.unit
+
+Load = Callable[..., ExperimentSpec]
+Refusals = Callable[..., list[Problem]]
+
+GOOD: list[tuple[str, Any, str, Any]] = [
+    ("experimentName", "hive", "name", "hive"),
+    ("experimentName", None, "name", None),
+    ("trialCommand", "FOO=1 python3 fit.py --all", "trial_command", "FOO=1 python3 fit.py --all"),
+    ("trialCommand", "{ ./fit; }", "trial_command", "{ ./fit; }"),
+    ("trialCommand", "${RUN:-./fit}", "trial_command", "${RUN:-./fit}"),
+    ("trialConcurrency", 1, "trial_concurrency", 1),
+    ("trialConcurrency", 99999, "trial_concurrency", 99999),
+    ("trialGpuNumber", None, "trial_gpu_number", None),
+    ("trialGpuNumber", 0, "trial_gpu_number", 0),
+    ("maxExperimentDuration", 90, "max_experiment_duration_s", 90),
+    ("maxExperimentDuration", "1.5H", "max_experiment_duration_s", 5400),
+    ("maxExperimentDuration", None, "max_experiment_duration_s", None),
+    ("maxTrialNumber", 1, "max_trial_number", 1),
+    ("maxTrialNumber", None, "max_trial_number", None),
+    ("maxTrialDuration", "0.1s", "max_trial_duration_s", 1),
+    ("maxTrialDuration", "2d", "max_trial_duration_s", 172800),
+    ("maxTrialRetries", 0, "max_trial_retries", 0),
+    ("maxTrialRetries", 3, "max_trial_retries", 3),
+    ("gracePeriod", 0, "grace_period_s", 0.0),
+    ("gracePeriod", "0s", "grace_period_s", 0.0),
+    ("gracePeriod", 0.25, "grace_period_s", 0.25),
+    ("gracePeriod", "1.5m", "grace_period_s", 90.0),
+    ("metricGrace", "0.5s", "metric_grace_s", 0.5),
+    ("versionCheck", False, "version_check", False),
+    ("debug", True, "debug", True),
+    ("debug", True, "log_level", "debug"),
+    ("logLevel", "fatal", "log_level", "fatal"),
+    ("tunerGpuIndices", 0, "tuner_gpu_indices", (0,)),
+    ("tunerGpuIndices", "0, 2", "tuner_gpu_indices", (0, 2)),
+    ("tunerGpuIndices", [3, 1], "tuner_gpu_indices", (3, 1)),
+    ("tunerGpuIndices", None, "tuner_gpu_indices", None),
+    ("useAnnotation", False, "name", None),
+    ("multiPhase", False, "name", None),
+    ("experimentType", "hpo", "name", None),
+    ("searchSpace", {}, "search_space", {}),
+    ("experimentWorkingDirectory", "/nowhere/yet", "working_directory", "/nowhere/yet"),
+    ("trialCodeDirectory", "/", "trial_code_directory", "/"),
+    ("assessor", None, "assessor", None),
+    ("deprecated", {"multiThread": True}, "name", None),
+]  # fmt: skip
+
+BAD: list[tuple[str, Any, str]] = [
+    ("experimentName", 2024, "must be text, not a whole number; put it in quotes"),
+    ("experimentName", " ", "must not be empty"),
+    ("experimentType", "nas", "neural architecture search is not supported"),
+    ("experimentType", "bees", "must be one of hpo, nas, not 'bees'"),
+    ("searchSpace", [], "must be a mapping of names to values, not a list"),
+    ("searchSpace", "x", "must be a mapping of names to values, not text"),
+    ("searchSpace", {"x": float("inf")}, "infinite or not a number"),
+    ("searchSpace", None, "is required and not set"),
+    ("trialCommand", "", "must not be empty"),
+    ("trialCommand", ["python3", "fit.py"], "must be text, not a list"),
+    ("trialCommand", None, "is required and not set"),
+    ("trialCodeDirectory", "no/such/folder", "there is no folder"),
+    ("trialCodeDirectory", 5, "must be text"),
+    ("trialConcurrency", None, "is required and not set"),
+    ("trialConcurrency", 0, "must be at least 1, not 0"),
+    ("trialConcurrency", True, "must be a whole number, not true or false"),
+    ("trialConcurrency", "2", "must be a whole number, not text"),
+    ("trialConcurrency", 2.0, "must be a whole number, not a fraction"),
+    ("trialGpuNumber", -1, "must be at least 0"),
+    ("trialGpuNumber", False, "must be a whole number"),
+    ("maxExperimentDuration", 0, "must be longer than 0"),
+    ("maxExperimentDuration", "0m", "must be longer than 0"),
+    ("maxExperimentDuration", -5, "must be a duration such as"),
+    ("maxExperimentDuration", "10", "must be a duration such as"),
+    ("maxExperimentDuration", "1w", "must be a duration such as"),
+    ("maxExperimentDuration", True, "must be a number, not true or false"),
+    ("maxExperimentDuration", float("nan"), "must be a finite number"),
+    ("maxTrialNumber", 0, "must be at least 1"),
+    ("maxTrialNumber", 1.5, "must be a whole number"),
+    ("maxTrialDuration", "soon", "must be a duration such as"),
+    ("maxTrialRetries", -1, "must be at least 0"),
+    ("maxTrialRetries", "2", "must be a whole number"),
+    ("gracePeriod", -1, "must be a duration such as"),
+    ("gracePeriod", "5 parsecs", "must be a duration such as"),
+    ("metricGrace", [], "must be a number, not a list"),
+    ("versionCheck", "no", "must be true or false, not text"),
+    ("nniManagerIp", 10, "must be text"),
+    ("useAnnotation", True, "code annotation is not supported"),
+    ("useAnnotation", "yes", "must be true or false"),
+    ("multiPhase", True, "multi-phase trials are not supported"),
+    ("debug", 1, "must be true or false, not a whole number"),
+    ("logLevel", "loud", "must be one of fatal, error, warning, info, debug, trace, not 'loud'"),
+    ("logLevel", 3, "must be one of fatal"),
+    ("experimentWorkingDirectory", 3, "must be text"),
+    ("tunerGpuIndices", [], "must name at least one GPU"),
+    ("tunerGpuIndices", [0, 0], "names GPU 0 twice"),
+    ("tunerGpuIndices", -1, "negative"),
+    ("tunerGpuIndices", [True], "must be GPU indices such as"),
+    ("tunerGpuIndices", "0,x", "must be GPU indices such as"),
+    ("tuner", None, "is required and not set"),
+    ("tuner", "TPE", "must be a mapping such as {name: Random}, not text"),
+    ("assessor", "Medianstop", "must be a mapping such as {name: Medianstop}"),
+    ("trainingService", None, "is required and not set"),
+    ("trainingService", "local", "must be a mapping such as {platform: local}"),
+    ("trainingService", [], "is an empty list"),
+    ("sharedStorage", {"storageType": "NFS"}, "shared storage is not in this version yet"),
+    ("deprecated", 1, "must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "attribute", "expected"), GOOD)
+def test_a_good_value(load_with: Load, field: str, value: object, attribute: str, expected: object) -> None:
+    assert getattr(load_with(**{field: value}), attribute) == expected
+
+
+@pytest.mark.parametrize(("field", "value", "words"), BAD)
+def test_a_bad_value(refusals: Refusals, field: str, value: object, words: str) -> None:
+    [problem] = refusals(**{"maxTrialNumber": 5, field: value})
+    assert (problem.field, problem.file) == (field, "bee.yml")
+    assert words in problem.message
+    assert problem.line > 0
+
+
+def test_defaults(load_with: Load, tmp_path: Path) -> None:
+    spec = load_with()
+    assert spec.trial_code_directory == str(tmp_path.resolve())
+    assert (spec.trial_gpu_number, spec.max_trial_number, spec.assessor) == (None, None, None)
+    assert (spec.debug, spec.log_level, spec.version_check) == (False, "info", True)
+    assert "trialGpuNumber" not in spec.canonical and "gracePeriod" not in spec.canonical
+
+
+def test_zero_gpus_and_no_word_about_gpus_differ_through_every_layer(load_with: Load) -> None:
+    zero, unset = load_with(trialGpuNumber=0), load_with(trialGpuNumber=None)
+    assert (zero.trial_gpu_number, unset.trial_gpu_number) == (0, None)
+    assert (zero.canonical["trialGpuNumber"], "trialGpuNumber" in unset.canonical) == (0, False)
+    assert zero.platforms[0].settings["trialGpuNumber"] == 0
+    assert "trialGpuNumber" not in unset.platforms[0].settings
+
+
+def test_paths_start_at_the_file_and_links_are_resolved(load_with: Load, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    spec = load_with(trialCodeDirectory="link", experimentWorkingDirectory="~/hive")
+    assert spec.trial_code_directory == str((tmp_path / "real").resolve())
+    assert spec.working_directory == str(Path.home().resolve() / "hive")
+
+
+@pytest.mark.parametrize("key", ["TRIALCOMMAND", "trial_command", "TrialCommand", "tRiAl__CoMmAnd_"])
+def test_names_have_no_case_and_no_underscores(load_with: Load, key: str) -> None:
+    assert load_with(trialCommand=None, **{key: "x"}).trial_command == "x"
+
+
+def test_two_spellings_of_one_field_are_one_too_many(refusals: Refusals) -> None:
+    [problem] = refusals(trial_command="x")
+    assert (problem.field, problem.line) == ("trial_command", 13)
+    assert "another spelling of trialCommand" in problem.message
+
+
+def test_the_command_may_stand_in_the_platforms_section(load_with: Load) -> None:
+    spec = load_with(trialCommand=None, trainingService={"platform": "local", "trial_command": "./fit"})
+    assert spec.trial_command == "./fit"
+    assert "trialCommand" not in spec.canonical
+
+
+def test_the_platforms_own_value_wins(load_with: Load) -> None:
+    spec = load_with(trialGpuNumber=3, trainingService={"platform": "local", "trialGpuNumber": 0})
+    assert (spec.trial_gpu_number, spec.canonical["trialGpuNumber"]) == (0, 3)
+
+
+def test_a_misspelled_required_field_is_one_problem(refusals: Refusals) -> None:
+    [problem] = refusals(trialCommand=None, trialComand="x")
+    assert (problem.field, problem.message) == ("trialComand", "unknown field; did you mean trialCommand?")
+
+
+def test_an_unknown_field_that_is_like_none_lists_what_there_is(refusals: Refusals) -> None:
+    [problem] = refusals(honey=1)
+    assert "unknown field; known here: experimentName, " in problem.message
+
+
+def test_secrets_of_a_config_are_in_no_repr(load_with: Load) -> None:
+    assert "FOO=hunter2" not in repr(load_with(trialCommand="x").platforms)
+    spec = load_with(trainingService={"platform": "local", "trialCommand": "FOO=hunter2 x"})
+    assert "hunter2" not in repr(spec.platforms)

@@ -1,0 +1,52 @@
+"""The formats of single values."""
+
+from __future__ import annotations
+
+import pytest
+
+from nni_manager.config.scalars import (
+    Parse,
+    duration,
+    gpu_indices,
+    memory_mb,
+    number,
+    one_of,
+    seconds,
+    whole_number,
+    whole_seconds,
+)
+
+pytestmark = pytest.mark.unit
+
+GOOD: list[tuple[Parse, object, object]] = [
+    (whole_seconds, "0.5h", 1800), (whole_seconds, "1.1m", 66), (whole_seconds, "1.01s", 2), (whole_seconds, 7, 7),
+    (whole_seconds, ".5m", 30), (whole_seconds, "3D", 259200), (whole_seconds, "10 m", 600), (seconds, "0.25s", 0.25),
+    (seconds, 0, 0), (seconds, 1.5, 1.5), (duration, "90S", "90S"), (duration, 12, 12),
+    (memory_mb, "8GB", 8192), (memory_mb, "2gb", 2048), (memory_mb, "8192mb", 8192), (memory_mb, "1TB", 1048576),
+    (memory_mb, "1kb", 1), (memory_mb, "0.5 Gb", 512), (memory_mb, "1048577b", 2), (memory_mb, 300, 300),
+    (gpu_indices, 0, [0]), (gpu_indices, "0", [0]), (gpu_indices, "0,1,3", [0, 1, 3]), (gpu_indices, [4, 2], [4, 2]),
+    (whole_number(0), 0, 0), (whole_number(1, 5), 5, 5), (number(0), 0, 0), (number(0), 0.5, 0.5),
+    (one_of("a", "b"), "b", "b"),
+]  # fmt: skip
+
+BAD: list[tuple[Parse, object]] = [
+    *((seconds, raw) for raw in ("", "s", "5", "5x", "-5s", "1e3s", "5s5s", None, [], True, 10**400, "9" * 400 + "d")),
+    *((duration, raw) for raw in (0, "0s", 0.0, -1)),
+    *((memory_mb, raw) for raw in ("8 potatoes", "4g", "8", "", 0, -1, True, 1.5, None, "0gb")),
+    *((gpu_indices, raw) for raw in ([], "", ",", "0,", "a", [0, 0], "1,1", [-1], -1, True, [1.0], ["0"], None, {})),
+    *((whole_number(1, 5), raw) for raw in (0, 6, True, "3", 3.0, None)),
+    *((number(0), raw) for raw in (-1, float("inf"), float("nan"), "1", True, None)),
+    (number(0, exclusive=True), 0),
+    *((one_of("a", "1"), raw) for raw in ("c", 1, None, ["a"])),
+]
+
+
+@pytest.mark.parametrize(("parse", "raw", "value"), GOOD)
+def test_good_values(parse: Parse, raw: object, value: object) -> None:
+    assert parse(raw) == value
+
+
+@pytest.mark.parametrize(("parse", "raw"), BAD, ids=range(len(BAD)))
+def test_bad_values(parse: Parse, raw: object) -> None:
+    with pytest.raises(ValueError, match=r"^(must|names)"):
+        parse(raw)

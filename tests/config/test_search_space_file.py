@@ -1,0 +1,67 @@
+"""`searchSpaceFile`: JSON first, then YAML; failures name that file and its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import Problem
+from nni_manager.domain.experiment import ExperimentSpec
+
+pytestmark = pytest.mark.unit
+
+Load = Callable[..., ExperimentSpec]
+Refusals = Callable[..., list[Problem]]
+
+SPACE = {"x": {"_type": "choice", "_value": [0.001, "on", None]}}
+
+GOOD = [
+    '{"x": {"_type": "choice", "_value": [1e-3, "on", null]}}',
+    '{\n\t"x": {"_type": "choice", "_value": [1e-3, "on", null],},}',
+    "x:\n  _type: choice\n  _value: [1e-3, on, null]\n",
+]
+
+BAD = [
+    ('{"x": 1,\n "y": 2\n "z": 3}', 3, "not valid JSON: Expecting ',' delimiter"),
+    ('{"x": 1,\n "x": 2}', 2, "given twice, first in line 1"),
+    ("x: 1\ny: [1\n", 2, "not valid YAML"),
+    ("x: 1\nx: 2\n", 2, "given twice"),
+    ("x: {your_space}", 1, "the placeholder {your_space} is still there"),
+    ("[1]", 1, "must be a mapping"),
+    ("", 1, "must be a mapping of names to values, not nothing"),
+    ('{"x": NaN}', 1, "infinite or not a number"),
+    ("[" * 5000, 1, "nested more than"),
+    ('{"x":' + "[" * 500 + "]" * 500 + "}", 1, "nested more than"),
+]
+
+
+@pytest.mark.parametrize("text", GOOD, ids=["json", "tabs and commas", "yaml"])
+def test_good_files(load_with: Load, tmp_path: Path, text: str) -> None:
+    (tmp_path / "space").write_text(text)
+    spec = load_with(searchSpace=None, searchSpaceFile="space")
+    assert spec.search_space == spec.canonical["searchSpace"] == SPACE
+    assert "searchSpaceFile" not in spec.canonical
+
+
+@pytest.mark.parametrize(("text", "line", "words"), BAD, ids=range(len(BAD)))
+def test_bad_files(refusals: Refusals, tmp_path: Path, text: str, line: int, words: str) -> None:
+    (tmp_path / "space").write_text(text)
+    [problem] = refusals(searchSpace=None, searchSpaceFile="space")
+    assert (problem.file, problem.line) == (str((tmp_path / "space").resolve()), line)
+    assert problem.field == "searchSpaceFile"
+    assert words in problem.message
+
+
+def test_a_missing_file_is_a_problem_of_the_config(refusals: Refusals) -> None:
+    [problem] = refusals(searchSpace=None, search_space_file="space")
+    assert (problem.file, problem.field) == ("bee.yml", "search_space_file")
+    assert "there is no file" in problem.message
+
+
+def test_a_file_in_another_encoding(refusals: Refusals, tmp_path: Path) -> None:
+    (tmp_path / "space").write_bytes("x:\n  é: 1".encode("utf-16"))
+    [problem] = refusals(searchSpace=None, searchSpaceFile="space")
+    assert (problem.line, problem.field) == (1, "searchSpaceFile")
+    assert "not UTF-8 text" in problem.message

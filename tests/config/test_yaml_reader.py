@@ -1,0 +1,125 @@
+"""Text → values with lines, and the texts that must be refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from nni_manager.config.document import MAX_DEPTH, Unreadable
+from nni_manager.config.yaml_reader import parse
+
+pytestmark = pytest.mark.unit
+
+SCALARS: list[tuple[str, Any]] = [
+    ("1e-3", 0.001), ("1E5", 100000.0), ("-.5", -0.5), ("1.", 1.0), ("+7", 7), ("010", 10), ("0x1F", 31),
+    ("0o17", 15), ("true", True), ("False", False), ("yes", "yes"), ("on", "on"), ("off", "off"), ("n", "n"),
+    ("null", None), ("~", None), ("", None), ("1_000", "1_000"), ("1:30", "1:30"), ("2024-01-01", "2024-01-01"),
+    ("'1'", "1"), ('"true"', "true"), ("1.2.3", "1.2.3"), ("-", "-"), (".inf", math.inf), ("-.inf", -math.inf),
+    ("!!str 5", "5"), ('!!int "5"', 5), ("|\n  two\n  lines\n", "two\nlines\n"), ("1e", "1e"), ("e5", "e5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value"), SCALARS)
+def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
+    found = parse(f"a: {text}").root.value["a"] if text != "-" else parse('a: "-"').root.value["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_not_a_number() -> None:
+    assert math.isnan(parse("a: .nan").root.value["a"])
+
+
+def test_keys_are_text_and_lines_are_known() -> None:
+    document = parse("# bees\n1: x\ntrue:\n  deep:\n    - a\n    - b\n")
+    assert document.root.value == {"1": "x", "true": {"deep": ["a", "b"]}}
+    assert document.locate(("true", "deep", 1)) == (("true", "deep", 1), 6)
+    assert document.locate(("TRUE", "d_eep", "missing", "below")) == (("true", "deep", "missing", "below"), 4)
+
+
+def test_an_alias_has_its_own_line_and_the_value_of_its_anchor() -> None:
+    document = parse("a: &bee {x: 1}\nb: *bee\nc:\n  <<: *bee\n  y: 2\n  x: 3\n")
+    assert document.root.value == {"a": {"x": 1}, "b": {"x": 1}, "c": {"y": 2, "x": 3}}
+    assert document.locate(("b",))[1] == 2
+    assert document.locate(("c", "x"))[1] == 6
+
+
+def test_several_mappings_are_merged_and_a_quoted_mark_is_a_key() -> None:
+    text = "a: &a {x: 1}\nb: &b {x: 2, y: 3}\nc: {<<: [*a, *b]}\nd: {'<<': 5}\n"
+    assert parse(text).root.value["c"] == {"x": 1, "y": 3}
+    assert parse(text).root.value["d"] == {"<<": 5}
+
+
+def test_duplicate_keys_are_faults() -> None:
+    assert parse("a: 1\nb: 2\na: 3\n").faults == [(("a",), 3, "given twice, first in line 1; keep one")]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("a: {your_nfs_server_ip}", "{your_nfs_server_ip}"),
+        ("a: ${your token}", "${your token}"),
+        ('a: "{Your Account}"', "{Your Account}"),
+        ("a: <your-host>", "<your-host>"),
+        ("a: {your share name: }", "{your share name}"),
+    ],
+)
+def test_placeholders_are_named(text: str, name: str) -> None:
+    [(path, line, message)] = parse(text).faults
+    assert (path, line) == (("a",), 1)
+    assert name in message
+
+
+@pytest.mark.parametrize("text", ["a: {x}", "a: ${HOME}", "a: {your: 1}", "a: echo ${your_word} twice", "a: '{}'"])
+def test_other_braces_are_no_placeholders(text: str) -> None:
+    assert parse(text).faults == []
+
+
+REFUSED = [
+    ("a: 1\nb: *hunter2", 2, "its anchor is missing"),
+    ("a: &x [*x]", 1, "its anchor is missing"),
+    ("? [a]\n: 1", 1, "a key must be text"),
+    ("a: 1\n...\nb: 2\n", 3, "has ended the config"),
+    ("a: 1\n---\nb: 2\n", 2, "has ended the config"),
+    ("a: b: c", 1, "not valid YAML"),
+    ("a: 1\n\tb: 2", 2, "not valid YAML"),
+    ("a: [1, 2", 1, "not valid YAML"),
+    ("a: \x00", 0, "no text file may hold"),
+    ("a: \ud800", 0, "no text file may hold"),
+    ("<<: 5", 1, "takes an alias of a mapping"),
+    ("a: " + "[" * 5000 + "]" * 5000, 1, "nested more than"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_unusable_texts(text: str, line: int, words: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        parse(text)
+    assert words in refused.value.message
+    assert refused.value.line == line
+    assert "hunter2" not in refused.value.message
+
+
+def test_depth_is_bounded_and_its_bound_is_usable() -> None:
+    assert parse("[" * MAX_DEPTH + "]" * MAX_DEPTH).root.size == MAX_DEPTH
+    with pytest.raises(Unreadable, match="nested more than"):
+        parse("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))
+
+
+def test_an_alias_bomb_is_refused_before_it_expands() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(Unreadable, match="values, aliases expanded"):
+        parse("\n".join(lines))
+
+
+@pytest.mark.parametrize("text", ["a: !secret hunter2", "a: !!python/object/apply:os.system [ls]", "a: !bee {}"])
+def test_tags_construct_nothing(text: str) -> None:
+    [(path, line, message)] = parse(text).faults
+    assert (path, line) == (("a",), 1)
+    assert "hunter2" not in message
+
+
+def test_json_with_tabs_and_escaped_slashes() -> None:
+    assert parse('{\n\t"a":"\\/x",\n\t"b":\t[1e-3,true,null]}').root.value == {"a": "/x", "b": [0.001, True, None]}

@@ -1,0 +1,111 @@
+"""Finding platforms: folders, plug-ins, old names, and plug-ins that are broken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.platform_kit import registry
+from nni_manager.platforms.local.config import LocalConfig
+
+pytestmark = pytest.mark.unit
+
+HIVE = """
+from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platforms.local.config import LocalConfig
+PLATFORM = PlatformDescription(
+    name="{name}", config=LocalConfig, adapter="{name}_plug_in:Adapter", old_names=("{name}-old",), summary="bees"
+)
+class Adapter: pass
+"""
+
+PlugIn = Callable[[str, str], None]
+
+
+@pytest.fixture
+def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlugIn:
+    """Installs a module of the given source as a plug-in of the given name."""
+    points: list[metadata.EntryPoint] = []
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == registry.GROUP else [])
+
+    def install(name: str, source: str) -> None:
+        (tmp_path / f"{name}_plug_in.py").write_text(source.replace("{name}", name))
+        monkeypatch.delitem(sys.modules, f"{name}_plug_in", raising=False)
+        points.append(metadata.EntryPoint(name, f"{name}_plug_in", registry.GROUP))
+
+    return install
+
+
+def test_a_folder_is_a_platform() -> None:
+    assert "local" in registry.names()
+    found = registry.find("local")
+    assert (found.name, found.config) == ("local", LocalConfig)
+    assert found.adapter == "nni_manager.platforms.local.platform:LocalPlatform"
+
+
+def test_a_plug_in_is_a_platform_and_is_imported_on_first_use(plug_in: PlugIn) -> None:
+    plug_in("hive", HIVE)
+    assert "hive" in registry.names()
+    assert "hive_plug_in" not in sys.modules
+    found = registry.find("hive")
+    assert (found.name, found.summary) == ("hive", "bees")
+    assert registry.adapter_class(found).__name__ == "Adapter"
+
+
+def test_old_names_still_work_beside_a_broken_plug_in(plug_in: PlugIn) -> None:
+    plug_in("angry", "raise RuntimeError('no queen')")
+    plug_in("hive", HIVE)
+    assert registry.find("hive-old").name == "hive"
+
+
+def test_a_folder_wins_over_a_plug_in(plug_in: PlugIn) -> None:
+    plug_in("local", "raise RuntimeError('no queen')")
+    assert registry.find("local").config is LocalConfig
+    assert registry.names().count("local") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("raise RuntimeError('no queen')", r"platform 'angry' cannot be imported \(RuntimeError: no queen\)"),
+        ("import no_such_bees", r"platform 'angry' cannot be imported \(ModuleNotFoundError: .*no_such_bees"),
+        ("PLATFORM = 5", "platform 'angry' is broken: its PLATFORM is no PlatformDescription"),
+        ("", "platform 'angry' is broken"),
+    ],
+)
+def test_a_broken_plug_in_is_reported_by_name(plug_in: PlugIn, source: str, words: str) -> None:
+    plug_in("angry", source)
+    assert "angry" in registry.names()
+    with pytest.raises(InvalidInput, match=words):
+        registry.find("angry")
+
+
+@pytest.mark.parametrize("adapter", ["hive_plug_in:Missing", "no_such_bees:Adapter"])
+def test_a_missing_adapter_is_reported_by_name(plug_in: PlugIn, adapter: str) -> None:
+    plug_in("hive", HIVE.replace("{name}_plug_in:Adapter", adapter))
+    with pytest.raises(InvalidInput, match="platform 'hive' cannot be imported"):
+        registry.adapter_class(registry.find("hive"))
+
+
+def test_an_adapter_is_a_class(plug_in: PlugIn) -> None:
+    plug_in("hive", HIVE.replace(":Adapter", ":PLATFORM"))
+    with pytest.raises(InvalidInput, match="PLATFORM is not a class"):
+        registry.adapter_class(registry.find("hive"))
+
+
+def test_an_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -> None:
+    plug_in("hive", HIVE)
+    with pytest.raises(InvalidInput, match=r"there is no platform 'Hives'; did you mean hive\? Known: .*hive.*local"):
+        registry.find("Hives")
+
+
+@pytest.mark.parametrize("name", ["", "..", "local.config", "os"])
+def test_only_a_listed_name_is_ever_imported(name: str) -> None:
+    with pytest.raises(InvalidInput, match="there is no platform"):
+        registry.find(name)

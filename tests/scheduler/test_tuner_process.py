@@ -1,0 +1,369 @@
+"""The tuner's process: its verbs in this process, and its pipes, signals and log in a real one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.scheduler.tuner_process import STACK_FILE, Host
+from trial_runner.protocol import Decoder, encode
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = ROOT / "trial_runner" / "stand_in"
+SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
+
+Message = dict[str, Any]
+
+
+def start(**changes: Any) -> Message:
+    request = {"verb": "start", "search_space": SPACE, "tuner": {"name": "Random", "class_args": {"seed": 1}}}
+    return {**request, "assessor": None, "history": [], "unfinished": [], "imported": [], **changes}
+
+
+def item(number: int | None, value: object, parameters: object = None, **changes: Any) -> Message:
+    status = "FAILED" if value is None else "SUCCEEDED"
+    fields = {"parameter_id": number, "parameters": parameters or {"x": 0.5}, "value": value, "status": status}
+    return {**fields, "trial_id": f"t{number}", "source": "algorithm", **changes}
+
+
+# ------------------------------------------------------------------------------------------------ verbs
+
+
+class InProcess:
+    def __init__(self) -> None:
+        self.host = Host()
+
+    def ask(self, **request: Any) -> Message:
+        (answer,) = Decoder().feed(self.host.answer({"id": 7, **request}))
+        assert answer.pop("id") == 7
+        return answer
+
+    def result(self, **request: Any) -> Any:
+        answer = self.ask(**request)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+
+@pytest.fixture
+def host() -> InProcess:
+    return InProcess()
+
+
+@pytest.mark.unit
+def test_a_tuner_proposes_and_learns(host: InProcess) -> None:
+    assert host.result(**start()) == {"proposes_ahead": True}
+    answer = host.result(verb="propose", ids=[0, 1])
+    assert [one["parameter_id"] for one in answer["proposals"]] == [0, 1] and answer["exhausted"] is False
+    assert all(0 <= one["parameters"]["x"] <= 1 for one in answer["proposals"])
+    assert host.result(verb="learn", results=[item(0, 0.5), item(1, None)]) == {}
+    assert host.result(verb="state") == {"tuner": {"proposed": 2}}
+
+
+@pytest.mark.unit
+def test_an_exhausted_grid_says_so(host: InProcess) -> None:
+    space = {"x": {"_type": "choice", "_value": [1, 2]}}
+    host.result(**start(tuner={"name": "GridSearch"}, search_space=space))
+    answer = host.result(verb="propose", ids=[5, 6, 7])
+    proposals = [{"parameter_id": 5, "parameters": {"x": 1}}, {"parameter_id": 6, "parameters": {"x": 2}}]
+    assert answer == {"proposals": proposals, "exhausted": True}
+    assert host.result(verb="search_space", search_space={"x": {"_type": "choice", "_value": [2, 3]}}) == {}
+    assert host.result(verb="propose", ids=[7])["proposals"] == [{"parameter_id": 7, "parameters": {"x": 3}}]
+
+
+@pytest.mark.unit
+def test_history_unfinished_and_imported_are_all_restored(host: InProcess) -> None:
+    pending = {"parameter_id": 1, "parameters": {"x": 1}, "trial_id": "b", "source": "resumed"}
+    request = start(
+        tuner={"name": "GridSearch"},
+        search_space={"x": {"_type": "randint", "_value": [0, 5]}},
+        history=[item(0, 1, {"x": 0}), item(None, 1, {"x": 3}, source="customized")],
+        unfinished=[pending],
+        imported=[[{"parameter": {"x": 2}, "value": 1}]],
+    )
+    assert host.result(**request) == {"proposes_ahead": True}
+    assert host.result(verb="propose", ids=[2])["proposals"] == [{"parameter_id": 2, "parameters": {"x": 4}}]
+
+
+@pytest.mark.unit
+def test_imported_data_reaches_the_tuner(host: InProcess) -> None:
+    host.result(**start(tuner={"name": "TPE"}))
+    assert host.result(verb="import", data=[{"parameter": {"x": 0.5}, "value": 1}]) == {}
+    assert host.result(verb="state")["tuner"]["learned"] == 1
+
+
+@pytest.mark.unit
+def test_trials_are_judged_step_by_step_from_where_it_was_left(host: InProcess) -> None:
+    done = item(0, 10, intermediates=[10, 10, {"default": 10}])
+    host.result(**start(assessor={"name": "Medianstop"}, history=[done]))
+    trials = [
+        {"trial_id": "good", "values": [11, 1, 1], "from": 0},
+        {"trial_id": "bad", "values": [9, 11], "from": 0},
+        {"trial_id": "known", "values": [9, 11], "from": 1},
+        {"trial_id": "nan", "values": [float("nan"), {"default": 3}], "from": 1},
+        {"trial_id": "nothing new", "values": [1], "from": 1},
+    ]
+    assert host.result(verb="judge", trials=trials) == {"stop": ["bad", "nan"]}
+
+
+@pytest.mark.unit
+def test_the_assessor_hears_of_ended_trials(host: InProcess) -> None:
+    host.result(**start(assessor={"name": "Medianstop"}))
+    trial = {"trial_id": "a", "values": [1], "from": 0}
+    assert host.result(verb="judge", trials=[trial]) == {"stop": []}
+    host.result(verb="learn", results=[item(0, None, intermediates=[100]), item(1, 3)])
+    assert host.result(verb="judge", trials=[trial]) == {"stop": []}
+    host.result(verb="learn", results=[item(2, 3, intermediates=[2])])
+    assert host.result(verb="judge", trials=[trial]) == {"stop": ["a"]}
+
+
+@pytest.mark.unit
+def test_without_an_assessor_nothing_is_stopped(host: InProcess) -> None:
+    host.result(**start())
+    assert host.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": []}
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (start(tuner={"name": "Radnom"}), "did you mean Random"),
+        (start(tuner={"name": "TPE", "class_args": {"x": 1}}), "classArgs.x"),
+        (start(assessor={"name": "Curvefitting"}), "not available here yet"),
+        (start(search_space={"x": 3}), "searchSpace.x"),
+        ({"verb": "propose", "ids": [0]}, "has not been started"),
+        ({"verb": "dance"}, "KeyError: 'dance'"),
+    ],
+)
+def test_errors_are_answered_with_their_traceback(host: InProcess, request_: Message, words: str) -> None:
+    error = host.ask(**request_)["error"]
+    assert error["kind"] == "raised" and words in error["message"]
+    assert error["details"].startswith("Traceback")
+
+
+@pytest.mark.unit
+def test_after_a_failed_start_another_one_may_succeed(host: InProcess) -> None:
+    host.result(**start())
+    assert "error" in host.ask(**start(search_space=[]))
+    assert "has not been started" in host.ask(verb="propose", ids=[0])["error"]["message"]
+    host.result(**start())
+    assert len(host.result(verb="propose", ids=[0])["proposals"]) == 1
+
+
+# ------------------------------------------------------------------------------------------------ process
+
+
+class Child:
+    """The real process, its log a pipe."""
+
+    def __init__(self, *, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "nni_manager.scheduler.tuner_process"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **environment}, cwd=ROOT
+        )
+        self._decoder = Decoder()
+        self._answers: list[Message] = []
+
+    def send(self, *requests: Message) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(b"".join(encode({"id": number, **one}) for number, one in enumerate(requests)))
+        self.process.stdin.flush()
+
+    def receive(self) -> Message:
+        assert self.process.stdout
+        while not self._answers:
+            data = os.read(self.process.stdout.fileno(), 65536)
+            assert data, self.log()
+            self._answers += self._decoder.feed(data)
+        return self._answers.pop(0)
+
+    def ask(self, **request: Any) -> Message:
+        self.send(request)
+        return self.receive()
+
+    def log_until(self, words: bytes) -> bytes:
+        assert self.process.stderr
+        log = b""
+        while words not in log:
+            data = os.read(self.process.stderr.fileno(), 65536)
+            assert data, log
+            log += data
+        return log
+
+    def log(self) -> str:
+        """Ends it; answers what is left of its log."""
+        _, log = self.process.communicate(timeout=20)
+        return log.decode()
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    children: list[Child] = []
+
+    def open_(**environment: str) -> Child:
+        children.append(Child(environment={"PYTHONPATH": str(STAND_IN), **environment}))
+        return children[-1]
+
+    yield open_
+    for one in children:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def user_tuner(folder: Path, body: str, name: str = "mine") -> Message:
+    """A tuner whose `generate_parameters` has this body."""
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    (folder / f"{name}.py").write_text(
+        "import os, subprocess, sys, threading\n"
+        "from nni.tuner import Tuner\n"
+        "from nni import NoMoreTrialError\n"
+        "class Mine(Tuner):\n"
+        "    def update_search_space(self, search_space): pass\n"
+        "    def receive_trial_result(self, parameter_id, parameters, value, **kwargs): pass\n"
+        f"    def generate_parameters(self, parameter_id, **kwargs):\n{lines}\n"
+    )
+    return {"class_name": f"{name}.Mine", "code_directory": str(folder)}
+
+
+@pytest.mark.acceptance
+def test_requests_sent_together_are_answered_in_order_and_eof_ends_it(child: Callable[..., Child]) -> None:
+    tuner = child()
+    tuner.send(start(), {"verb": "propose", "ids": [0]}, {"verb": "dance"}, {"verb": "state"})
+    answers = [tuner.receive() for _ in range(4)]
+    assert [answer["id"] for answer in answers] == [0, 1, 2, 3]
+    assert ["result" in answer for answer in answers] == [True, True, False, True]
+    log = tuner.log()
+    assert tuner.process.returncode == 0
+    assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] INFO \(nni_manager\.tuner_process\) tuner started", log)
+    assert "ERROR (nni_manager.tuner_process) dance failed\nTraceback" in log
+
+
+@pytest.mark.acceptance
+def test_what_the_user_prints_or_reads_cannot_break_the_pipes(child: Callable[..., Child], tmp_path: Path) -> None:
+    body = (
+        "print('by print')\n"
+        "os.write(1, b'by write' + bytes([10]))\n"
+        "subprocess.run(['echo', 'by a child'])\n"
+        "return {'read': sys.stdin.read()}"
+    )
+    tuner = child()
+    tuner.ask(**start(tuner=user_tuner(tmp_path, body)))
+    answer = tuner.ask(verb="propose", ids=[0])
+    assert answer["result"]["proposals"] == [{"parameter_id": 0, "parameters": {"read": ""}}]
+    log = tuner.log()
+    assert all(words in log for words in ("by print", "by write", "by a child"))
+
+
+@pytest.mark.acceptance
+def test_it_outlives_what_a_user_class_raises(child: Callable[..., Child], tmp_path: Path) -> None:
+    body = (
+        "if parameter_id == 0: raise ValueError('a mistake')\n"
+        "if parameter_id == 1: sys.exit(3)\n"
+        "if parameter_id == 2: return {1, 2}\n"
+        "if parameter_id == 3: raise NoMoreTrialError()\n"
+        "return {'x': parameter_id}"
+    )
+    tuner = child()
+    assert tuner.ask(**start(tuner=user_tuner(tmp_path, body)))["result"] == {"proposes_ahead": False}
+    error = tuner.ask(verb="propose", ids=[0])["error"]
+    assert (error["kind"], error["message"]) == ("raised", "ValueError: a mistake")
+    assert "in generate_parameters" in error["details"] and "mine.py" in error["details"]
+    assert tuner.ask(verb="propose", ids=[1])["error"]["message"] == "SystemExit: 3"
+    assert "not JSON serializable" in tuner.ask(verb="propose", ids=[2])["error"]["message"]
+    assert tuner.ask(verb="propose", ids=[3])["result"] == {"proposals": [], "exhausted": False}
+    assert tuner.ask(verb="propose", ids=[4])["result"]["proposals"][0]["parameters"] == {"x": 4}
+    assert "ValueError: a mistake" in tuner.log()
+
+
+@pytest.mark.acceptance
+def test_classes_written_for_nni_run_unchanged(child: Callable[..., Child], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from nni.assessor import Assessor, AssessResult\n"
+        "from nni.utils import extract_scalar_reward\n"
+        "class Strict(Assessor):\n"
+        "    def __init__(self, limit): self.limit = limit\n"
+        "    def assess_trial(self, trial_job_id, trial_history):\n"
+        "        good = extract_scalar_reward(trial_history[-1]) >= self.limit\n"
+        "        return AssessResult.Good if good else AssessResult.Bad\n"
+    )
+    assessor = {"class_name": "mine.Strict", "code_directory": str(tmp_path), "class_args": {"limit": 2}}
+    tuner = child()
+    own = user_tuner(tmp_path, "return {'x': parameter_id}", name="own")
+    tuner.ask(**start(tuner=own, assessor=assessor, history=[item(0, 1, intermediates=[5])]))
+    trials = [{"trial_id": "a", "values": [3, {"default": 1}], "from": 0}, {"trial_id": "b", "values": [2], "from": 0}]
+    assert tuner.ask(verb="judge", trials=trials)["result"] == {"stop": ["a"]}
+    assert tuner.ask(verb="learn", results=[item(1, 1, intermediates=[3, 1])])["result"] == {}
+
+
+@pytest.mark.acceptance
+def test_a_hanging_call_shows_its_stack(child: Callable[..., Child], tmp_path: Path) -> None:
+    hanging, release, stacks = tmp_path / "hanging", tmp_path / "release", tmp_path / "stacks"
+    os.mkfifo(hanging)
+    os.mkfifo(release)
+    # opening a pipe waits for its other end
+    body = f"open({str(hanging)!r}, 'w').close()\nreturn {{'x': open({str(release)!r}).read()}}"
+    tuner = child(**{STACK_FILE: str(stacks)})
+    tuner.ask(**start(tuner=user_tuner(tmp_path, body)))
+    tuner.send({"verb": "propose", "ids": [0]})
+    hanging.read_bytes()
+    tuner.process.send_signal(signal.SIGINT)
+    tuner.process.send_signal(signal.SIGUSR1)
+    log = tuner.log_until(b"tuner_process.py")
+    assert b"in generate_parameters" in log
+    shown = stacks.read_text()
+    assert "in generate_parameters" in shown and "in _propose" in shown
+    release.write_text("free")
+    assert tuner.receive()["result"]["proposals"][0]["parameters"] == {"x": "free"}
+    tuner.ask(verb="state")
+    assert stacks.read_text() == ""
+
+
+@pytest.mark.acceptance
+def test_without_a_stack_file_the_log_has_the_stack(child: Callable[..., Child]) -> None:
+    tuner = child()
+    tuner.ask(**start())
+    tuner.process.send_signal(signal.SIGUSR1)
+    assert b"in _messages" in tuner.log_until(b"in main")
+    assert "result" in tuner.ask(verb="state")
+
+
+@pytest.mark.acceptance
+def test_ctrl_c_is_not_for_it(child: Callable[..., Child]) -> None:
+    tuner = child()
+    tuner.ask(**start())
+    tuner.process.send_signal(signal.SIGINT)
+    assert "result" in tuner.ask(verb="state")
+    assert "KeyboardInterrupt" not in tuner.log() and tuner.process.returncode == 0
+
+
+@pytest.mark.acceptance
+def test_a_thread_left_running_does_not_keep_it(child: Callable[..., Child], tmp_path: Path) -> None:
+    body = "threading.Thread(target=threading.Event().wait).start()\nreturn {}"
+    tuner = child()
+    tuner.ask(**start(tuner=user_tuner(tmp_path, body)))
+    tuner.ask(verb="propose", ids=[0])
+    tuner.log()
+    assert tuner.process.returncode == 0
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("name", ["Random", "GridSearch", "TPE"])
+def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
+    code = (
+        "import sys\n"
+        "from nni_manager.scheduler.tuner_process import Host\n"
+        f"host = Host(); host.answer({start(tuner={'name': name})!r} | {{'id': 0}})\n"
+        "assert b'proposals' in host.answer({'id': 1, 'verb': 'propose', 'ids': [0]})\n"
+        "sys.exit(', '.join({'asyncio', 'numpy', 'optuna', 'pydantic'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,117 @@
+"""Tuners by name, and the sentences for wrong names and arguments."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import AlgorithmSpec
+from nni_manager.tuners import registry
+from nni_manager.tuners.grid import GridSearch
+from nni_manager.tuners.optuna_tpe import TPE
+from nni_manager.tuners.random import Random
+from nni_manager.tuners.user_class import UserTuner
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("name", "kind"), [("tpe", TPE), ("TPE", TPE), ("random", Random), ("gridsearch", GridSearch)])
+def test_built_ins_are_found_whatever_the_case(name: str, kind: type) -> None:
+    assert type(registry.create(AlgorithmSpec(name=name))) is kind
+    registry.check(AlgorithmSpec(name=name))
+
+
+def test_what_can_be_known_without_an_import() -> None:
+    grid, tpe = registry.find("GRIDSEARCH"), registry.find("tpe")
+    assert (grid.name, grid.accepts_class_args) == ("GridSearch", False)
+    assert (tpe.name, tpe.accepts_class_args, tpe.arguments) == ("TPE", True, ("optimize_mode", "seed", "tpe_args"))
+
+
+@pytest.mark.parametrize("name", ["Random", "GridSearch"])
+def test_optimize_mode_is_accepted_where_it_means_nothing(name: str) -> None:
+    registry.create(AlgorithmSpec(name=name, class_args={"optimize_mode": "maximize"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Radnom", "no tuner 'Radnom', did you mean Random.*TPE, Random, GridSearch.*className"),
+        ("zzz", "no tuner 'zzz'; use one of"),
+        ("Anneal", "NNI's tuner 'Anneal' is not available here yet"),
+        ("gptuner", "not available here yet"),
+        ("", "no tuner ''"),
+    ],
+)
+def test_unknown_names_are_explained(name: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        registry.check(AlgorithmSpec(name=name))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("TPE", {"sed": 1}, "classArgs.sed: TPE has no such argument; it knows optimize_mode, seed, tpe_args"),
+        ("GridSearch", {"seed": 1}, "classArgs.seed: GridSearch has no such argument; it takes none"),
+        ("Random", {"seed": "x"}, "classArgs.seed must be a whole number"),
+    ],
+)
+def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        registry.check(AlgorithmSpec(name=name, class_args=arguments))
+
+
+@pytest.fixture
+def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "registry_user_code.py").write_text(
+        "import registry_user_neighbour\nclass Mine:\n    def __init__(self, seed): self.seed = seed\n"
+    )
+    (tmp_path / "registry_user_neighbour.py").write_text("")
+    (tmp_path / "registry_user_broken.py").write_text("import no_such_module_anywhere\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("registry_user_code", "registry_user_neighbour"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def test_a_users_class_is_loaded_from_its_folder(user_code: Path) -> None:
+    spec = AlgorithmSpec(class_name="registry_user_code.Mine", code_directory=str(user_code), class_args={"seed": 1})
+    registry.check(spec)
+    assert isinstance(registry.create(spec), UserTuner)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "words"),
+    [
+        ("Mine", "className: 'Mine' names no module"),
+        ("registry_nowhere.Mine", "className: no module 'registry_nowhere'"),
+        ("registry_user_code.Other", "className: module 'registry_user_code' has no class 'Other'"),
+    ],
+)
+def test_a_users_class_that_is_not_there_is_named(user_code: Path, class_name: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        registry.create(AlgorithmSpec(class_name=class_name, code_directory=str(user_code)))
+
+
+def test_a_folder_that_is_not_there_is_named_without_running_anything(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="codeDirectory: there is no folder"):
+        registry.check(AlgorithmSpec(class_name="a.B", code_directory=str(tmp_path / "no")))
+
+
+def test_what_the_users_module_is_missing_is_its_own_error(user_code: Path) -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
+        registry.create(AlgorithmSpec(class_name="registry_user_broken.Mine", code_directory=str(user_code)))
+
+
+def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = "nni_manager.tuners.random:Random"
+    points = [EntryPoint("Mine", here, registry.CATALOGUE.group), EntryPoint("Odd", "builtins:dict", "g")]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
+    registry.check(AlgorithmSpec(name="mine"))
+    assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
+    with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
+        registry.create(AlgorithmSpec(name="Odd"))

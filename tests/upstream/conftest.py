@@ -1,0 +1,86 @@
+"""The real `nni` package, in a virtual environment of its own that is made once and kept in ``.venvs``."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trial_runner import protocol
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = ROOT / "trial_runner" / "stand_in"
+VENV = ROOT / ".venvs" / "nni3"
+REQUIREMENTS = ["nni==3.0"]
+
+
+@pytest.fixture(scope="session")
+def nni3() -> Path:
+    """The interpreter of an environment with nni 3.0. Needs PyPI the first time, and fails without it."""
+    VENV.parent.mkdir(exist_ok=True)
+    python = VENV / "bin" / "python"
+    with open(VENV.parent / "nni3.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made, wanted = VENV / "made-of.json", json.dumps([sys.version, REQUIREMENTS])
+        if not made.exists() or made.read_text() != wanted:
+            must([sys.executable, "-m", "venv", "--clear", str(VENV)])
+            must([str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS])
+            made.write_text(wanted)
+    return python
+
+
+def must(command: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        pytest.fail(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+class UpstreamTrial:
+    """Runs trial code on the real nni in an attempt's folder, laid out as the manager does; no manager is there."""
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self.folder = folder
+        self._python = python
+        self.environment = {
+            **{name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ},
+            "PYTHONPATH": str(STAND_IN),
+            protocol.ENV_PLATFORM: "local",
+            protocol.ENV_EXPERIMENT_ID: "exp1",
+            protocol.ENV_TRIAL_ID: "abcde",
+            protocol.ENV_SEQUENCE_ID: "3",
+            protocol.ENV_SYSTEM_DIR: str(folder),
+            protocol.ENV_OUTPUT_DIR: str(folder),
+            protocol.ENV_CODE_DIR: str(folder),
+            protocol.ENV_OUTBOX: str(folder / protocol.MAIN_OUTBOX),
+            protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
+        }
+        (folder / protocol.OUTBOX_FOLDER).mkdir()
+        self.give({"lr": 0.1})
+
+    def give(self, parameters: object) -> None:
+        """Sets the trial's parameters."""
+        record = {"parameter_id": 3, "parameter_source": "algorithm", "parameters": parameters, "parameter_index": 0}
+        (self.folder / protocol.PARAMETER_FILE).write_text(json.dumps(record))
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs Python with these arguments; fails the test unless it ends well."""
+        command = [str(self._python), *arguments]
+        done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def outboxes(self) -> list[list[str]]:
+        """Lines of each outbox."""
+        files = (self.folder / protocol.OUTBOX_FOLDER).iterdir()
+        return [file.read_text().splitlines() for file in files]
+
+
+@pytest.fixture
+def upstream_trial(tmp_path: Path, nni3: Path) -> UpstreamTrial:
+    return UpstreamTrial(tmp_path, nni3)

@@ -1,0 +1,103 @@
+"""Jobs of a keeper that is gone: recognised by pid, start time and boot, or by their tag; never guessed at."""
+
+import os
+import time
+from typing import Optional
+
+from trial_runner import protocol
+from trial_runner.keeper import attempt_folder, files, marks, processes
+from trial_runner.keeper.ending import Ending
+from trial_runner.keeper.files import End, MainProcess, Record, StateFiles
+from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.job import Job
+from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.log import Log
+from trial_runner.keeper.saving import Saving
+
+
+class Adoption:
+    """Fills the registry of a keeper that begins."""
+
+    def __init__(
+        self, jobs: Jobs, follow: Follow, ending: Ending, saving: Saving, state_files: StateFiles, log: Log
+    ) -> None:
+        self._jobs = jobs
+        self._follow = follow
+        self._ending = ending
+        self._saving = saving
+        self._state_files = state_files
+        self._log = log
+
+    def run(self, boot_id: str) -> None:
+        """Every state file becomes a job again, or is removed when nothing was started for it. Raises OSError."""
+        records, empty = self._state_files.load()
+        for name in empty:
+            self._log.write("{}: claimed but not started; the claim is dropped".format(name))
+            self._state_files.remove(name)
+        for record in records:
+            self._adopt(record, boot_id)
+
+    def _adopt(self, record: Record, boot_id: str) -> None:
+        job = Job(record.claim, self._log.write)
+        job.main = record.main
+        job.is_main_recorded = record.main is not None
+        job.end = record.end or self._known_end(record, boot_id)
+        job.is_end_recorded = record.end is not None
+        job.is_over = job.end is not None
+        if not job.is_over:
+            self._find_main(job)
+        self._jobs.add(job)
+        if job.is_over:
+            self._saving.ended(job)
+        else:
+            self._go_on(job)
+
+    def _known_end(self, record: Record, boot_id: str) -> Optional[End]:
+        end = files.read_exit_file(record.claim, record.main)
+        if end is not None:
+            tail = "" if end.exit_code == 0 else attempt_folder.stderr_tail(record.claim.attempt_directory)
+            return end._replace(stderr_tail=tail)
+        if record.claim.boot_id != boot_id:
+            return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", None)
+        return None
+
+    def _find_main(self, job: Job) -> None:
+        """The main process, if it is there: running, or a zombie that still tells its exit code."""
+        if job.main is None:
+            job.main = _marked_main(job)
+        if job.main is None or not _is_there(job.main):
+            return
+        try:
+            job.pidfd = processes.open_pidfd(job.main.pid)
+        except ProcessLookupError:
+            return
+        if not _is_there(job.main):  # exchanged for another one just now
+            os.close(job.pidfd)
+            job.pidfd = -1
+
+    def _go_on(self, job: Job) -> None:
+        self._saving.main_started(job)
+        if job.pidfd < 0:
+            self._log.write("{}: its main process is gone and left no exit code".format(job.name))
+            self._ending.lose(job)
+            return
+        self._follow.add(job)
+        self._ending.watch(job)
+
+
+def _is_there(main: MainProcess) -> bool:
+    stat = processes.read_stat(main.pid)
+    return stat is not None and stat.start_ticks == main.start_ticks
+
+
+def _marked_main(job: Job) -> Optional[MainProcess]:
+    """The first started of those that bear the job's marks and lead a session, as main processes do."""
+    found = []
+    for pid in marks.marked_processes(job.name, job.claim.tag):
+        stat = processes.read_stat(pid)
+        if stat is not None and stat.session == pid:
+            found.append((stat.start_ticks, pid))
+    if not found:
+        return None
+    start_ticks, pid = min(found)
+    return MainProcess(pid, start_ticks, processes.started_ms(start_ticks))

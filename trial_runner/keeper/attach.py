@@ -1,0 +1,112 @@
+"""Bridges standard input and output to the keeper's socket; starts a keeper where none answers.
+
+This is what an SSH session runs: the session may break and come back, the keeper stays.
+"""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import List, Optional
+
+_COPY_BYTES = 256 * 1024
+#: Seconds that a keeper may take to begin; it looks at every job it finds before it listens.
+_START_S = 30.0
+#: Seconds to wait for one that is just ending, or whose socket is being made anew.
+_PAUSE_S = 0.05
+#: How often it is tried; a keeper may end itself between two steps.
+_ATTEMPTS = 20
+
+
+def attach(directory: str, socket_path: str) -> int:
+    """Returns an exit code when either side hangs up."""
+    connected = _connect(socket_path)
+    for _ in range(_ATTEMPTS):
+        if connected is not None:
+            break
+        if not _start(directory, socket_path):
+            time.sleep(_PAUSE_S)
+        connected = _connect(socket_path)
+    if connected is None:
+        print("No keeper answers at {}: see {}/keeper.log.".format(socket_path, directory), file=sys.stderr)
+        return 1
+    _bridge(connected)
+    return 0
+
+
+def serve_command(directory: str, socket_path: str, ready_fd: int) -> List[str]:
+    """Starts the same program, from the same folder or archive, with the same interpreter."""
+    arguments = ["serve", "--directory", directory, "--socket", socket_path, "--ready-fd", str(ready_fd)]
+    return [sys.executable, "-m", "trial_runner.keeper", *arguments]
+
+
+def _start(directory: str, socket_path: str) -> bool:
+    """Whether a keeper said that it listens."""
+    reader, writer = os.pipe()
+    try:
+        subprocess.Popen(
+            serve_command(directory, socket_path, writer),
+            # `-m` looks in the working directory first: a user's file must not pass for one of Python's modules.
+            cwd=_home(),
+            env=dict(os.environ, PYTHONPATH=_home_on_path()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(writer,),
+            start_new_session=True,
+        )
+        os.close(writer)
+        ready = select.select([reader], [], [], _START_S)[0]
+        return bool(ready) and bool(os.read(reader, 64))
+    finally:
+        os.close(reader)
+
+
+def _home_on_path() -> str:
+    """What must be on the path for `trial_runner` to be found: a folder, or the archive this runs from."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _home() -> str:
+    home = _home_on_path()
+    return home if os.path.isdir(home) else os.path.dirname(home)
+
+
+def _connect(socket_path: str) -> Optional[socket.socket]:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(socket_path)
+    except OSError:
+        sock.close()
+        return None
+    return sock
+
+
+def _bridge(sock: socket.socket) -> None:
+    """Two threads: with one, two full pipes could wait for each other."""
+    threading.Thread(target=_copy_in, args=(sock,), daemon=True).start()
+    try:
+        data = sock.recv(_COPY_BYTES)
+        while data:
+            _write(1, data)
+            data = sock.recv(_COPY_BYTES)
+    except OSError:
+        pass  # the other side of standard output hung up, or the keeper was killed: either way this is over
+
+
+def _copy_in(sock: socket.socket) -> None:
+    try:
+        data = os.read(0, _COPY_BYTES)
+        while data:
+            sock.sendall(data)
+            data = os.read(0, _COPY_BYTES)
+        sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the keeper hung up; the other thread sees it too
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]

@@ -1,0 +1,194 @@
+"""From the first sign that a job ends to the last: nothing of it is alive, its end is on disk, it is reaped.
+
+The order matters. The main process is only peeked at while the others of the job are ended, so that its pid, and with
+it the session, stay its own; the exit file is written before it is reaped, so that a keeper killed in between loses
+nothing.
+"""
+
+import errno
+import os
+import signal
+import time
+from typing import Callable, Iterable, List, Optional
+
+from trial_runner import protocol
+from trial_runner.keeper import attempt_folder, marks, processes
+from trial_runner.keeper.files import End
+from trial_runner.keeper.job import Job
+from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.loop import Loop
+from trial_runner.keeper.saving import Saving
+
+#: So many processes of a job are waited for at a time: their deaths lead to the others.
+_MAX_WATCHED = 64
+#: Seconds until a job is looked at again when there was no descriptor to wait with.
+_LOOK_AGAIN_S = 0.1
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+JobCallback = Callable[[Job], None]
+
+
+class Ending:
+    """`drain` is to read what the job reported before its end is on disk; `on_end` is called when all is done."""
+
+    def __init__(self, loop: Loop, jobs: Jobs, saving: Saving) -> None:
+        self._loop = loop
+        self._jobs = jobs
+        self._saving = saving
+        self.drain: JobCallback = _nothing
+        self.on_end: JobCallback = _nothing
+
+    def watch(self, job: Job) -> None:
+        """Waits for the end of the main process, which may have come already."""
+        self._loop.watch(job.pidfd, lambda _: self._main_ended(job))
+
+    def lose(self, job: Job) -> None:
+        """There is no main process: ends what else there is of the job, which becomes LOST."""
+        job.is_main_gone = True
+        self._look_soon(job)
+
+    def terminate(self, job: Job, grace_s: float) -> None:
+        """SIGTERM to every process of the job, once; SIGKILL to all alive after `grace_s` seconds. Returns at once."""
+        kill_at = time.monotonic() + grace_s
+        if job.kill_timer is None:
+            if grace_s > 0:
+                self._signal_all(job, signal.SIGTERM)
+        elif job.kill_at <= kill_at:
+            return
+        else:
+            job.kill_timer.cancel()
+        job.kill_at = kill_at
+        job.kill_timer = self._loop.call_later(grace_s, lambda: self._signal_all(job, signal.SIGKILL))
+
+    def reap_strays(self) -> None:
+        """Orphans become our children: those that died must not stay as zombies."""
+        for pid in self._orphans():
+            processes.reap(pid)
+
+    def _main_ended(self, job: Job) -> None:
+        assert job.main is not None
+        if job.is_child:
+            job.exit = processes.peek_exit(job.main.pid)
+        else:
+            job.exit = processes.orphan_exit(job.main.pid, job.main.start_ticks, job.pidfd)
+        self._loop.unwatch(job.pidfd)
+        job.is_main_gone = True
+        self._look(job)
+
+    def _look(self, job: Job) -> None:
+        """Ends the job when nothing of it is left; otherwise waits for what is left, and kills it when it is time."""
+        job.is_look_due = False
+        if job.end is not None:
+            return
+        tree = self._tree(job)
+        if job.kill_timer is None or job.kill_at <= time.monotonic():
+            for pid in tree:
+                processes.send_signal(pid, signal.SIGKILL)
+        if not self._wait_for(job, tree):
+            self._finish(job)
+
+    def _look_soon(self, job: Job) -> None:
+        """One look for all that happens in a turn."""
+        if not job.is_look_due:
+            job.is_look_due = True
+            self._loop.call_soon(lambda: self._look(job))
+
+    def _wait_for(self, job: Job, tree: Iterable[int]) -> bool:
+        """Whether any of these is alive; then there will be another look."""
+        try:
+            for pid in tree:
+                if len(job.strays) >= _MAX_WATCHED:
+                    break
+                if pid not in job.strays:
+                    self._watch_stray(job, pid)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR:
+                raise
+            self._loop.call_later(_LOOK_AGAIN_S, lambda: self._look(job))
+            return True
+        return bool(job.strays)
+
+    def _watch_stray(self, job: Job, pid: int) -> None:
+        try:
+            pidfd = processes.open_pidfd(pid)
+        except ProcessLookupError:
+            return
+        if processes.has_ended(pidfd):  # a zombie that its parent has not reaped
+            os.close(pidfd)
+            return
+        job.strays[pid] = pidfd
+        self._loop.watch(pidfd, lambda _: self._stray_ended(job, pid))
+
+    def _stray_ended(self, job: Job, pid: int) -> None:
+        pidfd = job.strays.pop(pid)
+        self._loop.unwatch(pidfd)
+        os.close(pidfd)
+        self._look_soon(job)
+
+    def _signal_all(self, job: Job, number: int) -> None:
+        if job.end is not None:
+            return
+        tree = self._tree(job)
+        # The main process first: a shell whose child dies before itself would begin the next command.
+        if job.main is not None and not job.is_main_gone:
+            processes.send_signal(job.main.pid, number)
+        for pid in tree:
+            processes.send_signal(pid, number)
+
+    def _tree(self, job: Job) -> List[int]:
+        """All processes of the job but the main one, zombies among them; parents first."""
+        main_pid = 0 if job.main is None else job.main.pid
+        roots = [] if job.is_main_gone else [main_pid]
+        # What has lost its parent is our child, unless it was started under another keeper.
+        roots += self._own_strays(job) if job.is_child else marks.marked_processes(job.name, job.claim.tag)
+        return [pid for pid in processes.with_descendants(roots) if pid != main_pid]
+
+    def _own_strays(self, job: Job) -> List[int]:
+        return [pid for pid in self._orphans() if not processes.reap(pid) and self._is_of(job, pid)]
+
+    def _orphans(self) -> List[int]:
+        return [pid for pid in processes.children(os.getpid()) if pid not in self._jobs.main_pids]
+
+    def _is_of(self, job: Job, pid: int) -> bool:
+        assert job.main is not None
+        try:
+            if os.getsid(pid) == job.main.pid:  # certain: until it is reaped, that number stays the main process's
+                return True
+        except ProcessLookupError:
+            return False
+        return marks.is_marked(pid, job.name, job.claim.tag)
+
+    def _finish(self, job: Job) -> None:
+        if job.kill_timer is not None:
+            job.kill_timer.cancel()
+        job.end = _end_of(job)
+        self.drain(job)
+        self._saving.exit_known(job)
+        job.end = job.end._replace(cpu_s=self._reap(job))
+        self._saving.ended(job)
+        self._jobs.mark_ended(job)
+        self.on_end(job)
+
+    def _reap(self, job: Job) -> Optional[float]:
+        """CPU seconds of a child."""
+        if job.pidfd >= 0:
+            os.close(job.pidfd)
+            job.pidfd = -1
+        if not job.is_child or job.main is None:
+            return None
+        self._jobs.main_pids.discard(job.main.pid)
+        usage = os.wait4(job.main.pid, 0)[2]
+        return round(usage.ru_utime + usage.ru_stime, 6)
+
+
+def _end_of(job: Job) -> End:
+    now_ms = time.time_ns() // 1000000
+    if job.exit is None:
+        return End(protocol.LOST, None, None, now_ms, "", None)
+    has_failed = job.exit.exit_code != 0
+    tail = attempt_folder.stderr_tail(job.claim.attempt_directory) if has_failed else ""
+    return End(protocol.ENDED, job.exit.exit_code, job.exit.signal, now_ms, tail, None)
+
+
+def _nothing(_: Job) -> None:
+    """Nobody is interested."""

@@ -1,0 +1,177 @@
+"""What a keeper keeps on disk: a state file per job, and an exit file in the job's folder.
+
+A state file has up to three lines, each one JSON object, appended as they become true: the *claim* on the name,
+written before anything is started; the main process; the end. `jobs/<name>.jsonl` is made
+with O_EXCL: one name, one job.
+"""
+
+import json
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from trial_runner import protocol
+
+_SUFFIX = ".jsonl"
+
+
+class Claim(NamedTuple):
+    """What is decided before a job is started."""
+
+    name: str
+    owner: str
+    #: See `marks`.
+    tag: str
+    attempt_directory: str
+    boot_id: str
+    #: Seconds between SIGTERM and SIGKILL when a request names no others.
+    grace_s: float
+
+
+class MainProcess(NamedTuple):
+    """The process that runs the command."""
+
+    pid: int
+    start_ticks: int
+    #: Milliseconds since the epoch.
+    started_ms: int
+
+
+class End(NamedTuple):
+    """How a job ended; the evidence is empty when it is LOST."""
+
+    state: str
+    exit_code: Optional[int]
+    signal: Optional[int]
+    ended_ms: int
+    #: At most 2048 bytes of standard error, of a job that failed.
+    stderr_tail: str
+    #: CPU time of the main process and what it waited for; None when unknown.
+    cpu_s: Optional[float]
+
+
+class Record(NamedTuple):
+    """A state file, read back."""
+
+    claim: Claim
+    main: Optional[MainProcess]
+    end: Optional[End]
+
+
+class StateFiles:
+    """The folder of state files."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def claim(self, claim: Claim) -> None:
+        """Raises FileExistsError when the name is taken, OSError, leaving nothing, when it cannot be written."""
+        path = self._path(claim.name)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            write_all(descriptor, _line(claim._asdict()))
+        except OSError:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def append(self, name: str, entry: NamedTuple) -> None:
+        """Adds the main process or the end. Raises OSError; a line cut short is ignored when it is read."""
+        descriptor = os.open(self._path(name), os.O_WRONLY | os.O_APPEND)
+        try:
+            write_all(descriptor, _line(entry._asdict()))
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        """Quiet when there is none. Raises OSError."""
+        try:
+            os.unlink(self._path(name))
+        except FileNotFoundError:
+            pass
+
+    def load(self) -> Tuple[List[Record], List[str]]:
+        """All records, and the names of files without a whole claim: nothing was started for those."""
+        records, empty = [], []
+        for file_name in sorted(os.listdir(self._folder)):
+            if file_name.endswith(_SUFFIX):
+                record = _read_record(os.path.join(self._folder, file_name))
+                if record is None:
+                    empty.append(file_name[: -len(_SUFFIX)])
+                else:
+                    records.append(record)
+        return records, empty
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name + _SUFFIX)
+
+
+def write_exit_file(claim: Claim, main: MainProcess, end: End) -> None:
+    """Puts `exit.json` into the job's folder, whole or not at all. Raises OSError."""
+    content = {
+        "name": claim.name,
+        "pid": main.pid,
+        "state": end.state,
+        "exit_code": end.exit_code,
+        "signal": end.signal,
+        "started_ms": main.started_ms,
+        "ended_ms": end.ended_ms,
+    }
+    write_file(os.path.join(claim.attempt_directory, protocol.EXIT_FILE), _line(content))
+
+
+def read_exit_file(claim: Claim, main: Optional[MainProcess]) -> Optional[End]:
+    """The end that the job's exit file tells; None without one, or when it is of another job."""
+    try:
+        with open(os.path.join(claim.attempt_directory, protocol.EXIT_FILE), encoding="utf-8") as file:
+            content = json.load(file)
+        is_ours = content["name"] == claim.name and (main is None or content["pid"] == main.pid)
+        end = End(protocol.ENDED, content["exit_code"], content["signal"], content["ended_ms"], "", None)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return end if is_ours else None
+
+
+def write_file(path: str, data: bytes) -> None:
+    """A temporary name first, so that nobody reads half of it. Raises OSError, leaving nothing."""
+    temporary = path + ".tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Raises OSError; part of it may be written then."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _line(content: Dict[str, Any]) -> bytes:
+    return (json.dumps(content) + "\n").encode()
+
+
+def _read_record(path: str) -> Optional[Record]:
+    with open(path, "rb") as file:
+        entries = [entry for entry in map(_parse, file.read().split(b"\n")) if entry]
+    claims = [Claim(**entry) for entry in entries if entry.keys() == set(Claim._fields)]
+    mains = [MainProcess(**entry) for entry in entries if entry.keys() == set(MainProcess._fields)]
+    ends = [End(**entry) for entry in entries if entry.keys() == set(End._fields)]
+    if not claims:
+        return None
+    return Record(claims[0], mains[0] if mains else None, ends[0] if ends else None)
+
+
+def _parse(line: bytes) -> Dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return {}
+    return entry if isinstance(entry, dict) else {}

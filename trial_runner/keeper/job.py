@@ -1,0 +1,57 @@
+"""One job: what was claimed, its main process, how it ended, and what is known of it meanwhile."""
+
+from typing import Any, Callable, Dict, Optional
+
+from trial_runner import protocol
+from trial_runner.keeper.files import Claim, End, MainProcess
+from trial_runner.keeper.loop import Timer
+from trial_runner.keeper.outboxes import Outboxes
+from trial_runner.keeper.processes import Exit
+
+
+class Job:
+    """Changed by `ending` (its end) and `follow` (what was shipped) alone."""
+
+    def __init__(self, claim: Claim, log: Callable[[str], None]) -> None:
+        self.claim = claim
+        self.main: Optional[MainProcess] = None
+        #: Whether the main process is a child of this keeper, and so were all that came from it.
+        self.is_child = False
+        #: Readable when the main process ended; -1 when there is none.
+        self.pidfd = -1
+        #: The main process is gone; others of the job may not be.
+        self.is_main_gone = False
+        self.exit: Optional[Exit] = None
+        #: Descriptors of processes that are waited for after the main one, by pid.
+        self.strays: Dict[int, int] = {}
+        #: When whatever is left gets SIGKILL; None before anybody asked for an end.
+        self.kill_timer: Optional[Timer] = None
+        self.kill_at = 0.0
+        #: Known before it is final: the rest is read, written and reaped in between.
+        self.end: Optional[End] = None
+        self.is_over = False
+        self.is_look_due = False
+        self.is_main_recorded = False
+        self.is_exit_file_written = False
+        self.is_end_recorded = False
+        self.outboxes = Outboxes(claim.attempt_directory, log)
+        #: The connection asked for this job.
+        self.is_followed = False
+
+    @property
+    def name(self) -> str:
+        return self.claim.name
+
+    def describe(self) -> Dict[str, Any]:
+        """The *job* of the wire contract."""
+        description = {
+            "name": self.claim.name,
+            "owner": self.claim.owner,
+            "state": self.end.state if self.end is not None and self.is_over else protocol.RUNNING,
+            "pid": None if self.main is None else self.main.pid,
+            "started_ms": None if self.main is None else self.main.started_ms,
+            "attempt_directory": self.claim.attempt_directory,
+        }
+        if self.end is not None and self.is_over:
+            description.update(self.end._asdict())
+        return description

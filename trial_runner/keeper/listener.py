@@ -1,0 +1,87 @@
+"""The keeper's door: a Unix socket that only its user may open."""
+
+import errno
+import os
+import socket
+from typing import Callable, Optional
+
+from trial_runner.keeper.loop import Loop
+
+#: What the kernel's address structure takes, without the final null.
+MAX_PATH_BYTES = 107
+_BACKLOG = 16
+#: Seconds without accepting when descriptors have run out.
+_PAUSE_S = 1.0
+
+
+class Listener:
+    """Calls `on_accept` with each new connection. Whoever opens it must hold the directory's lock."""
+
+    def __init__(self, loop: Loop, path: str, on_accept: Callable[[socket.socket], None]) -> None:
+        self._loop = loop
+        self._path = path
+        self._on_accept = on_accept
+        self._socket: Optional[socket.socket] = None
+
+    def open(self) -> None:
+        """A file in its place is of a keeper that died, and goes. Raises OSError."""
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        self._unlink()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        self._socket.bind(self._path)
+        os.chmod(self._path, 0o600)
+        self._socket.listen(_BACKLOG)
+        self._watch()
+
+    def close(self) -> bool:
+        """Whether it stays open after all, because somebody came at the last moment."""
+        self._unlink()
+        last = self._accept()
+        if last is not None:
+            self.reopen()
+            self._on_accept(last)
+            return True
+        self._close_socket()
+        return False
+
+    def reopen(self) -> None:
+        """Makes the file anew: it may have been removed, as folders of runtime files are at log-out. Raises OSError."""
+        self._close_socket()
+        self.open()
+
+    def _watch(self) -> None:
+        if self._socket is not None:
+            self._loop.watch(self._socket.fileno(), lambda _: self._on_ready())
+
+    def _on_ready(self) -> None:
+        accepted = self._accept()
+        if accepted is not None:
+            self._on_accept(accepted)
+
+    def _accept(self) -> Optional[socket.socket]:
+        if self._socket is None:
+            return None
+        try:
+            return self._socket.accept()[0]
+        except (BlockingIOError, ConnectionError):
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            # The connection stays in the queue: watching on would turn in circles.
+            self._loop.unwatch(self._socket.fileno())
+            self._loop.call_later(_PAUSE_S, self._watch)
+            return None
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._loop.unwatch(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _unlink(self) -> None:
+        try:
+            os.unlink(self._path)
+        except FileNotFoundError:
+            pass

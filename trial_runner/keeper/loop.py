@@ -1,0 +1,101 @@
+"""One thread's waiting: descriptors, timers, and calls for the end of a turn."""
+
+import heapq
+import selectors
+import time
+from collections import deque
+from typing import Callable, Deque, Dict, List, Optional, Tuple
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+Callback = Callable[[], None]
+DescriptorCallback = Callable[[int], None]
+
+
+class Timer:
+    """A call that is due later."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback: Optional[Callback] = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Loop:
+    """Calls back when a descriptor is ready or a time has come. A callback that raises is reported and survived."""
+
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        self._on_error = on_error
+        self._selector = selectors.DefaultSelector()
+        self._watched: Dict[int, DescriptorCallback] = {}
+        self._timers: List[Tuple[float, int, Timer]] = []
+        self._timer_count = 0
+        self._soon: Deque[Callback] = deque()
+        self._stopped = False
+
+    def watch(self, descriptor: int, callback: DescriptorCallback, events: int = READ) -> None:
+        """Calls `callback` with the mask of ready events; a second call for a descriptor replaces the first."""
+        if descriptor in self._watched:
+            self._selector.modify(descriptor, events, callback)
+        else:
+            self._selector.register(descriptor, events, callback)
+        self._watched[descriptor] = callback
+
+    def unwatch(self, descriptor: int) -> None:
+        """Quiet when it is not watched. Must come before the descriptor is closed."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._selector.unregister(descriptor)
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        timer = Timer(callback)
+        self._timer_count += 1
+        heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_count, timer))
+        return timer
+
+    def call_soon(self, callback: Callback) -> None:
+        """Calls it at the end of this turn, or in the next when it is asked for by such a call."""
+        self._soon.append(callback)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def run(self) -> None:
+        while not self._stopped:
+            self.run_turn()
+
+    def run_turn(self) -> None:
+        """Waits until something is due, and does all of it."""
+        for key, mask in self._selector.select(self._timeout()):
+            # An earlier callback of this batch may have closed this descriptor, and another one taken its number.
+            callback = self._watched.get(key.fd)
+            if callback is not None and callback is key.data:
+                self._guarded(callback, mask)
+        self._run_timers()
+        for _ in range(len(self._soon)):
+            self._guarded(self._soon.popleft())
+
+    def _timeout(self) -> Optional[float]:
+        if self._soon:
+            return 0.0
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return None
+        return max(0.0, self._timers[0][0] - time.monotonic())
+
+    def _run_timers(self) -> None:
+        now = time.monotonic() if self._timers else 0.0
+        while self._timers and self._timers[0][0] <= now:
+            callback = heapq.heappop(self._timers)[2].callback
+            if callback is not None:
+                self._guarded(callback)
+
+    def _guarded(self, callback: Callable[..., None], *arguments: int) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._on_error(error)

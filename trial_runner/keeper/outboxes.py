@@ -1,0 +1,121 @@
+"""The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
+
+import os
+import stat
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from trial_runner import protocol
+from trial_runner.keeper.records import Records, cut_frames, cut_lines
+
+#: Bytes read at once; longer only for a single record that is longer.
+CHUNK_BYTES = 256 * 1024
+#: A record longer than this is thrown away: its JSON might not fit into one message.
+_MAX_RECORD = 8 * 1024 * 1024
+
+
+class Chunk(NamedTuple):
+    """Records of one outbox between two byte offsets."""
+
+    outbox: str
+    start: int
+    end: int
+    lines: List[str]
+
+
+class Outboxes:
+    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are nobody's outbox."""
+
+    def __init__(self, attempt_directory: str, log: Callable[[str], None]) -> None:
+        self._attempt_directory = attempt_directory
+        self._log = log
+        self._offsets: Dict[str, int] = {}
+
+    def rewind(self, offsets: Dict[str, int]) -> None:
+        """The next chunks begin at these byte offsets; at 0 in outboxes that are not named."""
+        self._offsets = dict(offsets)
+
+    def chunks(self, is_all: bool) -> Iterator[Chunk]:
+        """What is new. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
+        for outbox in self._existing():
+            chunk = self._next_chunk(outbox, is_all)
+            while chunk is not None:
+                yield chunk
+                chunk = self._next_chunk(outbox, is_all)
+
+    def folders(self) -> List[str]:
+        """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
+        return self._walk()[0]
+
+    def _existing(self) -> List[str]:
+        files = sorted(self._walk()[1])
+        return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
+
+    def _walk(self) -> Tuple[List[str], List[str]]:
+        folders = [protocol.OUTBOX_FOLDER]
+        files: List[str] = []
+        for folder in folders:
+            for entry in self._entries(folder):
+                name = "{}/{}".format(folder, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+                elif entry.is_file(follow_symlinks=False):
+                    files.append(name)
+        return folders, files
+
+    def _entries(self, folder: str) -> "List[os.DirEntry[str]]":
+        try:
+            with os.scandir(os.path.join(self._attempt_directory, folder)) as entries:
+                return [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError:
+            return []
+
+    def _has_metrics_file(self) -> bool:
+        try:
+            mode = os.lstat(os.path.join(self._attempt_directory, protocol.METRICS_FILE)).st_mode
+        except OSError:
+            return False
+        return stat.S_ISREG(mode)
+
+    def _next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
+        start = self._offsets.get(outbox, 0)
+        try:
+            records = self._read(outbox, start, is_all)
+        except OSError as error:
+            self._log("{}/{} cannot be read: {}".format(self._attempt_directory, outbox, error.strerror))
+            return None
+        if records is None or records.length == 0:
+            return None
+        if records.skipped:
+            self._log_skipped(outbox, start, records.skipped)
+        self._offsets[outbox] = start + records.length
+        return Chunk(outbox, start, start + records.length, records.texts)
+
+    def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
+        path = os.path.join(self._attempt_directory, outbox)
+        if os.lstat(path).st_size <= start:
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return self._read_records(descriptor, outbox, start, is_all)
+        finally:
+            os.close(descriptor)
+
+    def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool) -> Records:
+        cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
+        size = CHUNK_BYTES
+        while True:
+            data = os.pread(descriptor, size, start)
+            is_last = is_all and len(data) < size
+            records = cut(data, is_last)
+            if records.length == 0 and len(data) == size:
+                if size >= _MAX_RECORD:
+                    return Records([], size, size)
+                size = min(4 * size, _MAX_RECORD)
+                continue
+            if is_last and records.length < len(data):
+                self._log_skipped(outbox, start + records.length, len(data) - records.length)
+            return records
+
+    def _log_skipped(self, outbox: str, start: int, length: int) -> None:
+        place = os.path.join(self._attempt_directory, outbox)
+        self._log("{} has {} bytes that are no record at offset {}".format(place, length, start))

@@ -1,0 +1,185 @@
+"""What Linux says about processes: start times, exit statuses, children, process descriptors."""
+
+import ctypes
+import fcntl
+import os
+import select
+import struct
+import time
+from typing import Iterable, List, NamedTuple, Optional, Set
+
+_PR_SET_CHILD_SUBREAPER = 36
+_SYS_PIDFD_OPEN = 434  # the same on every architecture
+#: ``_IOWR(0xFF, 11, struct pidfd_info)`` with the structure's first size, 64 bytes.
+_PIDFD_GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11
+_PIDFD_INFO_EXIT = 1 << 3
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Exit(NamedTuple):
+    """How a process ended: one of the two is set."""
+
+    exit_code: Optional[int]
+    signal: Optional[int]
+
+
+class Stat(NamedTuple):
+    """The part of ``/proc/<pid>/stat`` that is used here."""
+
+    state: str
+    parent: int
+    session: int
+    #: Clock ticks since boot: with the pid and the boot id it names a process for ever.
+    start_ticks: int
+    #: As `wait` gives it; meaningful in state Z.
+    exit_status: int
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children. Raises OSError."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "cannot become a child subreaper")
+
+
+def boot_id() -> str:
+    """Changes with every start of the machine; empty when it is not told."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def read_stat(pid: int) -> Optional[Stat]:
+    """None when there is no such process."""
+    try:
+        data = _read("/proc/{}/stat".format(pid))
+    except OSError:
+        return None
+    # The second field, the command's name, may hold spaces and parentheses.
+    fields = data[data.rindex(b")") + 2 :].split()
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]), int(fields[49]))
+
+
+def started_ms(start_ticks: int) -> int:
+    """Milliseconds since the epoch, to the tick."""
+    boot_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return int(1000 * (boot_s + start_ticks / os.sysconf("SC_CLK_TCK")))
+
+
+def open_pidfd(pid: int) -> int:
+    """A descriptor that becomes readable when the process, all its threads, ended. Raises OSError."""
+    native = getattr(os, "pidfd_open", None)
+    if native is not None:
+        return int(native(pid))
+    descriptor = int(_libc.syscall(_SYS_PIDFD_OPEN, pid, 0))  # the kernel sets close-on-exec itself
+    if descriptor < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return descriptor
+
+
+def has_ended(pidfd: int) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def peek_exit(pid: int) -> Optional[Exit]:
+    """How a child of ours ended, without reaping it: its pid stays taken."""
+    status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if status is None:
+        return None
+    if status.si_code == os.CLD_EXITED:
+        return Exit(status.si_status, None)
+    return Exit(None, status.si_status)
+
+
+def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
+    """How a process ended that is not our child; None when nobody can tell.
+
+    While nobody has reaped it, its stat line says it. Afterwards Linux 6.15 and newer tell it to those who opened a
+    descriptor before; older ones have forgotten it.
+    """
+    stat = read_stat(pid)
+    if stat is not None and stat.start_ticks == start_ticks:
+        return _decode(stat.exit_status)
+    information = bytearray(64)
+    struct.pack_into("<Q", information, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, information, True)
+    except OSError:
+        return None
+    if not struct.unpack_from("<Q", information, 0)[0] & _PIDFD_INFO_EXIT:
+        return None
+    return _decode(struct.unpack_from("<i", information, 60)[0])
+
+
+def children(pid: int) -> List[int]:
+    """Complete for this process itself; of another one some may be missed while they come and go."""
+    folder = "/proc/{}/task".format(pid)
+    try:
+        listed = [_read("{}/{}/children".format(folder, thread)) for thread in os.listdir(folder)]
+    except FileNotFoundError:
+        # The process is gone, or the kernel was built without these lists.
+        return _children_by_parent(pid) if os.path.isdir(folder) else []
+    except OSError:
+        return []
+    return [int(child) for text in listed for child in text.split()]
+
+
+def with_descendants(roots: Iterable[int]) -> List[int]:
+    """The roots and everything below them, parents first."""
+    found = list(dict.fromkeys(roots))
+    seen: Set[int] = set(found)
+    for pid in found:
+        for child in children(pid):
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+    return found
+
+
+def all_pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Quiet when the process is gone or is somebody else's."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def reap(pid: int) -> bool:
+    """Whether the child had ended and is reaped now; also true when it is no child of ours any more."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def _children_by_parent(parent: int) -> List[int]:
+    stats = ((pid, read_stat(pid)) for pid in all_pids())
+    return [pid for pid, stat in stats if stat is not None and stat.parent == parent]
+
+
+def _decode(status: int) -> Exit:
+    if os.WIFSIGNALED(status):
+        return Exit(None, os.WTERMSIG(status))
+    return Exit(os.WEXITSTATUS(status), None)
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        # The kernel makes these texts as they are read: one read is one moment, up to this many bytes.
+        data = chunk = os.read(descriptor, 65536)
+        while chunk:
+            chunk = os.read(descriptor, 65536)
+            data += chunk
+        return data
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,92 @@
+"""Bytes of an outbox cut into records. Pure functions."""
+
+import json
+import re
+from typing import List, NamedTuple
+
+from trial_runner import protocol
+
+_MARK = re.compile(
+    re.escape(protocol.METRICS_FILE_MARK) + b"([0-9]{%d})" % protocol.METRICS_FILE_DIGITS
+)  # e.g. ME000098
+_MARK_LENGTH = len(protocol.METRICS_FILE_MARK) + protocol.METRICS_FILE_DIGITS
+
+
+class Records(NamedTuple):
+    """The complete records at the beginning of some bytes."""
+
+    texts: List[str]
+    #: Bytes they take, skipped ones included; what follows is not complete.
+    length: int
+    #: Bytes that belong to no record.
+    skipped: int
+
+
+def cut_lines(data: bytes, is_all: bool) -> Records:
+    """Lines, each ended by a newline. With `is_all` nothing follows: a last line without one counts if it is JSON."""
+    length = data.rfind(b"\n") + 1
+    texts = data[: length - 1].decode("utf-8", "replace").split("\n") if length else []
+    if is_all and _is_json(data[length:]):
+        texts.append(data[length:].decode("utf-8", "replace"))
+        length = len(data)
+    return Records(texts, length, 0)
+
+
+def cut_frames(data: bytes, is_all: bool) -> Records:
+    """Frames of NNI's metrics file: a mark with the payload's length in bytes, its newline included.
+
+    Where no frame is, as after a write that was cut short, the next mark is searched for.
+    """
+    texts = []
+    position = skipped = 0
+    while position < len(data):
+        end = _frame_end(data, position)
+        if 0 < end <= len(data):
+            texts.append(data[position + _MARK_LENGTH : end - 1].decode("utf-8", "replace"))
+            position = end
+            continue
+        if end > len(data) and not is_all:
+            break
+        following = _next_mark(data, position + 1)
+        skipped += following - position
+        position = following
+    return Records(texts, position, skipped)
+
+
+def _frame_end(data: bytes, position: int) -> int:
+    """Where the frame that begins here ends, beyond the data when some of it is missing; 0 when there is none here."""
+    mark = _MARK.match(data, position)
+    if mark is None:
+        return len(data) + 1 if _may_become_mark(data, position) else 0
+    end = mark.end() + int(mark.group(1))
+    if end <= len(data) and data[end - 1 : end] != b"\n":
+        return 0
+    return end
+
+
+def _next_mark(data: bytes, position: int) -> int:
+    mark = _MARK.search(data, position)
+    if mark is not None:
+        return mark.start()
+    last = max(position, len(data) - _MARK_LENGTH + 1)
+    while last < len(data) and not _may_become_mark(data, last):
+        last += 1
+    return last
+
+
+def _may_become_mark(data: bytes, position: int) -> bool:
+    """Whether the last bytes could be the beginning of a mark."""
+    rest = data[position:]
+    if not rest or len(rest) >= _MARK_LENGTH:
+        return False
+    name = protocol.METRICS_FILE_MARK
+    digits = rest[len(name) :]
+    return name.startswith(rest[: len(name)]) and (not digits or digits.isdigit())
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,120 @@
+"""Arguments of requests, checked: what is past here has the right types."""
+
+import os
+import re
+from typing import Any, Dict, List, NamedTuple
+
+from trial_runner import protocol
+from trial_runner.keeper.refusal import Refusal
+
+#: A job's name is also a file's name.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")
+#: Grace periods beyond a month are a mistake.
+_MAX_GRACE_S = 31 * 24 * 3600.0
+
+Message = Dict[str, Any]
+
+
+class SpawnRequest(NamedTuple):
+    """Everything about a job to be started."""
+
+    name: str
+    owner: str
+    command: str
+    environment: Dict[str, str]
+    directory: str
+    attempt_directory: str
+    files: Dict[str, str]
+    grace_s: float
+    offsets: Dict[str, int]
+
+    def __repr__(self) -> str:
+        # Command and environment may hold secrets.
+        return "SpawnRequest(name={!r})".format(self.name)
+
+
+def spawn_request(message: Message) -> SpawnRequest:
+    """Raises Refusal, as all functions here do."""
+    return SpawnRequest(
+        name=name(message),
+        owner=text(message, "owner", ""),
+        command=text(message, "command"),
+        environment=_texts(message, "environment"),
+        directory=folder(message, "directory"),
+        attempt_directory=folder(message, "attempt_directory"),
+        files=_texts(message, "files"),
+        grace_s=grace_s(message, 5.0),
+        offsets=offsets(message.get("from"), "from"),
+    )
+
+
+def name(message: Message) -> str:
+    value = text(message, "name")
+    if not _NAME.match(value):
+        raise _invalid("name", "at most 200 of letters, digits, '_', '-' and '.', beginning with none of the last two")
+    return value
+
+
+def names(message: Message) -> List[str]:
+    value = message.get("names")
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise _invalid("names", "a list of texts")
+    return value
+
+
+def text(message: Message, field: str, *default: str) -> str:
+    value = message.get(field, *default)
+    if not isinstance(value, str) or "\0" in value:
+        raise _invalid(field, "a text without null characters")
+    return value
+
+
+def folder(message: Message, field: str) -> str:
+    value = text(message, field)
+    if not os.path.isabs(value):
+        raise _invalid(field, "an absolute path")
+    return os.path.normpath(value)
+
+
+def grace_s(message: Message, default: float) -> float:
+    value = message.get("grace_s", default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MAX_GRACE_S:
+        raise _invalid("grace_s", "a number of seconds, from 0 to a month")
+    return float(value)
+
+
+def count(message: Message, field: str, default: int) -> int:
+    value = message.get(field, default)
+    if not _is_count(value):
+        raise _invalid(field, "a whole number, not negative")
+    return int(value)
+
+
+def offsets(value: object, field: str) -> Dict[str, int]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(_is_count(offset) for offset in value.values()):
+        raise _invalid(field, "an object of byte offsets by outbox")
+    return value
+
+
+def jobs(message: Message) -> Dict[str, Dict[str, int]]:
+    value = message.get("jobs")
+    if not isinstance(value, dict):
+        raise _invalid("jobs", "an object of byte offsets by outbox, by name")
+    return {job: offsets(by_outbox, "jobs") for job, by_outbox in value.items()}
+
+
+def _texts(message: Message, field: str) -> Dict[str, str]:
+    value = message.get(field, {})
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise _invalid(field, "an object of texts")
+    return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _invalid(field: str, expected: str) -> Refusal:
+    return Refusal(protocol.INVALID, "The argument {!r} must be {}.".format(field, expected))

@@ -1,0 +1,89 @@
+"""What must reach the disk about a job after it was started; tried again while the disk is full."""
+
+from typing import Callable, Dict
+
+from trial_runner import protocol
+from trial_runner.keeper import files
+from trial_runner.keeper.files import StateFiles
+from trial_runner.keeper.job import Job
+from trial_runner.keeper.log import Log
+from trial_runner.keeper.loop import Loop
+
+#: Seconds until a write that failed is tried again.
+_RETRY_S = 2.0
+
+
+class Saving:
+    """Nothing here raises: what is not on disk is still in memory. `on_saved`: nothing is owed any more."""
+
+    def __init__(self, loop: Loop, state_files: StateFiles, log: Log) -> None:
+        self._loop = loop
+        self._state_files = state_files
+        self._log = log
+        self._owed: Dict[str, Job] = {}
+        self._is_retrying = False
+        self.on_saved: Callable[[], None] = lambda: None
+
+    @property
+    def is_done(self) -> bool:
+        return not self._owed
+
+    def main_started(self, job: Job) -> None:
+        """Records the main process."""
+        self._try(job, self._record_main)
+
+    def exit_known(self, job: Job) -> None:
+        """Writes the exit file."""
+        self._try(job, self._write_exit_file)
+
+    def ended(self, job: Job) -> None:
+        """Records the end."""
+        self._try(job, self._record_end)
+
+    def forget(self, job: Job) -> None:
+        """Frees the name. Raises OSError."""
+        self._state_files.remove(job.name)
+        self._owed.pop(job.name, None)
+
+    def _try(self, job: Job, write: Callable[[Job], None]) -> None:
+        try:
+            write(job)
+        except OSError as error:
+            self._log.write("{}: its state cannot be written, yet: {}".format(job.name, error))
+            self._owed[job.name] = job
+            self._retry_later()
+
+    def _record_main(self, job: Job) -> None:
+        if job.main is not None and not job.is_main_recorded:
+            self._state_files.append(job.name, job.main)
+            job.is_main_recorded = True
+
+    def _write_exit_file(self, job: Job) -> None:
+        # Of a LOST job nothing is known that could be written.
+        if job.main is None or job.end is None or job.end.state == protocol.LOST or job.is_exit_file_written:
+            return
+        try:
+            files.write_exit_file(job.claim, job.main, job.end)
+        except (FileNotFoundError, NotADirectoryError):
+            self._log.write("{}: its folder is gone, so it has no exit file".format(job.name))
+        job.is_exit_file_written = True
+
+    def _record_end(self, job: Job) -> None:
+        if job.end is not None and not job.is_end_recorded:
+            self._state_files.append(job.name, job.end)
+            job.is_end_recorded = True
+
+    def _retry_later(self) -> None:
+        if not self._is_retrying:
+            self._is_retrying = True
+            self._loop.call_later(_RETRY_S, self.retry)
+
+    def retry(self) -> None:
+        """Tries now what is owed."""
+        self._is_retrying = False
+        owed, self._owed = self._owed, {}
+        for job in owed.values():
+            for write in (self._record_main, self._write_exit_file, self._record_end):
+                self._try(job, write)
+        if owed and not self._owed:
+            self.on_saved()

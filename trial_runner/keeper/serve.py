@@ -1,0 +1,111 @@
+"""The process around a server: its folder, its lock, its place among processes; and what a second one does."""
+
+import errno
+import fcntl
+import os
+import signal
+import socket
+import sys
+import tempfile
+from hashlib import sha256
+from typing import Optional
+
+from trial_runner.keeper import processes
+from trial_runner.keeper.listener import MAX_PATH_BYTES
+from trial_runner.keeper.server import Server
+
+READY = b"ready\n"
+
+
+def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
+    """Serves until nobody needs it; an exit code. Where another keeper serves the directory, says so and answers 0."""
+    job_umask = os.umask(0o077)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    _leave_session()
+    lock = os.open(os.path.join(directory, "keeper.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _leave_to_other(directory, socket_path, lock, ready_fd)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    _serve_alone(directory, socket_path, job_umask, ready_fd)
+    return 0
+
+
+def default_socket_path(directory: str) -> str:
+    """In the directory, or, where that path is too long for a socket, in one of this user's temporary folders."""
+    path = os.path.join(directory, "keeper.sock")
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+        return path
+    digest = sha256(os.fsencode(directory)).hexdigest()[:16]
+    return os.path.join(tempfile.gettempdir(), "nni-manager-{}".format(os.getuid()), digest + ".sock")
+
+
+def _leave_session() -> None:
+    """Neither the terminal nor the daemon's group reaches us from now on."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        # A handler, not SIG_IGN: jobs would inherit that.
+        signal.signal(number, _ignore)
+    try:
+        os.setsid()
+    except PermissionError:
+        pass  # whoever started us did it already
+
+
+def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Optional[int]) -> None:
+    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is told of before any job is touched
+    processes.become_subreaper()
+    os.chdir(directory)
+    server = Server(directory, socket_path, job_umask)
+    server.open()
+    _tell_ready(ready_fd)
+    _let_go_of_streams()
+    server.run()
+
+
+def _leave_to_other(directory: str, socket_path: str, lock: int, ready_fd: Optional[int]) -> int:
+    print("Another keeper serves {} already.".format(directory), file=sys.stderr)
+    if _answers(socket_path):
+        _tell_ready(ready_fd)
+        return 0
+    pid = os.pread(lock, 32, 0)
+    if pid.isdigit():
+        # Its socket was removed, or is about to be made: it makes it anew.
+        processes.send_signal(int(pid), signal.SIGUSR1)
+    return 0
+
+
+def _answers(socket_path: str) -> bool:
+    """Without taking the place of whoever is connected: the file is there and a connection would be accepted."""
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        probe.connect(socket_path)
+    except OSError as error:
+        # A listening stream socket refuses datagrams by its type; nobody behind the file refuses the connection.
+        return error.errno == errno.EPROTOTYPE
+    finally:
+        probe.close()
+    return False
+
+
+def _tell_ready(ready_fd: Optional[int]) -> None:
+    if ready_fd is None:
+        return
+    try:
+        os.write(ready_fd, READY)
+    except BrokenPipeError:
+        pass
+    os.close(ready_fd)
+
+
+def _let_go_of_streams() -> None:
+    """Whoever reads our output must not wait for our end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    os.close(null)
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Not for us."""

@@ -1,0 +1,148 @@
+"""A keeper's life: one per directory, one connection at a time, gone when neither a job nor anybody needs it."""
+
+import os
+import signal
+import socket
+from collections import deque
+from typing import Callable, Deque, Optional
+
+from trial_runner.keeper import processes
+from trial_runner.keeper.adoption import Adoption
+from trial_runner.keeper.connection import Connection
+from trial_runner.keeper.ending import Ending
+from trial_runner.keeper.files import StateFiles
+from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.job import Job
+from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.listener import Listener
+from trial_runner.keeper.log import Log
+from trial_runner.keeper.loop import Loop, Timer
+from trial_runner.keeper.requests import Message
+from trial_runner.keeper.saving import Saving
+from trial_runner.keeper.spawn import Spawn
+from trial_runner.keeper.verbs import READING, Verbs
+
+#: Seconds that a keeper without jobs waits for a connection before it ends itself.
+_LINGER_S = 1.0
+#: The same before the first connection: whoever started it may be slow.
+_FIRST_LINGER_S = 5.0
+
+
+class Server:
+    """`job_umask`: what jobs begin with."""
+
+    def __init__(self, directory: str, socket_path: str, job_umask: int) -> None:
+        self._log = Log(os.path.join(directory, "keeper.log"))
+        self._loop = Loop(self._log.error)
+        boot_id = processes.boot_id()
+        state_files = StateFiles(os.path.join(directory, "jobs"))
+        self._jobs = Jobs()
+        self._saving = Saving(self._loop, state_files, self._log)
+        self._ending = Ending(self._loop, self._jobs, self._saving)
+        self._follow = Follow(self._loop, self._jobs, self._log)
+        spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
+        self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, directory, boot_id)
+        self._listener = Listener(self._loop, socket_path, self._on_accept)
+        self._connection: Optional[Connection] = None
+        self._waiting: Deque[Callable[[], None]] = deque()
+        self._linger: Optional[Timer] = None
+        self._ending.drain = self._follow.drain
+        self._ending.on_end = self._on_end
+        self._saving.on_saved = self._consider_leaving
+        Adoption(self._jobs, self._follow, self._ending, self._saving, state_files, self._log).run(boot_id)
+
+    def open(self) -> None:
+        """Listens. Raises OSError."""
+        self._listener.open()
+        self._watch_signals()
+        self._consider_leaving(_FIRST_LINGER_S)
+        self._log.write("listening; {} jobs known".format(len(list(self._jobs.all()))))
+
+    def run(self) -> None:
+        """Returns when the keeper is not needed any more, or was asked to end by SIGTERM. Jobs run on."""
+        self._loop.run()
+        self._saving.retry()
+        self._listener.close()
+        self._log.write("ends; {} jobs running".format(len(self._jobs.running())))
+
+    def _watch_signals(self) -> None:
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        # Handlers, not SIG_IGN: jobs would inherit that.
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, _noted)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._signals = (reader, writer)
+        self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
+
+    def _on_signals(self, numbers: bytes) -> None:
+        if signal.SIGTERM in numbers:
+            self._loop.stop()
+        if signal.SIGUSR1 in numbers:
+            self._listener.reopen()
+        if signal.SIGCHLD in numbers:
+            self._ending.reap_strays()
+
+    def _on_accept(self, sock: socket.socket) -> None:
+        if self._connection is not None:
+            self._connection.close("another connection took its place")
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        connection = self._connection = Connection(self._loop, sock)
+        connection.on_message = self._on_message
+        connection.on_room = self._follow.ship
+        connection.on_close = self._on_close
+        self._follow.connect(connection)
+
+    def _on_close(self, reason: str) -> None:
+        self._log.write("connection closed: {}".format(reason))
+        self._connection = None
+        self._follow.disconnect()
+        self._consider_leaving()
+
+    def _on_message(self, message: Message) -> None:
+        """Requests keep their order, except that those which only read pass jobs that wait to be started."""
+        connection = self._connection
+        if message.get("verb") in READING:
+            self._answer(connection, message)
+            return
+        self._waiting.append(lambda: self._answer(connection, message))
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """One a turn: each start holds everything up for a millisecond."""
+        answer = self._waiting[0]
+        try:
+            answer()
+        finally:
+            self._waiting.popleft()
+            if self._waiting:
+                self._loop.call_soon(self._next)
+
+    def _answer(self, connection: Optional[Connection], message: Message) -> None:
+        # What was asked on a connection that is gone is not done: its owner asks again on the next one.
+        if connection is not None and connection.is_open:
+            connection.send(self._verbs.answer(message))
+
+    def _on_end(self, job: Job) -> None:
+        self._follow.end(job)
+        self._consider_leaving()
+
+    def _is_needed(self) -> bool:
+        return self._connection is not None or bool(self._jobs.running()) or not self._saving.is_done
+
+    def _consider_leaving(self, linger_s: float = _LINGER_S) -> None:
+        if self._linger is None and not self._is_needed():
+            self._linger = self._loop.call_later(linger_s, self._leave)
+
+    def _leave(self) -> None:
+        self._linger = None
+        if not self._is_needed() and not self._listener.close():
+            self._loop.stop()
+
+
+def _noted(number: int, frame: object) -> None:
+    """The number arrives through the wakeup descriptor."""

@@ -1,0 +1,136 @@
+"""One job's start. What must be true after a crash at any point decides the order.
+
+Folder, claim on the name, files, watch, process, its start time, and that into the state file. Whatever fails is taken
+back, the claim last, so that the same name can be tried again.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from typing import Callable, Tuple
+
+from trial_runner import protocol
+from trial_runner.keeper import attempt_folder, marks, processes
+from trial_runner.keeper.files import Claim, MainProcess, StateFiles
+from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.job import Job
+from trial_runner.keeper.refusal import Refusal, system_refusal
+from trial_runner.keeper.requests import SpawnRequest
+
+_SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
+
+
+class Spawn:
+    """Starts jobs. `job_umask` is what their processes begin with; the keeper's own files are for nobody else."""
+
+    def __init__(
+        self, state_files: StateFiles, follow: Follow, boot_id: str, job_umask: int, log: Callable[[str], None]
+    ) -> None:
+        self._state_files = state_files
+        self._follow = follow
+        self._boot_id = boot_id
+        self._job_umask = job_umask
+        self._log = log
+        self._null = os.open(os.devnull, os.O_RDWR)
+
+    def start(self, request: SpawnRequest) -> Job:
+        """A job that runs; recording its main process is left to the caller. Raises Refusal, leaving nothing behind."""
+        _check_directory(request.directory)
+        try:
+            with ExitStack() as undo:
+                job = self._start(request, undo)
+                undo.pop_all()
+        except OSError as error:
+            raise system_refusal(error, "Starting job {}".format(request.name)) from error
+        except ValueError as error:
+            # Null characters or an '=' in a variable's name, characters that are no UTF-8. The texts hold no values.
+            message = "Starting job {} failed: its environment or a file has illegal text ({}).".format(
+                request.name, type(error).__name__
+            )
+            raise Refusal(protocol.INVALID, message) from error
+        return job
+
+    def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
+        job = Job(self._claim_of(request), self._log)
+        attempt_folder.make(request.attempt_directory, undo)
+        self._state_files.claim(job.claim)
+        undo.callback(self._state_files.remove, job.name)
+        attempt_folder.fill(request.attempt_directory, request.files, undo)
+        self._follow.add(job)
+        undo.callback(self._follow.remove, job)
+        pid, started_ms = self._run(request, job.claim, undo)
+        undo.callback(_abandon, pid)
+        # Two descriptors were closed just now, so this process has one left.
+        job.pidfd = processes.open_pidfd(pid)
+        undo.callback(os.close, job.pidfd)
+        stat = processes.read_stat(pid)
+        assert stat is not None, "a child that was not reaped has a stat line"
+        job.main = MainProcess(pid, stat.start_ticks, started_ms)
+        job.is_child = True
+        return job
+
+    def _claim_of(self, request: SpawnRequest) -> Claim:
+        return Claim(
+            name=request.name,
+            owner=request.owner,
+            tag=marks.new_tag(),
+            attempt_directory=request.attempt_directory,
+            boot_id=self._boot_id,
+            grace_s=request.grace_s,
+        )
+
+    def _run(self, request: SpawnRequest, claim: Claim, undo: ExitStack) -> Tuple[int, int]:
+        environment = dict(request.environment)
+        environment[protocol.ENV_JOB] = marks.variable(claim.name, claim.tag)
+        with ExitStack() as outputs:
+            stdout = attempt_folder.open_output(claim.attempt_directory, protocol.STDOUT_FILE, undo)
+            outputs.callback(os.close, stdout)
+            stderr = attempt_folder.open_output(claim.attempt_directory, protocol.STDERR_FILE, undo)
+            outputs.callback(os.close, stderr)
+            started_ms = time.time_ns() // 1000000
+            with marks.bearing(claim.tag), _Umask(self._job_umask):
+                process = subprocess.Popen(
+                    [_SHELL, "-c", request.command],
+                    cwd=request.directory,
+                    env=environment,
+                    stdin=self._null,
+                    stdout=stdout,
+                    stderr=stderr,
+                    start_new_session=True,
+                )
+        # It is reaped elsewhere; without this `subprocess` would look after it at every later start.
+        process.returncode = 0
+        return process.pid, started_ms
+
+
+class _Umask:
+    def __init__(self, mask: int) -> None:
+        self._mask = mask
+
+    def __enter__(self) -> None:
+        self._before = os.umask(self._mask)
+
+    def __exit__(self, *_: object) -> None:
+        os.umask(self._before)
+
+
+def _check_directory(directory: str) -> None:
+    if not os.path.isdir(directory):
+        raise Refusal(
+            protocol.REJECTED,
+            "The working directory {} does not exist or is no folder: create it or correct codeDir.".format(directory),
+        )
+    if not os.access(directory, os.X_OK):
+        raise Refusal(
+            protocol.REJECTED,
+            "The working directory {} cannot be entered: give its user the right to, or choose another.".format(
+                directory
+            ),
+        )
+
+
+def _abandon(pid: int) -> None:
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)

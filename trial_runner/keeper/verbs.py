@@ -1,0 +1,119 @@
+"""What the connection may ask for: one method per verb of the wire contract."""
+
+import base64
+import os
+from typing import Any, Callable, Dict, List
+
+from trial_runner import protocol
+from trial_runner.keeper import attempt_folder, requests
+from trial_runner.keeper.ending import Ending
+from trial_runner.keeper.facts import read_facts
+from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.refusal import Refusal, system_refusal
+from trial_runner.keeper.requests import Message
+from trial_runner.keeper.saving import Saving
+from trial_runner.keeper.spawn import Spawn
+
+#: These change nothing: they need not wait for jobs that are being started.
+READING = frozenset({"hello", "list", "read", "facts"})
+
+_READ_LIMIT = 1024 * 1024
+
+
+class Verbs:
+    """Answers requests, one at a time."""
+
+    def __init__(
+        self, jobs: Jobs, spawn: Spawn, follow: Follow, ending: Ending, saving: Saving, directory: str, boot_id: str
+    ) -> None:
+        self._jobs = jobs
+        self._spawn = spawn
+        self._follow = follow
+        self._ending = ending
+        self._saving = saving
+        self._directory = directory
+        self._boot_id = boot_id
+        self._verbs: Dict[str, Callable[[Message], Dict[str, Any]]] = {
+            "hello": self._hello,
+            "list": self._list,
+            "spawn": self._spawn_job,
+            "follow": self._follow_jobs,
+            "signal": self._signal,
+            "read": self._read,
+            "forget": self._forget,
+            "facts": self._facts,
+        }
+
+    def answer(self, message: Message) -> Message:
+        """Never raises what a request can be at fault for."""
+        try:
+            return {"id": message.get("id"), "result": self._verb(message)(message)}
+        except Refusal as refusal:
+            reason = refusal
+        except OSError as error:
+            reason = system_refusal(error, "The request")
+        return {"id": message.get("id"), "error": {"kind": reason.kind, "message": reason.message}}
+
+    def _verb(self, message: Message) -> Callable[[Message], Dict[str, Any]]:
+        verb = message.get("verb")
+        found = self._verbs.get(verb) if isinstance(verb, str) else None
+        if found is None:
+            known = ", ".join(sorted(self._verbs))
+            raise Refusal(protocol.INVALID, "There is no verb {!r}: use one of {}.".format(verb, known))
+        return found
+
+    def _hello(self, message: Message) -> Dict[str, Any]:
+        return {"version": protocol.VERSION, "pid": os.getpid(), "boot_id": self._boot_id}
+
+    def _list(self, message: Message) -> Dict[str, Any]:
+        return {"jobs": {job.name: job.describe() for job in self._jobs.all()}}
+
+    def _spawn_job(self, message: Message) -> Dict[str, Any]:
+        request = requests.spawn_request(message)
+        job = self._jobs.get(request.name)
+        if job is None:
+            job = self._spawn.start(request)
+            self._jobs.add(job)
+            self._saving.main_started(job)
+            self._ending.watch(job)
+            job.outboxes.rewind(request.offsets)
+            job.is_followed = True
+        elif not job.is_followed:
+            self._follow.begin(job, request.offsets)
+        return job.describe()
+
+    def _follow_jobs(self, message: Message) -> Dict[str, Any]:
+        unknown: List[str] = []
+        for name, offsets in requests.jobs(message).items():
+            job = self._jobs.get(name)
+            if job is None:
+                unknown.append(name)
+            else:
+                self._follow.begin(job, offsets)
+        return {"unknown": unknown}
+
+    def _signal(self, message: Message) -> Dict[str, Any]:
+        job = self._jobs.get(requests.name(message))
+        if job is not None and job.end is None:
+            self._ending.terminate(job, requests.grace_s(message, job.claim.grace_s))
+        return {}
+
+    def _read(self, message: Message) -> Dict[str, Any]:
+        folder = requests.folder(message, "attempt_directory")
+        offset, limit = requests.count(message, "offset", 0), requests.count(message, "limit", _READ_LIMIT)
+        found = attempt_folder.read(folder, requests.text(message, "file"), offset, limit)
+        found["data"] = base64.b64encode(found["data"]).decode()
+        return found
+
+    def _forget(self, message: Message) -> Dict[str, Any]:
+        for name in requests.names(message):
+            job = self._jobs.get(name)
+            if job is not None and job.is_over:
+                self._saving.forget(job)
+                self._follow.remove(job)
+                self._jobs.remove(job)
+        return {}
+
+    def _facts(self, message: Message) -> Dict[str, Any]:
+        return read_facts(self._directory)

@@ -1,0 +1,150 @@
+"""Which jobs' outboxes have changed: told by the kernel, gathered for some milliseconds.
+
+Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
+"""
+
+import os
+from typing import Callable, Dict, Iterable, NamedTuple, Optional, Set
+
+from trial_runner import protocol
+from trial_runner.keeper import inotify
+from trial_runner.keeper.inotify import Event, Inotify
+from trial_runner.keeper.job import Job
+from trial_runner.keeper.log import Log
+from trial_runner.keeper.loop import Loop, Timer
+
+#: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
+_GATHER_S = 0.01
+#: Seconds between looks at jobs whose folders are not watched.
+_UNWATCHED_S = 1.0
+
+_CHANGES = inotify.MODIFY | inotify.CREATE | inotify.MOVED_TO
+_METRICS_FOLDER = os.path.dirname(protocol.METRICS_FILE)
+_ATTEMPT_FOLDER = ""
+
+
+class _Watch(NamedTuple):
+    job: Job
+    #: Relative to the attempt's folder.
+    folder: str
+
+
+class Watches:
+    """`on_changed` is called with jobs that may have something new; only between `listen` and `mute`."""
+
+    def __init__(self, loop: Loop, log: Log, on_changed: Callable[[Iterable[Job]], None]) -> None:
+        self._loop = loop
+        self._log = log
+        self._on_changed = on_changed
+        self._inotify = _open(log)
+        self._watches: Dict[int, _Watch] = {}
+        self._numbers: Dict[str, Set[int]] = {}
+        self._jobs: Dict[str, Job] = {}
+        self._unwatched: Dict[str, Job] = {}
+        self._is_listening = False
+        self._gathering: Optional[Timer] = None
+        self._looking: Optional[Timer] = None
+
+    def add(self, job: Job) -> None:
+        self._jobs[job.name] = job
+        self._numbers[job.name] = set()
+        self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE)
+        self._watch_outboxes(job)
+        self._watch_metrics(job)
+
+    def remove(self, job: Job) -> None:
+        """Nothing changes there any more. Quiet for jobs that were never added."""
+        self._jobs.pop(job.name, None)
+        self._unwatched.pop(job.name, None)
+        for number in self._numbers.pop(job.name, ()):
+            del self._watches[number]
+            if self._inotify is not None:
+                self._inotify.remove(number)
+
+    def listen(self) -> None:
+        self._is_listening = True
+        if self._inotify is not None and self._gathering is None:
+            self._loop.watch(self._inotify.descriptor, lambda _: self._gather())
+        self._look_later()
+
+    def mute(self) -> None:
+        """Changes wait in the kernel and wake nobody."""
+        self._is_listening = False
+        if self._inotify is not None:
+            self._loop.unwatch(self._inotify.descriptor)
+
+    def _gather(self) -> None:
+        assert self._inotify is not None
+        self._loop.unwatch(self._inotify.descriptor)
+        self._gathering = self._loop.call_later(_GATHER_S, self._tell)
+
+    def _tell(self) -> None:
+        assert self._inotify is not None
+        self._gathering = None
+        changed: Dict[str, Job] = {}
+        for event in self._inotify.events():
+            for job in self._jobs_of(event):
+                changed[job.name] = job
+        if self._is_listening:
+            self.listen()
+            self._on_changed(changed.values())
+
+    def _jobs_of(self, event: Event) -> Iterable[Job]:
+        if event.mask & inotify.OVERFLOW:
+            return self._look_at_all()
+        watch = self._watches.get(event.watch)
+        if watch is None:
+            return ()
+        if watch.folder == _ATTEMPT_FOLDER:
+            if os.fsdecode(event.name) != _METRICS_FOLDER:
+                return ()
+            self._watch_metrics(watch.job)
+        elif event.mask & inotify.ISDIR:
+            self._watch_outboxes(watch.job)
+        return (watch.job,)
+
+    def _look_at_all(self) -> Iterable[Job]:
+        for job in self._jobs.values():
+            self._watch_outboxes(job)
+            self._watch_metrics(job)
+        return self._jobs.values()
+
+    def _watch_outboxes(self, job: Job) -> None:
+        for folder in job.outboxes.folders():
+            self._watch(job, folder, _CHANGES)
+
+    def _watch_metrics(self, job: Job) -> None:
+        if os.path.isdir(os.path.join(job.claim.attempt_directory, _METRICS_FOLDER)):
+            self._watch(job, _METRICS_FOLDER, _CHANGES)
+
+    def _watch(self, job: Job, folder: str, mask: int) -> None:
+        path = os.path.join(job.claim.attempt_directory, folder)
+        try:
+            if self._inotify is None:
+                raise OSError("there is no inotify")
+            number = self._inotify.add(path, mask)
+        except OSError as error:
+            self._log.write("{} is not watched but looked at every second: {}".format(path, error))
+            self._unwatched[job.name] = job
+            self._look_later()
+            return
+        self._watches[number] = _Watch(job, folder)
+        self._numbers[job.name].add(number)
+
+    def _look_later(self) -> None:
+        if self._is_listening and self._unwatched and self._looking is None:
+            self._looking = self._loop.call_later(_UNWATCHED_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._is_listening:
+            self._look_later()
+            self._on_changed(self._unwatched.values())
+
+
+def _open(log: Log) -> Optional[Inotify]:
+    try:
+        return Inotify()
+    except OSError as error:
+        log.write("There is no inotify ({}): outboxes are looked at every second".format(error))
+        return None

@@ -1,0 +1,36 @@
+"""Stands in for `nni` where it is not installed: what trial code and user tuners need of it, without its weight.
+
+A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results and ids here, and the
+modules `tuner`, `assessor` and `utils`. Everything else says that it needs the real package.
+"""
+
+import nni_upstream
+
+if not nni_upstream.hand_over(__name__, __file__):
+    from nni.absent import attribute as __getattr__  # noqa: F401 - Python asks it for missing names
+    from nni.trial import (
+        get_current_parameter,
+        get_experiment_id,
+        get_next_parameter,
+        get_next_parameters,
+        get_sequence_id,
+        get_trial_id,
+        report_final_result,
+        report_intermediate_result,
+    )
+
+    #: The manager's version, and that this is not the package itself.
+    __version__ = "0.6.0+stand-in"
+
+    __all__ = [
+        "ClassArgsValidator",
+        "NoMoreTrialError",
+        "get_current_parameter",
+        "get_experiment_id",
+        "get_next_parameter",
+        "get_next_parameters",
+        "get_sequence_id",
+        "get_trial_id",
+        "report_final_result",
+        "report_intermediate_result",
+    ]

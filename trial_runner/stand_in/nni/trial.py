@@ -1,0 +1,104 @@
+"""What trial code calls: its parameters, its results, its ids. Outside an experiment it runs by itself, in words."""
+
+from __future__ import annotations
+
+import os
+
+import nni_outbox
+import nni_record
+
+TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+_record: Dict[str, Any] | None = None
+_printed = 0
+
+
+def get_next_parameter() -> Any:
+    """The trial's parameters, usually a mapping of name to value; the same object at every call.
+
+    Outside an experiment: an empty mapping, and a RuntimeWarning. Raises RuntimeError when the trial's record is gone.
+    """
+    global _record
+    if _record is None:
+        _record = _standalone_record() if _standalone() else _load_record()
+    return _record["parameters"]
+
+
+#: The older name.
+get_next_parameters = get_next_parameter
+
+
+def get_current_parameter(tag: str | None = None) -> Any:
+    """What `get_next_parameter` answered, or its entry `tag`; None before that was called."""
+    if _record is None:
+        return None
+    return _record["parameters"] if tag is None else _record["parameters"][tag]
+
+
+def report_intermediate_result(metric: object) -> None:
+    """Reports a result on the way, such as an epoch's accuracy: a number, or a mapping with the number in ``default``.
+
+    Returns when the result is safe in the trial's folder, whether or not the manager runs. Raises TypeError for what
+    is not JSON, ValueError above a megabyte, OSError when the folder stayed unwritable for ten minutes.
+    """
+    _report(nni_outbox.INTERMEDIATE, metric)
+
+
+def report_final_result(metric: object) -> None:
+    """Reports the trial's result, which the tuner learns from; otherwise as `report_intermediate_result`."""
+    _report(nni_outbox.FINAL, metric)
+
+
+def get_experiment_id() -> str:
+    """The experiment's id; ``STANDALONE`` outside one."""
+    return os.environ.get("NNI_EXP_ID") or "STANDALONE"
+
+
+def get_trial_id() -> str:
+    """The trial's id; ``STANDALONE`` outside an experiment."""
+    return os.environ.get("NNI_TRIAL_JOB_ID") or "STANDALONE"
+
+
+def get_sequence_id() -> int:
+    """The trial's number in its experiment, from 0; 0 outside an experiment."""
+    return int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
+
+
+def _report(kind: str, metric: object) -> None:
+    if _standalone():
+        _print(kind, nni_outbox.json_text(metric))
+    else:
+        nni_outbox.report(kind, metric)
+
+
+def _standalone() -> bool:
+    return os.environ.get("NNI_PLATFORM") in (None, "", "unittest")
+
+
+def _load_record() -> Any:
+    import json
+
+    return json.loads(nni_record.read_record())
+
+
+def _standalone_record() -> Dict[str, Any]:
+    import warnings
+
+    warnings.warn(
+        "No experiment runs this program, so its parameters are empty and its results are only printed. "
+        "Start an experiment with `nnictl create --config <file>`.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return {"parameters": {}}
+
+
+def _print(kind: str, text: str) -> None:
+    global _printed
+    if kind == nni_outbox.FINAL:
+        print("Final result: {}".format(text), flush=True)
+        return
+    print("Intermediate result {}: {}".format(_printed, text), flush=True)
+    _printed += 1

@@ -1,0 +1,81 @@
+"""The class that user tuners extend."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
+if TYPE_CHECKING:
+    from typing import Any, List, Optional
+
+
+class NoMoreTrialError(Exception):
+    """Raised by a tuner that has no more parameters to propose."""
+
+    def __init__(self, ErrorInfo: str = "Search space fully explored") -> None:
+        super().__init__(ErrorInfo)
+        self.errorinfo = ErrorInfo
+
+
+class Tuner:
+    """Proposes parameters and learns from results. Calls come one at a time.
+
+    A subclass overrides `update_search_space`, `receive_trial_result`, and `generate_parameters` or
+    `generate_multiple_parameters`. Every method takes keyword arguments that it does not know.
+    """
+
+    def update_search_space(self, search_space: Any) -> None:
+        """Takes the search space as written in the configuration; called first, and again when it is changed."""
+        raise NotImplementedError(_missing(self, "update_search_space"))
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        """Parameters for the trial that `parameter_id`, an int, will stand for; usually a mapping, any JSON goes.
+
+        Raises NoMoreTrialError when there are none, now or ever.
+        """
+        raise NotImplementedError(_missing(self, "generate_parameters"))
+
+    def generate_multiple_parameters(self, parameter_id_list: List[int], **kwargs: Any) -> List[Any]:
+        """Parameters for each id in turn; a list that is too short says that there are no more."""
+        proposals = []
+        for parameter_id in parameter_id_list:
+            try:
+                proposals.append(self.generate_parameters(parameter_id, **kwargs))
+            except NoMoreTrialError:
+                break
+        return proposals
+
+    def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
+        """Takes a final result: `value` exactly as the trial reported it, see `nni.utils.extract_scalar_reward`."""
+        raise NotImplementedError(_missing(self, "receive_trial_result"))
+
+    def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
+        """Takes note that a trial ended; `success` is False unless it succeeded."""
+
+    def import_data(self, data: List[Any]) -> None:
+        """Takes results of earlier trials: a list of mappings with ``parameter`` and ``value``."""
+
+    def load_checkpoint(self) -> None:
+        """Restores what `save_checkpoint` wrote; called when an experiment is resumed."""
+
+    def save_checkpoint(self) -> None:
+        """Writes the tuner's state to `get_checkpoint_path`."""
+
+    def get_checkpoint_path(self) -> Optional[str]:
+        """The folder for the tuner's state; None when the experiment has none."""
+        folder = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
+        return folder if folder and os.path.isdir(folder) else None
+
+    def _accept_customized_trials(self, accept: bool = True) -> None:
+        # Results of parameters that a person gave are kept from a tuner until it calls this.
+        self._accept_customized = accept
+
+    def _on_exit(self) -> None:
+        pass
+
+    def _on_error(self) -> None:
+        pass
+
+
+def _missing(tuner: Tuner, method: str) -> str:
+    return "{} has to define {}.".format(type(tuner).__name__, method)

@@ -1,0 +1,134 @@
+"""Helpers under the names that user tuners and trial code import: results, modes, arguments."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+
+from nni.absent import function as __getattr__  # noqa: F401 - Python asks it for missing names
+
+TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
+if TYPE_CHECKING:
+    from typing import Any, Callable, List, Union
+
+
+class OptimizeMode(Enum):
+    """Which results are better."""
+
+    Minimize = "minimize"
+    Maximize = "maximize"
+
+
+class MetricType:
+    """Kinds of metric, as NNI writes them."""
+
+    FINAL = "FINAL"
+    PERIODICAL = "PERIODICAL"
+    REQUEST_PARAMETER = "REQUEST_PARAMETER"
+
+
+class NodeType:
+    """Keys of a search space and of parameters drawn from it."""
+
+    ROOT = "root"
+    TYPE = "_type"
+    VALUE = "_value"
+    INDEX = "_index"
+    NAME = "_name"
+
+
+def extract_scalar_reward(value: Any, scalar_key: str = "default") -> Union[int, float]:
+    """The number in a result: the result itself, or its entry `scalar_key`. Raises RuntimeError when there is none."""
+    number = value.get(scalar_key) if isinstance(value, dict) else value
+    if isinstance(number, (int, float)):
+        return number
+    raise RuntimeError(
+        "The result {!r} holds no number: report a number, or a mapping with one under {!r}.".format(value, scalar_key)
+    )
+
+
+def extract_scalar_history(trial_history: List[Any], scalar_key: str = "default") -> List[Union[int, float]]:
+    """The number in each intermediate result; raises as `extract_scalar_reward`."""
+    return [extract_scalar_reward(value, scalar_key) for value in trial_history]
+
+
+def split_index(params: Any) -> Any:
+    """Parameters without the ``_index`` that a tuner noted beside each choice."""
+    if not isinstance(params, dict):
+        return params
+    if NodeType.INDEX in params:
+        return split_index(params[NodeType.VALUE])
+    return {name: split_index(value) for name, value in params.items()}
+
+
+def merge_parameter(base_params: Any, override_params: Any) -> Any:
+    """Sets `override_params` in a namespace or mapping of defaults, which is changed and returned.
+
+    Raises ValueError for a name that has no default, or a value whose type is not its default's.
+    """
+    for name, value in (override_params or {}).items():
+        if isinstance(base_params, dict):
+            base_params[name] = _like(name, base_params.get(name, _NOTHING), value)
+        else:
+            setattr(base_params, name, _like(name, getattr(base_params, name, _NOTHING), value))
+    return base_params
+
+
+_NOTHING = object()
+
+
+def _like(name: str, default: Any, value: Any) -> Any:
+    if default is _NOTHING:
+        raise ValueError(
+            "The parameter {0!r} has no default: give it one, or take {0!r} out of the search space.".format(name)
+        )
+    if default is None or isinstance(value, type(default)):
+        return value
+    if isinstance(default, float) and isinstance(value, int):
+        return float(value)
+    raise ValueError(
+        "The parameter {!r} is {!r}, but its default {!r} is of type {}: make the types agree.".format(
+            name, value, default, type(default).__name__
+        )
+    )
+
+
+class ClassArgsValidator:
+    """Checks the `classArgs` of a user tuner or assessor before the experiment starts.
+
+    A subclass overrides `validate_class_args`. The other methods make checks with a method ``validate(value)``, which
+    the package `schema` takes as parts of its schemas.
+    """
+
+    def validate_class_args(self, **kwargs: Any) -> None:
+        """Raises when the arguments are wrong; takes them all by default."""
+
+    def choices(self, key: str, *args: Any) -> _Check:
+        """A check that the value is one of `args`."""
+        return _Check(lambda value: value in args, "{} should be one of {}".format(key, list(args)))
+
+    def range(self, key: str, keyType: type, start: Any, end: Any) -> _Check:
+        """A check that the value is a `keyType` from `start` to `end`, both included."""
+        return _Check(
+            lambda value: isinstance(value, keyType) and start <= value <= end,
+            "{} should be of type {} and from {} to {}".format(key, keyType.__name__, start, end),
+        )
+
+    def path(self, key: str) -> _Check:
+        """A check that the value is the path of something that exists."""
+        return _Check(
+            lambda value: isinstance(value, str) and os.path.exists(value),
+            "{} should be an existing path".format(key),
+        )
+
+
+class _Check:
+    def __init__(self, holds: Callable[[Any], bool], sentence: str) -> None:
+        self._holds = holds
+        self._sentence = sentence
+
+    def validate(self, value: Any, **_: Any) -> Any:
+        """The value. Raises ValueError when it does not hold."""
+        if not self._holds(value):
+            raise ValueError("{}, not {!r}.".format(self._sentence, value))
+        return value

@@ -1,0 +1,183 @@
+"""Where trial code's results go first: one JSON line each, appended to a file that the manager reads at its leisure.
+
+Nothing here needs the manager to be there: a result is safe once its line is in the file. Each process writes a file
+of its own, ``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file that ``$NNI_OUTBOX`` names
+is left to programs without an SDK. So no two writers ever share a file, a line's number in its file identifies it, and
+nobody has to ask who was first. Standard library only, Python 3.7; `json` is imported when a value first needs it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from _thread import RLock
+from time import monotonic, sleep
+
+TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+INTERMEDIATE = "intermediate"
+FINAL = "final"
+
+#: Bytes of one line, its newline included.
+MAX_LINE = 1000000
+
+#: How long a full or failing disk is waited for, in seconds.
+PATIENCE = 600.0
+FIRST_WAIT = 0.05
+LONGEST_WAIT = 2.0
+
+#: Errors that may pass: somebody makes room, a network file system comes back.
+PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
+
+
+def report(kind: str, value: object) -> None:
+    """Appends one result (`INTERMEDIATE` or `FINAL`) to this process's outbox; returns when the file has it.
+
+    Raises TypeError for a value that is not JSON, ValueError above `MAX_LINE`, and OSError, naming the file, when it
+    cannot be written; a full disk is waited for up to `PATIENCE` seconds.
+    """
+    report_text(kind, json_text(value))
+
+
+def report_text(kind: str, text: str) -> None:
+    """As `report`, for a value that is JSON text on one line already. Raises ValueError and OSError as it does."""
+    _outbox.append(encode_line(kind, text))
+
+
+def encode_line(kind: str, text: str) -> bytes:
+    """The line of one result, newline included. Raises ValueError above `MAX_LINE`."""
+    line = '{{"type":"{}","value":{}}}\n'.format(kind, text).encode()
+    if len(line) > MAX_LINE:
+        raise ValueError(
+            "A reported result takes {} bytes and at most {} are allowed: report a summary and write the rest to a "
+            "file in $NNI_OUTPUT_DIR.".format(len(line), MAX_LINE)
+        )
+    return line
+
+
+def json_text(value: object) -> str:
+    """JSON of a value, ASCII only. NaN and Infinity stand bare; arrays become ``{"__ndarray__", "dtype", "shape"}``.
+
+    Arrays and scalars of numpy, PyTorch, JAX and TensorFlow are recognised by their methods; none of them is imported.
+    Raises TypeError naming the type that has no JSON form.
+    """
+    if type(value) is float and value - value == 0:  # finite; most results are plain numbers, and need no json module
+        return repr(value)
+    if type(value) is int:
+        return repr(value)
+    import json
+
+    try:
+        return json.dumps(value, default=_plain)
+    except TypeError as error:
+        raise TypeError(
+            "This result cannot be reported: {}. Report a number, or an object with the number under 'default'.".format(
+                error
+            )
+        ) from error
+
+
+def _plain(value: Any) -> object:
+    if getattr(value, "ndim", 0) and hasattr(value, "tolist"):
+        return {"__ndarray__": value.tolist(), "dtype": str(value.dtype), "shape": list(value.shape)}
+    if hasattr(value, "item"):
+        number = value.item()
+        return float(number) if type(number) is type(value) else number  # numpy.longdouble is its own item
+    if hasattr(value, "numpy"):
+        return value.numpy()
+    raise TypeError("a value of type {} is not JSON".format(type(value).__qualname__))
+
+
+class Outbox:
+    """The outbox of this process: opened at the first append, anew after a fork. Any thread may append.
+
+    Whenever the state of the file is in doubt, a new one is begun rather than a line risked: in a forked child, in a
+    signal handler that reports while its own thread is in the middle of an append, after an append that Ctrl-C ended.
+    """
+
+    _file: _File | None
+
+    def __init__(self, folder: str | None = None) -> None:
+        """`folder` is where files are made; None asks the environment at the first append."""
+        self._folder = folder
+        self._begin_anew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_anew)
+
+    def append(self, line: bytes) -> None:
+        """Writes one line, newline included. Raises OSError naming the file, RuntimeError when there is no folder."""
+        with self._lock:
+            file = self._file
+            if file is None or file.busy or file.pid != os.getpid():
+                file = self._file = _File(self._folder or _folder_from_environment())
+            file.append(line)
+
+    def _begin_anew(self) -> None:
+        # The parent's lock may be held by a thread that the child does not have. Its descriptor is left open: by now
+        # the number may belong to something else.
+        self._lock = RLock()
+        self._file = None
+
+
+class _File:
+    def __init__(self, folder: str) -> None:
+        self.pid = os.getpid()
+        #: An append has begun and not come to its end.
+        self.busy = False
+        self._path = os.path.join(folder, "{}-{}.jsonl".format(self.pid, os.urandom(4).hex()))
+        self._unwritten = b""
+        self._descriptor = -1
+        self._patiently(self._open)
+
+    def append(self, line: bytes) -> None:
+        """Writes a line after the rest of the one before it. A line of which nothing was written is given up."""
+        self.busy = True
+        try:
+            self._patiently(self._write)
+            self._unwritten = line
+            self._patiently(self._write)
+        except OSError:
+            if self._unwritten is line:
+                self._unwritten = b""
+            self.busy = False
+            raise
+        self.busy = False
+
+    def _open(self) -> None:
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+
+    def _write(self) -> None:
+        while self._unwritten:
+            written = os.write(self._descriptor, self._unwritten)
+            self._unwritten = self._unwritten[written:]
+
+    def _patiently(self, operation: Callable[[], None]) -> None:
+        wait = 0.0
+        while True:
+            try:
+                return operation()
+            except OSError as error:
+                if wait == 0.0:
+                    deadline, wait = monotonic() + PATIENCE, FIRST_WAIT
+                if error.errno not in PASSING or monotonic() + wait > deadline:
+                    text = "Could not append a result to the outbox ({})".format(error.strerror)
+                    raise OSError(error.errno, text, self._path) from error
+            sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+
+def _folder_from_environment() -> str:
+    if os.environ.get("NNI_OUTBOX"):
+        return os.path.dirname(os.path.abspath(os.environ["NNI_OUTBOX"]))
+    if os.environ.get("NNI_SYS_DIR"):
+        return os.path.join(os.path.abspath(os.environ["NNI_SYS_DIR"]), "outbox")
+    raise RuntimeError(
+        "There is nowhere to report to: neither NNI_OUTBOX nor NNI_SYS_DIR is set. Start the program as a trial, or "
+        "unset NNI_PLATFORM to run it by itself."
+    )
+
+
+_outbox = Outbox()
