@@ -14,7 +14,7 @@ list        –                                                         {jobs: {
 spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
             grace_s, from {outbox: offset}
-follow      jobs {name: {outbox: offset}}                             {unknown: [name]}
+follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs)
 read        attempt_directory, file, offset, limit                    {data (base64), size}
 forget      names                                                     {}
@@ -26,9 +26,9 @@ signal, stderr_tail}``. `state` is one of RUNNING, ENDED, LOST. The same name sp
 
 Keeper, events:
 
-* ``{"event": "lines", "name", "outbox", "start", "end", "lines": [text, …]}``: complete records of one outbox between
+* ``{"event": "lines", "name", "owner", "outbox", "start", "end", "lines": [text, …]}``: complete records of one outbox between
   two byte offsets. `outbox` is the file's path relative to the attempt's folder.
-* ``{"event": "ended", "name", "job"}``: sent after all lines of that job.
+* ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
 the first. Kinds of error: ``unavailable`` (disk full, read-only, no process: try again), ``rejected`` (never),
@@ -85,6 +85,7 @@ ENV_JOB = "NNI_MANAGER_JOB"
 COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"
 
 _HEADER = struct.Struct(">I")
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class FrameTooLarge(Exception):
@@ -93,7 +94,7 @@ class FrameTooLarge(Exception):
 
 def encode(message: Dict[str, Any]) -> bytes:
     """One frame."""
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _to_json(message).encode()
     return _HEADER.pack(len(body)) + body
 
 

@@ -1,8 +1,7 @@
 """Search spaces: NNI's JSON parsed to typed dimensions.
 
-Every dimension maps a number of the unit interval to a value (`quantile`: distribution, then rounding) and back
-(`unit`), so that an algorithm needs no knowledge of distributions. A nested choice becomes one choice between branches
-plus dimensions that exist in one branch only; `SearchSpace` flattens them and assembles values again.
+A nested choice becomes one choice between branches plus dimensions that exist in one branch only; `SearchSpace` holds
+them flat and assembles their values into what a trial receives.
 
 Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises InvalidInput with
 the name of the dimension.
@@ -13,148 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from nni_manager.domain.dimension import Choice, Dimension, Integer, Real
 from nni_manager.domain.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from statistics import NormalDist
 
 #: Names from the root down; the index of a branch stands between a nested choice and what is in the branch.
 Key = tuple[str | int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One of several values, without order. For a nested choice the options are the branches' indices."""
-
-    options: tuple[object, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of grid points."""
-        return len(self.options)
-
-    def point(self, index: int) -> object:
-        """The grid point with that index, ``0 <= index < size``."""
-        return self.options[index]
-
-    def quantile(self, unit: float) -> object:
-        return self.options[_slot(unit, len(self.options))]
-
-    def unit(self, value: object) -> float:
-        return (self.index(value) + 0.5) / len(self.options)
-
-    def index(self, value: object) -> int:
-        """Raises ValueError when it is no option."""
-        for index, option in enumerate(self.options):
-            if _same(option, value):
-                return index
-        raise ValueError(f"{value!r} is not among the options")
-
-    def contains(self, value: object) -> bool:
-        return any(_same(option, value) for option in self.options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Integer:
-    """A whole number, ``low <= value < high``."""
-
-    low: int
-    high: int
-
-    @property
-    def size(self) -> int:
-        return self.high - self.low
-
-    def point(self, index: int) -> int:
-        return self.low + index
-
-    def quantile(self, unit: float) -> int:
-        return self.low + _slot(unit, self.size)
-
-    def unit(self, value: object) -> float:
-        assert isinstance(value, int)
-        return (value - self.low + 0.5) / self.size
-
-    def contains(self, value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and self.low <= value < self.high
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Real:
-    """A floating-point number: uniform or normal, on a plain or logarithmic scale, rounded to multiples or not."""
-
-    #: Uniform: the bounds. Normal: mean and standard deviation, of the logarithm when `log`.
-    first: float
-    second: float
-    normal: bool = False
-    log: bool = False
-    #: Values are multiples of it; the bounds of a uniform one count as multiples.
-    step: float | None = None
-
-    @property
-    def size(self) -> int | None:
-        """Number of grid points, None when there is no finite grid."""
-        if self.normal:
-            return None
-        if self.first == self.second:
-            return 1
-        if self.step is None:
-            return None
-        return round(self.second / self.step) - round(self.first / self.step) + 1
-
-    def point(self, index: int) -> float:
-        if self.step is None:
-            return self.first
-        return self._clipped((round(self.first / self.step) + index) * self.step)
-
-    def quantile(self, unit: float) -> float:
-        place = self._normal_place(unit) if self.normal else self._uniform_place(unit)
-        # exp() of more than 709 overflows
-        return self._rounded(math.exp(min(place, 709.0)) if self.log else place)
-
-    def unit(self, value: object) -> float:
-        """The middle of what is rounded to `value`, not the number it was once made of."""
-        assert isinstance(value, int | float)
-        if self.log and value <= 0:
-            return 0.0
-        place = math.log(value) if self.log else float(value)
-        if self.normal:
-            return _normal(self.first, self.second).cdf(place)
-        low, high = self._bounds()
-        return min(max((place - low) / (high - low), 0.0), 1.0) if high > low else 0.5
-
-    def contains(self, value: object) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            return False
-        if not self.normal and not self.first <= value <= self.second:
-            return False
-        if self.log and (value < 0 or (value == 0 and self.step is None)):
-            return False
-        return math.isclose(self._rounded(float(value)), value, rel_tol=1e-9, abs_tol=1e-12)
-
-    def _uniform_place(self, unit: float) -> float:
-        low, high = self._bounds()
-        return low + unit * (high - low)
-
-    def _bounds(self) -> tuple[float, float]:
-        return (math.log(self.first), math.log(self.second)) if self.log else (self.first, self.second)
-
-    def _normal_place(self, unit: float) -> float:
-        # 0 and 1 are infinitely far away
-        return _normal(self.first, self.second).inv_cdf(min(max(unit, 2.0**-53), 1 - 2.0**-53))
-
-    def _rounded(self, value: float) -> float:
-        if self.step is not None and math.isfinite(value / self.step):
-            value = round(value / self.step) * self.step
-        return value if self.normal else self._clipped(value)
-
-    def _clipped(self, value: float) -> float:
-        return min(max(value, self.first), self.second)
-
-
-Dimension = Choice | Integer | Real
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,23 +179,7 @@ def _number(value: object, what: str) -> float:
     return float(value)
 
 
-def _same(option: object, value: object) -> bool:
-    # to Python, True equals 1
-    return option == value and isinstance(option, bool) == isinstance(value, bool)
-
-
 def _branch(place: Place, value: object) -> int:
     """-1, which is in no dimension, when it is none of them."""
     name = value.get("_name") if isinstance(value, Mapping) else None
     return place.branches.index(name) if name in place.branches else -1
-
-
-def _slot(unit: float, count: int) -> int:
-    return min(max(int(unit * count), 0), count - 1)
-
-
-def _normal(mu: float, sigma: float) -> NormalDist:
-    # the import costs 5 ms, which most search spaces need not pay
-    from statistics import NormalDist
-
-    return NormalDist(mu, sigma)

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from trial_runner import protocol
@@ -197,8 +197,7 @@ class _Connection(asyncio.Protocol):
         self._decoder = protocol.Decoder()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -11,7 +11,7 @@ current: ContextVar[str] = ContextVar("experiment", default="")
 
 FORMAT = "[%(asctime)s] %(levelname)s (%(module)s) %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
-_LEVELS = {
+LEVELS = {
     "fatal": "CRITICAL",
     "error": "ERROR",
     "warning": "WARNING",
@@ -26,7 +26,7 @@ class ExperimentLog(logging.FileHandler):
 
     def __init__(self, experiment_id: str, folder: Path, level: str) -> None:
         super().__init__(folder / "nnimanager.log", encoding="utf-8", errors="backslashreplace")
-        self.setLevel(_LEVELS[level])
+        self.setLevel(LEVELS[level])
         self.setFormatter(logging.Formatter(FORMAT, DATE_FORMAT))
         self.addFilter(lambda _: current.get() == experiment_id)
         logging.getLogger("nni_manager").addHandler(self)

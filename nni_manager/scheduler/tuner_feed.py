@@ -216,7 +216,7 @@ class TunerFeed:
             self._wake()  # these came from the old one
             return
         self.proposals.extend(map(_proposal, answer["proposals"]))
-        self.exhausted = answer["exhausted"]
+        self.exhausted = len(answer["proposals"]) < count
         self._wake()
 
     async def _judge_all(self) -> None:

@@ -81,7 +81,7 @@ class TunerHost:
 
     async def stacks(self) -> str:
         """What every thread of the process is doing right now; empty when it does not tell."""
-        self._stack_file.unlink(missing_ok=True)
+        self._stack_file.write_bytes(b"")  # the process holds it open for appending
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
         with contextlib.suppress(TimeoutError):

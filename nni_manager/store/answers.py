@@ -16,8 +16,8 @@ class Page:
     offset: int
 
 
-#: A number as JSON: null where JSON has no word for it (NaN is null in the store already).
-_NUMBER = "CASE WHEN abs({0}) < 1.8e308 THEN {0} END"
+#: A number as JSON with all its digits; null where JSON has no word for it (NaN is null in the store already).
+_NUMBER = "CASE WHEN abs({0}) < 1.8e308 THEN json(printf('%!.17g', {0})) END"
 
 _TRIAL = f"""
 json_object(

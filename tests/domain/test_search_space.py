@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nni_manager.domain.dimension import Dimension, Real
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.search_space import Dimension, Place, parse
+from nni_manager.domain.search_space import Place, parse
 
 pytestmark = pytest.mark.unit
 
@@ -22,6 +23,12 @@ UNITS = [0.0, 0.001, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999, 1.0]
 def one(kind: str, *value: object) -> Dimension:
     (place,) = parse({"x": {"_type": kind, "_value": list(value)}}).places
     return place.dimension
+
+
+def number(kind: str, *value: object) -> Real:
+    dimension = one(kind, *value)
+    assert isinstance(dimension, Real)
+    return dimension
 
 
 ALL = {
@@ -112,10 +119,10 @@ def test_loguniform_takes_values_not_exponents() -> None:
 
 def test_normal_and_lognormal_follow_their_distribution() -> None:
     source = random.Random(1)
-    normal = [one("normal", 5, 2).quantile(source.random()) for _ in range(2000)]
-    assert NormalDist.from_samples(normal).mean == pytest.approx(5, abs=0.2)  # type: ignore[type-var]
-    assert NormalDist.from_samples(normal).stdev == pytest.approx(2, abs=0.2)  # type: ignore[type-var]
-    logs = [math.log(one("lognormal", -1, 0.5).quantile(source.random())) for _ in range(2000)]  # type: ignore[arg-type]
+    normal = [number("normal", 5, 2).quantile(source.random()) for _ in range(2000)]
+    assert NormalDist.from_samples(normal).mean == pytest.approx(5, abs=0.2)
+    assert NormalDist.from_samples(normal).stdev == pytest.approx(2, abs=0.2)
+    logs = [math.log(number("lognormal", -1, 0.5).quantile(source.random())) for _ in range(2000)]
     assert fmean(logs) == pytest.approx(-1, abs=0.05)
 
 
@@ -128,9 +135,9 @@ def test_rounded_normals_are_not_clipped() -> None:
 
 def test_the_ends_of_the_unit_interval_are_finite() -> None:
     for unit in (0.0, 1.0):
-        assert math.isfinite(one("normal", 0, 1).quantile(unit))  # type: ignore[arg-type]
-        assert math.isfinite(one("lognormal", 500, 500).quantile(unit))  # type: ignore[arg-type]
-        assert math.isfinite(one("qlognormal", 500, 500, 1e-9).quantile(unit))  # type: ignore[arg-type]
+        assert math.isfinite(number("normal", 0, 1).quantile(unit))
+        assert math.isfinite(number("lognormal", 500, 500).quantile(unit))
+        assert math.isfinite(number("qlognormal", 500, 500, 1e-9).quantile(unit))
 
 
 @pytest.mark.parametrize("value", ["1", None, True, math.nan, math.inf, [1], 11, 1.9])

@@ -332,7 +332,7 @@ def test_without_a_stack_file_the_log_has_the_stack(child: Callable[..., Child])
     tuner = child()
     tuner.ask(**start())
     tuner.process.send_signal(signal.SIGUSR1)
-    assert b"in _messages" in tuner.log_until(b"in main")
+    assert b"tuner_process.py" in tuner.log_until(b"in main")
     assert "result" in tuner.ask(verb="state")
 
 

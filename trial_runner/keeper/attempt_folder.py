@@ -14,24 +14,30 @@ _MAX_READ = 4 * 1024 * 1024
 _MAX_TAIL = 2048
 
 
-def make(folder: str, undo: ExitStack) -> None:
-    """Makes the folder; `undo` takes back what was made here. Raises OSError."""
-    for missing in _missing_folders(folder):
-        os.mkdir(missing, 0o700)
-        undo.callback(_quietly, os.rmdir, missing)
+def make(folder: str, undo: ExitStack) -> bool:
+    """Whether it was missing and is made now; `undo` takes back what was made. Raises OSError."""
+    missing = _missing_folders(folder)
+    for path in missing:
+        os.mkdir(path, 0o700)
+        undo.callback(_quietly, os.rmdir, path)
+    return bool(missing)
 
 
 def fill(folder: str, files: Dict[str, str], undo: ExitStack) -> None:
     """Makes the outbox folder and the files. Raises OSError, and Refusal when a path leads out of the folder."""
-    # Left by an earlier job in the same place, it would be taken for this job's.
-    _quietly(os.unlink, os.path.join(folder, protocol.EXIT_FILE))
     make(os.path.join(folder, protocol.OUTBOX_FOLDER), undo)
     for name, text in files.items():
         path = os.path.join(folder, check_relative(name))
-        make(os.path.dirname(path), undo)
-        _check_inside(folder, os.path.realpath(path), name)
+        if "/" in name:
+            _check_inside(folder, os.path.realpath(path), name)
+            make(os.path.dirname(path), undo)
         write_file(path, text.encode("utf-8", "surrogateescape"))
         undo.callback(_quietly, os.unlink, path)
+
+
+def remove_exit_file(folder: str) -> None:
+    """Left by an earlier job in the same place, it would be taken for the next job's."""
+    _quietly(os.unlink, os.path.join(folder, protocol.EXIT_FILE))
 
 
 def open_output(folder: str, name: str, undo: ExitStack) -> int:

@@ -136,7 +136,7 @@ def read_exit_file(claim: Claim, main: Optional[MainProcess]) -> Optional[End]:
 def write_file(path: str, data: bytes) -> None:
     """A temporary name first, so that nobody reads half of it. Raises OSError, leaving nothing."""
     temporary = path + ".tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             write_all(descriptor, data)

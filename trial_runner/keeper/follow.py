@@ -51,6 +51,7 @@ class Follow:
         """Ships the job from these byte offsets on, and its end, again if need be."""
         job.outboxes.rewind(offsets)
         job.is_followed = True
+        job.is_drained = False
         self._changed[job.name] = job
         self._loop.call_soon(self.ship)
 
@@ -72,18 +73,22 @@ class Follow:
             if not self._ship_lines(job, connection):
                 self._changed[job.name] = job  # behind the others
             elif job.is_over:
-                connection.send({"event": "ended", "name": job.name, "job": job.describe()})
+                connection.send({"event": "ended", "name": job.name, "owner": job.claim.owner, "job": job.describe()})
 
     def _ship_lines(self, job: Job, connection: Connection) -> bool:
         """Whether all that is there was shipped."""
+        if job.is_drained:
+            return True
         if connection.unsent > _MAX_UNSENT:
             return False
-        for chunk in job.outboxes.chunks(is_all=job.end is not None):
-            event: Dict[str, Any] = {"event": "lines", "name": job.name}
+        is_all = job.end is not None
+        for chunk in job.outboxes.chunks(is_all):
+            event: Dict[str, Any] = {"event": "lines", "name": job.name, "owner": job.claim.owner}
             event.update(chunk._asdict())
             connection.send(event)
             if connection.unsent > _MAX_UNSENT:
                 return False
+        job.is_drained = is_all
         return True
 
     def _on_changed(self, jobs: Iterable[Job]) -> None:

@@ -37,6 +37,8 @@ class Job:
         self.outboxes = Outboxes(claim.attempt_directory, log)
         #: The connection asked for this job.
         self.is_followed = False
+        #: All it will ever report was shipped.
+        self.is_drained = False
 
     @property
     def name(self) -> str:

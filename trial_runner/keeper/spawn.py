@@ -6,7 +6,6 @@ back, the claim last, so that the same name can be tried again.
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import ExitStack
 from typing import Callable, Tuple
@@ -16,10 +15,9 @@ from trial_runner.keeper import attempt_folder, marks, processes
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.job import Job
+from trial_runner.keeper.launch import Streams, launch
 from trial_runner.keeper.refusal import Refusal, system_refusal
 from trial_runner.keeper.requests import SpawnRequest
-
-_SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 
 
 class Spawn:
@@ -54,9 +52,11 @@ class Spawn:
 
     def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
         job = Job(self._claim_of(request), self._log)
-        attempt_folder.make(request.attempt_directory, undo)
+        is_new = attempt_folder.make(request.attempt_directory, undo)
         self._state_files.claim(job.claim)
         undo.callback(self._state_files.remove, job.name)
+        if not is_new:
+            attempt_folder.remove_exit_file(request.attempt_directory)
         attempt_folder.fill(request.attempt_directory, request.files, undo)
         self._follow.add(job)
         undo.callback(self._follow.remove, job)
@@ -91,18 +91,9 @@ class Spawn:
             outputs.callback(os.close, stderr)
             started_ms = time.time_ns() // 1000000
             with marks.bearing(claim.tag), _Umask(self._job_umask):
-                process = subprocess.Popen(
-                    [_SHELL, "-c", request.command],
-                    cwd=request.directory,
-                    env=environment,
-                    stdin=self._null,
-                    stdout=stdout,
-                    stderr=stderr,
-                    start_new_session=True,
-                )
-        # It is reaped elsewhere; without this `subprocess` would look after it at every later start.
-        process.returncode = 0
-        return process.pid, started_ms
+                streams = Streams(self._null, stdout, stderr)
+                pid = launch(request.command, request.directory, environment, streams)
+        return pid, started_ms
 
 
 class _Umask:

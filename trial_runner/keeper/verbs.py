@@ -84,6 +84,7 @@ class Verbs:
         return job.describe()
 
     def _follow_jobs(self, message: Message) -> Dict[str, Any]:
+        jobs: Dict[str, Any] = {}
         unknown: List[str] = []
         for name, offsets in requests.jobs(message).items():
             job = self._jobs.get(name)
@@ -91,7 +92,8 @@ class Verbs:
                 unknown.append(name)
             else:
                 self._follow.begin(job, offsets)
-        return {"unknown": unknown}
+                jobs[name] = job.describe()
+        return {"jobs": jobs, "unknown": unknown}
 
     def _signal(self, message: Message) -> Dict[str, Any]:
         job = self._jobs.get(requests.name(message))

@@ -1,0 +1,1 @@
+"""The composition root: builds everything, owns signals and sockets, and the order of start and shutdown."""

@@ -1,0 +1,30 @@
+"""Logging of the daemon: one line an event on standard error, with the experiment it belongs to."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from nni_manager.scheduler import experiment_log
+
+
+def set_up(level: str) -> None:
+    """`level`: fatal, error, warning, info, debug or trace."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_add_experiment)
+    handler.setFormatter(
+        logging.Formatter(
+            "[%(asctime)s] %(levelname)s (%(module)s)%(experiment)s %(message)s", experiment_log.DATE_FORMAT
+        )
+    )
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("nni_manager").setLevel(experiment_log.LEVELS[level])
+    logging.raiseExceptions = False  # a full disk must not make logging the problem
+
+
+def _add_experiment(record: logging.LogRecord) -> bool:
+    id_ = experiment_log.current.get()
+    record.experiment = f" [{id_}]" if id_ else ""
+    return True

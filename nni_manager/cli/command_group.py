@@ -1,0 +1,73 @@
+"""Groups of commands whose failures are one sentence on standard error and an exit code; never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, NniManagerError
+
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class CommandGroup(click.Group):
+    """Exit codes: 0 done, 1 failed, 2 usage or bad input, 130 interrupted."""
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        kwargs["standalone_mode"] = False
+        sys.exit(_run(lambda: super(CommandGroup, self).main(*args, **kwargs), self.name or ""))
+
+
+def _run(command: Callable[[], object], program: str) -> int:
+    try:
+        code = command()
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return BAD_INPUT
+    except click.Abort:
+        return INTERRUPTED
+    except Exception as error:
+        return _report(error, program)
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: Exception, program: str) -> int:
+    if isinstance(error, ConfigInvalid):
+        # as compilers do, so that an editor finds the place
+        _complain(*map(str, error.problems))
+        return BAD_INPUT
+    _complain(f"{program}: {_sentence(error)}")
+    return BAD_INPUT if isinstance(error, click.UsageError | InvalidInput) else FAILED
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, click.UsageError):
+        return f"{error.format_message().rstrip('.')}{_help_hint(error.ctx)}"
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, NniManagerError):
+        return " ".join(str(error).splitlines())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{error!r} {_origin(error)}; this is a fault of ours, please report it"
+
+
+def _help_hint(context: click.Context | None) -> str:
+    return f"; see `{context.command_path} --help`" if context is not None else ""
+
+
+def _origin(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"at {os.path.basename(frame.filename)}:{frame.lineno}"
+
+
+def _complain(*lines: str) -> None:
+    for line in lines:
+        click.echo(line, err=True)

@@ -1,0 +1,104 @@
+"""How far an experiment is, in numbers and in one line. Pure: state in, text out.
+
+A state is the API's description of an experiment, as its events carry it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.cli.output import cut, duration, number
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+
+State = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One moment of an experiment."""
+
+    #: Trials that have ended, in whatever way.
+    done: int
+    running: int
+    #: Ended by an error of theirs or of their platform.
+    failed: int
+    #: `maxTrialNumber`; None: no limit.
+    total: int | None
+    #: Time at work, without the time it was stopped.
+    elapsed_s: float
+    #: `maxExperimentDuration`; None: no limit.
+    limit_s: float | None
+    #: Whether `elapsed_s` grows.
+    is_active: bool
+    best_value: float | None
+    best_trial: str
+
+    @property
+    def fraction(self) -> float | None:
+        """0 to 1, by the limit that is nearer; None without a limit."""
+        parts = [self.done / self.total] if self.total else []
+        parts += [self.elapsed_s / self.limit_s] if self.limit_s else []
+        return min(max(parts), 1.0) if parts else None
+
+    @property
+    def left_s(self) -> float | None:
+        """An estimate; None while there is nothing to go by."""
+        estimates = [self.limit_s - self.elapsed_s] if self.limit_s is not None else []
+        if self.total is not None and self.done:
+            estimates.append(self.elapsed_s / self.done * (self.total - self.done))
+        return max(min(estimates), 0.0) if estimates else None
+
+
+def read(state: State, *, since_s: float = 0.0) -> Progress:
+    """`since_s`: how long ago the state was told, in seconds."""
+    counts: Mapping[str, int] = state["counts"]
+    best = state["best"] or {}
+    is_active = ExperimentStatus(state["status"]).is_active
+    return Progress(
+        done=sum(count for status, count in counts.items() if status not in OPEN_STATUSES),
+        running=counts.get(TrialStatus.RUNNING, 0) + counts.get(TrialStatus.UNKNOWN, 0),
+        failed=counts.get(TrialStatus.FAILED, 0) + counts.get(TrialStatus.SYS_CANCELED, 0),
+        total=state["maxTrialNumber"],
+        elapsed_s=state["execDurationMs"] / 1000 + (since_s if is_active else 0.0),
+        limit_s=_seconds(state["maxExperimentDuration"]),
+        is_active=is_active,
+        best_value=best.get("value"),
+        best_trial=best.get("trialId", ""),
+    )
+
+
+def line(progress: Progress, columns: int | None = None) -> str:
+    """One line; None: however long it gets. A narrow terminal loses the times first."""
+    parts = [part for part in (_trials(progress), _best(progress), _times(progress)) if part]
+    while columns is not None and len(parts) > 1 and len("; ".join(parts)) > columns:
+        parts.pop()
+    text = "; ".join(parts)
+    return text if columns is None else cut(text, columns)
+
+
+def step(progress: Progress) -> int:
+    """Which tenth it has reached; without a limit, how many tens of trials are done."""
+    return progress.done // 10 if progress.fraction is None else int(progress.fraction * 10 + 1e-9)
+
+
+def _trials(progress: Progress) -> str:
+    done = f"{progress.done}/{progress.total}" if progress.total is not None else f"{progress.done} trials"
+    return f"{done} done, {progress.running} running, {progress.failed} failed"
+
+
+def _best(progress: Progress) -> str:
+    return f"best {number(progress.best_value)} (trial {progress.best_trial})" if progress.best_trial else ""
+
+
+def _times(progress: Progress) -> str:
+    left = f", about {duration(progress.left_s)} left" if progress.is_active and progress.left_s is not None else ""
+    return duration(progress.elapsed_s) + left
+
+
+def _seconds(limit: object) -> float | None:
+    from nni_manager.config import scalars
+
+    return None if limit is None else scalars.seconds(limit)
