@@ -15,24 +15,35 @@ spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
             grace_s, from {outbox: offset}
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
-signal      name, grace_s                                             {} (quiet for ended and unknown jobs)
+signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
+                                                                      all its processes, SIGKILL after grace_s
 read        attempt_directory, file, offset, limit                    {data (base64), size}
 forget      names                                                     {}
-facts       –                                                         {cpu_count, memory_bytes, load, disk…}
+facts       –                                                         {cpu_count, memory_bytes,
+                                                                      memory_available_bytes, load, disk_bytes,
+                                                                      disk_free_bytes, keeper_cpu_s}
 ==========  ========================================================  ==============================================
 
 A *job* is ``{name, owner, state, pid, started_ms, attempt_directory}`` and, when it has ended, ``{ended_ms, exit_code,
-signal, stderr_tail}``. `state` is one of RUNNING, ENDED, LOST. The same name spawned twice is one job.
+signal, stderr_tail, cpu_s}``. `state` is one of RUNNING, ENDED, LOST; RUNNING until no process of it is left. Of
+`exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the parent. The same name
+spawned twice is one job.
 
 Keeper, events:
 
-* ``{"event": "lines", "name", "owner", "outbox", "start", "end", "lines": [text, …]}``: complete records of one outbox between
-  two byte offsets. `outbox` is the file's path relative to the attempt's folder.
+* ``{"event": "lines", "name", "owner", "outbox", "start", "end", "lines": [text, …]}``: complete records of one outbox
+  between two byte offsets. `outbox` is the file's path relative to the attempt's folder. What was between records and
+  is none (the rest of a write that was cut short) has offsets but no text, so offsets never leave a gap.
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
+Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. An
+outbox that `from` or `follow` does not name is sent from its beginning. `follow` on a job that is followed already
+begins again at its offsets; on one that has ended it ends with the ended event, again.
+
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
-the first. Kinds of error: ``unavailable`` (disk full, read-only, no process: try again), ``rejected`` (never),
-``invalid`` (a bug of the caller).
+the first. Requests are carried out in their order, one spawn at a time; hello, list, read and facts may pass those
+that wait. A frame that is no JSON object ends the connection. Kinds of error: ``unavailable`` (disk full, read-only, no
+process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
 """
 
 import json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from nni_manager.config.algorithms import Algorithm, Arguments, Family
+from nni_manager.config.algorithms import Arguments, Family
 from nni_manager.config.document import Path
 from nni_manager.config.scalars import kind, mapping, text
 from nni_manager.config.section import Section, nearest
@@ -18,7 +18,7 @@ _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 def read_algorithm(raw: object, path: Path, family: Family, source: Source) -> dict[str, object]:
     """Answers the canonical section; what is wrong with it is noted in `source`."""
     if not isinstance(raw, dict):
-        source.refuse(path, f"must be a mapping such as {{name: {family.offered[0].name}}}, not {kind(raw)}")
+        source.refuse(path, f"must be a mapping such as {{name: {family.catalogue.names[0]}}}, not {kind(raw)}")
         return {}
     section = Section(raw, _FIELDS, path, source)
     if section.has("name") == section.has("className"):
@@ -39,11 +39,12 @@ def _built_in(section: Section, family: Family, source: Source) -> dict[str, obj
 
 
 def _check_name(name: str, family: Family, section: Section, source: Source, arguments: Mapping[str, object]) -> str:
-    algorithm = _find(name, family)
+    algorithm = family.catalogue.look_up(name)
     if algorithm:
-        _check_arguments(arguments, algorithm.arguments, (*section.path, "classArgs"), algorithm.name, source)
+        if (known := family.arguments.get(algorithm.name)) is not None:
+            _check_arguments(arguments, known, (*section.path, "classArgs"), algorithm.name, source)
         return algorithm.name
-    if not (source.stored and _is_missing(name, family)):
+    if not (source.stored and family.catalogue.is_missing(name)):
         section.refuse("name", _unknown(name, family))
     return name
 
@@ -64,18 +65,10 @@ def _class_name(raw: object) -> str:
     return name
 
 
-def _find(name: str, family: Family) -> Algorithm | None:
-    return next((a for a in family.offered if name.lower() in _lower(a.name, *a.aliases)), None)
-
-
-def _is_missing(name: str, family: Family) -> bool:
-    return name.lower() in _lower(*family.missing)
-
-
 def _unknown(name: str, family: Family) -> str:
-    offered = [algorithm.name for algorithm in family.offered]
+    offered = family.catalogue.names
     instead = f"use {' or '.join(offered)}, or your own class by className"
-    if _is_missing(name, family):
+    if family.catalogue.is_missing(name):
         return f"the {family.noun} {name} is not in this version yet; {instead}"
     guess = nearest(name, offered)
     return f"there is no {family.noun} '{name}'; {f'did you mean {guess}?' if guess else instead}"
@@ -105,10 +98,6 @@ def _check_group(value: object, known: Arguments, path: Path, owner: str, source
 def _unknown_argument(key: str, known: Arguments, owner: str) -> str:
     guess = nearest(key, known)
     return f"{owner} has no such argument; " + (f"did you mean {guess}?" if guess else f"it takes {', '.join(known)}")
-
-
-def _lower(*names: str) -> list[str]:
-    return [name.lower() for name in names]
 
 
 def _present(**fields: object) -> dict[str, object]:

@@ -72,10 +72,18 @@ class Catalogue:
 
     def find(self, name: str) -> Algorithm:
         """By name or alias, whatever the case; then among installed packages. Raises InvalidInput."""
+        return self.look_up(name) or self._refuse(name)
+
+    def look_up(self, name: str) -> Algorithm | None:
+        """The same without a refusal."""
         for algorithm in self.built_in:
             if name.lower() in (known.lower() for known in (algorithm.name, *algorithm.aliases)):
                 return algorithm
-        return self._installed(name) or self._refuse(name)
+        return None if self.is_missing(name) else self._installed(name)
+
+    def is_missing(self, name: str) -> bool:
+        """NNI has it and we do not have it yet."""
+        return name.lower() in (missing.lower() for missing in self.missing)
 
     def _installed(self, name: str) -> Algorithm | None:
         # costs 20 ms, and a built-in name never comes here
@@ -88,7 +96,7 @@ class Catalogue:
 
     def _refuse(self, name: str) -> Algorithm:
         choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
-        if name.lower() in (missing.lower() for missing in self.missing):
+        if self.is_missing(name):
             raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here yet; {choice}.")
         raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
 

@@ -146,7 +146,7 @@ class ExperimentLoop:
         if result.status is ExperimentStatus.STOPPED:
             self.closed.set()
         if result.status is ExperimentStatus.DONE:
-            await self.feed.idle()
+            self.feed.rest()
         await self._on_status(result)
         self._changed()
 

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,9 +81,13 @@ class Service:
 
     async def stop(self, id: str) -> None:
         """Ends its trials, then closes it; returns when that is done. Quiet for a closed one."""
-        await self.entry(id)
+        entry = await self.entry(id)
         experiment = self._supervisor.get(id)
         if experiment is None:
+            if entry.status is ExperimentStatus.VIEWED:
+                await self._supervisor.index.write(
+                    lambda c: index.set_status(c, id, ExperimentStatus.STOPPED, entry.ended_ms, is_open=False)
+                )
             return
         await self._write(experiment, lambda c: _stop(c, self._means.clock()))
         experiment.loop.wake()
@@ -109,6 +113,22 @@ class Service:
         await experiment.loop.feed.reset()
         await self._write(experiment, lambda c: _go_on(c, self._means.clock()))
         experiment.loop.wake()
+
+    async def view(self, id: str, working_directory: Path | None = None) -> None:
+        """Opens a stopped experiment for reading only; `stop` ends that. `working_directory`: where the folder of an
+        experiment lies that this daemon does not know, for instance because it was copied here."""
+        if working_directory is not None:
+            folder = Folder(working_directory / id)
+            if not folder.database.exists():
+                raise NotFound(f"there is no experiment folder {folder.path}")
+            found = await asyncio.to_thread(index.read_folder, folder)
+            entry = replace(found, id=id, is_open=False)
+        else:
+            entry = await self.entry(id)
+        if self._supervisor.get(id) is not None:
+            raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
+        viewed = replace(entry, status=ExperimentStatus.VIEWED)
+        await self._supervisor.index.write(lambda c: index.put(c, viewed))
 
     async def delete(self, id: str) -> None:
         """Removes a stopped experiment's folder and its entry."""

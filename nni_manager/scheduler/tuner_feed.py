@@ -77,6 +77,7 @@ class TunerFeed:
         #: The present call takes too long; ends by itself.
         self.silence: Hold | None = None
         self.next_parameter_id = 0
+        self._resting = False
         self._results: list[Item] = []
         self._to_judge: dict[str, int] = {}
         self._judged: dict[str, int] = {}
@@ -86,6 +87,7 @@ class TunerFeed:
 
     def want(self, count: int) -> None:
         """So many more proposals."""
+        self._resting = False
         self.asked += count
         self._work.set()
 
@@ -145,13 +147,15 @@ class TunerFeed:
                 self._work.clear()
                 if self.failure is None:
                     await self._survive(self._turn)
+                if self._resting and not self._work.is_set():
+                    await self._drop_host()
         finally:
             await self._drop_host()
 
-    async def idle(self) -> None:
-        """The experiment is over for now: give the process's memory back."""
-        if self._host is not None and not self._work.is_set() and not self.asked:
-            await self._drop_host()
+    def rest(self) -> None:
+        """The experiment is over for now: once everything is told, give the process's memory back."""
+        self._resting = True
+        self._work.set()
 
     async def _turn(self) -> None:
         """One round of calls, in the order that lets a proposal know every result."""

@@ -15,17 +15,22 @@ CATALOGUE = Catalogue(
     group="nni_manager.tuners",
     built_in=(
         Algorithm(
-            name="TPE",
-            location="nni_manager.tuners.optuna_tpe:TPE",
-            arguments=("optimize_mode", "seed", "tpe_args"),
-        ),
-        Algorithm(
             name="Random",
             location="nni_manager.tuners.random:Random",
             arguments=("seed",),
             ignored=("optimize_mode",),
         ),
-        Algorithm(name="GridSearch", location="nni_manager.tuners.grid:GridSearch", ignored=("optimize_mode",)),
+        Algorithm(
+            name="GridSearch",
+            location="nni_manager.tuners.grid:GridSearch",
+            aliases=("Grid",),
+            ignored=("optimize_mode",),
+        ),
+        Algorithm(
+            name="TPE",
+            location="nni_manager.tuners.optuna_tpe:TPE",
+            arguments=("optimize_mode", "seed", "tpe_args"),
+        ),
     ),
     missing=(
         *("TPE_legacy", "Anneal", "Evolution", "Batch", "BatchTuner", "NetworkMorphism", "Metis", "MetisTuner", "GP"),

@@ -77,10 +77,14 @@ class StateFiles:
             os.close(descriptor)
 
     def append(self, name: str, entry: NamedTuple) -> None:
-        """Adds the main process or the end. Raises OSError; a line cut short is ignored when it is read."""
+        """Adds the main process or the end. Raises OSError."""
         descriptor = os.open(self._path(name), os.O_WRONLY | os.O_APPEND)
+        size = os.fstat(descriptor).st_size
         try:
             write_all(descriptor, _line(entry._asdict()))
+        except OSError:
+            os.ftruncate(descriptor, size)  # the next line must not continue half of this one
+            raise
         finally:
             os.close(descriptor)
 

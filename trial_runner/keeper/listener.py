@@ -25,7 +25,12 @@ class Listener:
 
     def open(self) -> None:
         """A file in its place is of a keeper that died, and goes. Raises OSError."""
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        folder = os.path.dirname(self._path)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.stat(folder).st_uid not in (0, os.geteuid()):
+            raise OSError(
+                errno.EPERM, "the socket's folder belongs to another user, who could put another in its place", folder
+            )
         self._unlink()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
@@ -34,15 +39,19 @@ class Listener:
         self._socket.listen(_BACKLOG)
         self._watch()
 
-    def close(self) -> bool:
-        """Whether it stays open after all, because somebody came at the last moment."""
+    def close(self) -> None:
+        self._unlink()
+        self._close_socket()
+
+    def close_unless_asked(self) -> bool:
+        """Whether it is closed: not when somebody came at the last moment, who is accepted."""
         self._unlink()
         last = self._accept()
-        if last is not None:
-            self.reopen()
-            self._on_accept(last)
+        if last is None:
+            self._close_socket()
             return True
-        self._close_socket()
+        self.reopen()
+        self._on_accept(last)
         return False
 
     def reopen(self) -> None:

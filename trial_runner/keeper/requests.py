@@ -107,7 +107,7 @@ def jobs(message: Message) -> Dict[str, Dict[str, int]]:
 
 def _texts(message: Message, field: str) -> Dict[str, str]:
     value = message.get(field, {})
-    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+    if not isinstance(value, dict) or not {str}.issuperset(map(type, value.values())):
         raise _invalid(field, "an object of texts")
     return value
 

@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from typing import Callable, Deque, Optional
 
+from trial_runner import protocol
 from trial_runner.keeper import processes
 from trial_runner.keeper.adoption import Adoption
 from trial_runner.keeper.connection import Connection
@@ -91,7 +92,7 @@ class Server:
             self._linger.cancel()
             self._linger = None
         connection = self._connection = Connection(self._loop, sock)
-        connection.on_message = self._on_message
+        connection.on_message = lambda message: self._on_message(connection, message)
         connection.on_room = self._follow.ship
         connection.on_close = self._on_close
         self._follow.connect(connection)
@@ -102,9 +103,8 @@ class Server:
         self._follow.disconnect()
         self._consider_leaving()
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, connection: Connection, message: Message) -> None:
         """Requests keep their order, except that those which only read pass jobs that wait to be started."""
-        connection = self._connection
         if message.get("verb") in READING:
             self._answer(connection, message)
             return
@@ -122,10 +122,16 @@ class Server:
             if self._waiting:
                 self._loop.call_soon(self._next)
 
-    def _answer(self, connection: Optional[Connection], message: Message) -> None:
+    def _answer(self, connection: Connection, message: Message) -> None:
         # What was asked on a connection that is gone is not done: its owner asks again on the next one.
-        if connection is not None and connection.is_open:
+        if not connection.is_open:
+            return
+        try:
             connection.send(self._verbs.answer(message))
+        except Exception as error:
+            self._log.error(error)
+            sentence = "The keeper failed at this request: see keeper.log ({}).".format(type(error).__name__)
+            connection.send({"id": message.get("id"), "error": {"kind": protocol.INVALID, "message": sentence}})
 
     def _on_end(self, job: Job) -> None:
         self._follow.end(job)
@@ -140,7 +146,7 @@ class Server:
 
     def _leave(self) -> None:
         self._linger = None
-        if not self._is_needed() and not self._listener.close():
+        if not self._is_needed() and self._listener.close_unless_asked():
             self._loop.stop()
 
 

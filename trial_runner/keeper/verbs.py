@@ -16,7 +16,7 @@ from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 
 #: These change nothing: they need not wait for jobs that are being started.
-READING = frozenset({"hello", "list", "read", "facts"})
+READING = ("hello", "list", "read", "facts")
 
 _READ_LIMIT = 1024 * 1024
 

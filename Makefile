@@ -1,0 +1,41 @@
+# Every target makes its own virtual environment when there is none.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+# A real search on real data: sixteen trials with TPE, to the end.
+demo: $(VENV)/.demo
+	PATH="$(BIN):$$PATH" NNI_MANAGER_DATA="$${NNI_MANAGER_DATA:-$$HOME/nni-experiments}" \
+		$(BIN)/nnictl create --config configs/digits-tpe.yml --foreground
+
+# Everything that must hold: style, types, import contracts, tests.
+test: check
+	sh .ci/debian-packages
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
+
+# Figures beside their floors, in one run; see README.
+bench: $(VENV)/.dev
+	$(BIN)/python -m tests.benchmarks
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[gp]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/.demo
+
+clean:
+	rm -rf $(VENV) .venvs

@@ -1,0 +1,48 @@
+"""What the routes work with. `app` makes one, the routes ask for it with `Context`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from fastapi import Depends, Request
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.scheduler.service import Service
+
+
+def _own_environment() -> dict[str, str]:
+    """The daemon's own settings, its token among them, are no business of trials."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """One per daemon."""
+
+    service: Service
+    version: str
+    data_directory: Path
+    started_ms: int
+    #: The open doors, ``{"kind", "address"}`` each.
+    doors: Callable[[], list[dict[str, Any]]]
+    #: Empty when the daemon is ready, else the sentence that says why not.
+    ready: Callable[[], str]
+    #: Begins the daemon's end and returns at once; True: its experiments are stopped first.
+    stop_daemon: Callable[[bool], None]
+    #: Set when the daemon ends: streams end on it.
+    stopping: asyncio.Event
+    clock: Clock = now_ms
+    #: What experiments run with whose creator names no environment.
+    environment: Mapping[str, str] = field(default_factory=_own_environment, repr=False)
+
+
+async def _context(request: Request) -> ApiContext:
+    return cast(ApiContext, request.app.state.context)
+
+
+Context = Annotated[ApiContext, Depends(_context)]

@@ -1,0 +1,122 @@
+"""Domain error → HTTP status: one table. Every refusal is ``{"error": "<sentence>"}``, and never a traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nni_manager.api.schemas import errors as schema
+from nni_manager.domain import errors
+
+log = logging.getLogger(__name__)
+
+#: The nearest class counts.
+STATUS: Mapping[type[Exception], HTTPStatus] = {
+    errors.InvalidInput: HTTPStatus.BAD_REQUEST,
+    errors.NotFound: HTTPStatus.NOT_FOUND,
+    errors.Conflict: HTTPStatus.CONFLICT,
+    errors.AlreadyOwned: HTTPStatus.CONFLICT,
+    errors.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.PlatformUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.NniManagerError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+FAULT = "a fault in the manager, nothing of yours; its log has the details, and what was asked for may be tried again"
+
+_MEANINGS = {
+    400: "What was sent cannot be used; the sentence names the field.",
+    404: "There is no such experiment, trial or file.",
+    409: "It exists, but its state does not allow this.",
+    413: "The body is larger than 8 MB.",
+    503: "The store, or the platform, cannot be used at the moment; nothing was changed, try again later.",
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route, for the API's description. 401, 403 and 500 are added to every route."""
+    return {status: {"model": schema.Error, "description": _MEANINGS[status]} for status in statuses}
+
+
+def status_of(error: Exception) -> HTTPStatus:
+    """500 for what is in no table."""
+    classes = (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    return next(classes, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def install(api: FastAPI) -> None:
+    """From here on, whatever a route raises becomes an answer."""
+    api.add_exception_handler(errors.NniManagerError, _on_domain_error)
+    api.add_exception_handler(RequestValidationError, _on_validation_error)
+    api.add_exception_handler(HTTPException, _on_http_error)
+    api.add_middleware(_Barrier)
+
+
+async def _on_domain_error(_: Request, error: Exception) -> JSONResponse:
+    content: dict[str, Any] = {"error": str(error)}
+    if isinstance(error, errors.ConfigInvalid):
+        content["problems"] = [asdict(problem) for problem in error.problems]
+    return JSONResponse(content, status_of(error))
+
+
+async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return JSONResponse({"error": "; ".join(map(_sentence, error.errors()))}, HTTPStatus.BAD_REQUEST)
+
+
+async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    sentences = {
+        404: f"there is nothing at {request.url.path}; /api/v1/openapi.json lists what there is",
+        405: f"{request.method} is not possible at {request.url.path}; /api/v1/openapi.json lists what is",
+    }
+    sentence = sentences.get(error.status_code) or f"{error.detail}"
+    return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
+
+
+def _sentence(fault: Mapping[str, Any]) -> str:
+    """Never with the value itself: it may be a secret."""
+    if fault["type"] == "json_invalid":
+        return f"the body is not JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}"
+    if fault["type"] in ("model_attributes_type", "dict_type", "list_type") and fault["loc"] == ("body",):
+        return f"{fault['msg']}; send JSON with content type application/json"
+    return f"{_place(fault['loc'])}: {fault['msg']}"
+
+
+def _place(steps: Sequence[str | int]) -> str:
+    """``("body", 0, "parameter")`` → ``body[0].parameter``; where it was sent matters only when nothing else names it."""
+    inner = list(steps[1:] if len(steps) > 1 and isinstance(steps[1], str) else steps)
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in inner).removeprefix(".")
+
+
+class _Barrier:
+    """What nobody foresaw: logged with its traceback, answered with a sentence."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except ClientDisconnect:
+            log.debug("a client went away in the middle of %s %s", scope["method"], scope["path"])
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"], extra={"action": "barrier"})
+            if started:
+                raise
+            await JSONResponse({"error": FAULT}, HTTPStatus.INTERNAL_SERVER_ERROR)(scope, receive, send)

@@ -1,0 +1,132 @@
+"""Experiments as the API shows them, and what may be sent about them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
+
+from nni_manager.api.schemas.wire import Wire
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.trial import TrialStatus
+
+_ONE_STATUS = (
+    "Status in NNI's words: RUNNING; NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL (nothing new starts, trials still run); "
+    "DONE; ERROR (cannot go on, `resume` tries again); STOPPING; STOPPED (`resume` opens it again)."
+)
+
+
+class Hold(Wire):
+    """Why no new trial starts although the experiment is not over. Running trials go on."""
+
+    code: HoldCode = Field(description="The kind of reason.")
+    sentence: str = Field(description="What happened and what to do.")
+    details: str = Field(description="Traceback or stack, or empty.")
+
+
+class Best(Wire):
+    """The best succeeded trial so far, by the tuner's `optimize_mode`."""
+
+    trial_id: str = Field(description="Its id.")
+    value: float | None = Field(description="Its final result's number; null when that is infinite.")
+    parameters: JsonValue = Field(description="Its parameters, as it got them.")
+
+
+class ExperimentSummary(Wire):
+    """What lists show."""
+
+    id: str = Field(description="Id of the experiment.", examples=["k3v9x0qa"])
+    name: str | None = Field(description="`experimentName` of its config; null without one.")
+    platform: str = Field(description="Where its trials run, e.g. `local`; several are joined by comma.")
+    status: ExperimentStatus = Field(description=_ONE_STATUS)
+    hold: Hold | None = Field(description="Why nothing new starts; null when nothing is on hold, or it is stopped.")
+    errors: list[str] = Field(description="Everything that keeps it from going on, a sentence each.")
+    created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
+    ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
+    log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
+
+
+class ExperimentState(ExperimentSummary):
+    """Everything but the config: what events carry."""
+
+    exec_duration_ms: int = Field(description="Time it was active, in milliseconds; time on hold counts, DONE does not.")
+    trial_concurrency: int = Field(description="How many trials may run at a time.")
+    max_trial_number: int | None = Field(description="How many trials may be made; null: no limit.")
+    max_experiment_duration: int | str | None = Field(
+        description="Time it may be active, as in the config: seconds, or text such as `2h`; null: no limit."
+    )
+    max_trial_duration: int | str | None = Field(
+        description="Time one trial may run, as in the config: seconds, or text such as `10m`; null: no limit."
+    )
+    counts: dict[TrialStatus, int] = Field(description="Trials by status; only those that occur.")
+    trials_made: int = Field(description="How many trials there are, in whatever status.")
+    best: Best | None = Field(description="The best trial; null before the first one succeeded with a number.")
+    revision: int = Field(description="Grows with every change of config or status.")
+
+
+class Experiment(ExperimentState):
+    """Everything about one experiment but its trials."""
+
+    config: dict[str, JsonValue] = Field(
+        description="The config in canonical form: camelCase, absent fields left out, paths absolute. "
+        "Secrets are masked with `******`."
+    )
+
+
+class ExperimentList(Wire):
+    experiments: list[ExperimentSummary] = Field(description="Oldest first.")
+
+
+class NewExperiment(Wire):
+    """An experiment file together with what a command line knows about its caller."""
+
+    config: str = Field(description="Text of the experiment file, YAML or JSON.")
+    file: str = Field(default="", description="What messages call the file.")
+    directory: str = Field(default="", description="Absolute folder that relative paths in the config start at.")
+    environment: dict[str, str] | None = Field(
+        default=None, description="What trials and tuner run with; not given: the daemon's own environment.", repr=False
+    )
+    interpreter: str = Field(default="", description="Absolute path of the caller's Python; empty: the daemon's.")
+
+
+class Created(Wire):
+    id: str = Field(description="Id of the new experiment.")
+
+
+class StoppedExperiments(Wire):
+    stopped: list[str] = Field(description="Ids of the experiments that were at work and are now stopped.")
+
+
+_Count = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})]
+_Limit = Annotated[Any, WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]})]
+_Duration = Annotated[
+    Any, WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}], "examples": ["2h", 600]})
+]
+
+
+class ExperimentChange(Wire):
+    """Only the fields that are given change. Values are judged by the rules of the experiment file."""
+
+    model_config = ConfigDict(extra="allow")  # `config` refuses others, and says which can change
+
+    trial_concurrency: _Count = Field(default=None, description="How many trials may run at a time.")
+    max_trial_number: _Limit = Field(default=None, description="How many trials may be made; null: no limit.")
+    max_experiment_duration: _Duration = Field(
+        default=None, description="Time it may be active: seconds, or text such as `2h`; null: no limit."
+    )
+    max_trial_duration: _Duration = Field(
+        default=None, description="Time one trial may run: seconds, or text such as `10m`; null: no limit."
+    )
+    search_space: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
+        default=None, description="The new search space; the tuner must be able to change to it."
+    )
+    experiment_name: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})] = Field(
+        default=None, description="The new name; null: none."
+    )
+
+
+class ImportedResult(Wire):
+    """A result from elsewhere, for the tuner."""
+
+    parameter: dict[str, JsonValue] = Field(description="Parameter names and values.")
+    value: JsonValue = Field(description="The final result: a number, or an object with the number as `default`.")

@@ -1,0 +1,77 @@
+"""Trials and their attempts. Built by SQLite (`store.answers`); these models are for the API's description."""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+
+from nni_manager.api.schemas.wire import Wire
+from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
+
+
+class Wait(Wire):
+    """Why a trial is WAITING."""
+
+    code: WaitCode = Field(description="The kind of reason.")
+    sentence: str = Field(description="What it waits for.")
+
+
+class Trial(Wire):
+    """One set of parameters that is evaluated."""
+
+    id: str = Field(description="Id of the trial.", examples=["a1b2c"])
+    sequence_id: int = Field(description="0, 1, 2, …: the order in which trials were made.")
+    status: TrialStatus = Field(description="Status in NNI's words.")
+    parameter_id: int | None = Field(description="The tuner's number of the parameters; null: a person gave them.")
+    parameter_source: ParameterSource = Field(description="Where the parameters came from.")
+    parameters: JsonValue = Field(description="What the trial gets; usually an object of names and values.")
+    created_ms: int = Field(description="When it was made, milliseconds since the epoch.")
+    started_ms: int | None = Field(description="When the command of its current attempt started; null before.")
+    ended_ms: int | None = Field(description="When it ended, milliseconds since the epoch; null before.")
+    attempt: int = Field(description="Number of its current attempt, from 1.")
+    stop_request: StopRequest | None = Field(description="Who asked it to end; null: nobody.")
+    reason: Reason | None = Field(description="Why it ended as it did; null for plain success and open trials.")
+    message: str = Field(description="How it ended, one sentence; empty when there is nothing to say.")
+    wait: Wait | None = Field(description="Why it is WAITING; null when it is not.")
+    intermediates: int = Field(description="How many intermediate results its current attempt reported.")
+    last_value: float | None = Field(description="Number of the latest intermediate result; null: none, or no number.")
+    final_value: float | None = Field(description="Number of the final result; null: none, NaN or infinite.")
+    final_result: str | None = Field(description="JSON text of the final result as reported; null: none.")
+    log_path: str = Field(description="Folder of its current attempt on the daemon's machine.")
+
+
+class Attempt(Wire):
+    """One job of a trial, and the evidence of how it ended."""
+
+    number: int = Field(description="From 1.")
+    job_name: str = Field(description="Name of the job on its platform.")
+    state: str = Field(
+        description="INTENT (about to be submitted), PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED, PREEMPTED or LOST."
+    )
+    exit_code: int | None = Field(description="Exit code of the command; null: none is known.")
+    signal: int | None = Field(description="Number of the signal that ended it; null: none did.")
+    reason: str = Field(description="The platform's own word, or empty.")
+    message: str = Field(description="One sentence of the platform, or empty.")
+    stderr_tail: str = Field(description="Last lines of standard error, at most 2 KiB, of a job that failed.")
+    given_up: str | None = Field(description="Why another attempt followed: PLATFORM, USER_CODE, STOPPED; null: none did.")
+    submitted_ms: int = Field(description="When it was decided on, milliseconds since the epoch.")
+    started_ms: int | None = Field(description="When its command started; null: not yet, or never.")
+    ended_ms: int | None = Field(description="When it ended; null before.")
+
+
+class TrialWithAttempts(Trial):
+    attempts: list[Attempt] = Field(description="By number.")
+
+
+class TrialList(Wire):
+    total: int = Field(description="How many trials match, whatever `limit` and `offset`.")
+    trials: list[Trial] = Field(description="The page that was asked for.")
+
+
+class NewTrial(Wire):
+    parameters: JsonValue = Field(description="What the trial gets: usually an object of names and values.")
+
+
+class AddedTrial(Wire):
+    id: str = Field(description="Id of the new trial.")
+    sequence_id: int = Field(description="Its sequence id.")

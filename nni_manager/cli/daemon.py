@@ -1,0 +1,84 @@
+"""Finds the daemon of a data directory, and starts it when none runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from nni_manager.client.address import Address, find
+from nni_manager.domain.errors import InvalidInput, NniManagerError
+
+#: In the data directory: what a daemon in the background prints.
+LOG_FILE = "daemon.log"
+
+
+def reach(data_dir: Path) -> Address:
+    """Where the daemon listens; starts it when none does. Raises NniManagerError when it does not start."""
+    address = find(data_dir)
+    if address is not None:
+        return address
+    with _starting(data_dir):
+        return find(data_dir) or _started(data_dir)
+
+
+def start(data_dir: Path, command: Sequence[str]) -> None:
+    """Runs `command` in the background, with ``--ready-fd N`` added, and returns once it says it is ready.
+
+    It says so by the line ``ready`` on that descriptor, or ``error: <sentence>``, which is raised.
+    """
+    reader, writer = os.pipe()
+    with open(reader, encoding="utf-8", errors="replace") as lines:
+        try:
+            process = _spawn([*command, "--ready-fd", str(writer)], data_dir, writer)
+        finally:
+            os.close(writer)  # so that the end of the process is the end of `lines`
+        word = lines.readline().strip()
+    if word != "ready":
+        raise NniManagerError(_failure(word, process, data_dir))
+    process.returncode = 0  # it lives on, and nobody here waits for it
+
+
+def _started(data_dir: Path) -> Address:
+    start(data_dir, _command(data_dir))
+    if (address := find(data_dir)) is None:
+        raise NniManagerError(f"the daemon started and ended at once; see {data_dir / LOG_FILE}")
+    return address
+
+
+def _command(data_dir: Path) -> list[str]:
+    # -P: a file in the folder it is started in must not stand for a module of the same name
+    serve = [sys.executable, "-P", "-m", "nni_manager", "serve", "--auto", "--no-listen"]
+    return [*serve, "--data-dir", str(data_dir)]
+
+
+def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Popen[bytes]:
+    with open(data_dir / LOG_FILE, "ab") as log:
+        return subprocess.Popen(
+            command, cwd=data_dir, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writer,),
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> str:
+    if word.startswith("error: "):
+        process.wait()
+        return word.removeprefix("error: ")
+    return f"the daemon ended with exit code {process.wait()} before it was ready; see {data_dir / LOG_FILE}"
+
+
+@contextmanager
+def _starting(data_dir: Path) -> Iterator[None]:
+    """One command at a time starts the daemon; the others wait, then find it running."""
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = open(data_dir / "start.lock", "ab")
+    except OSError as error:
+        raise InvalidInput(f"the data directory {data_dir} cannot be used ({error.strerror}); see --data-dir") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,73 @@
+"""Which experiment is meant: an id, the beginning of one, or none where only one is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.experiment import ExperimentStatus
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+id_argument = click.argument("id", required=False)
+
+
+def choose(client: ManagerClient, given: str | None) -> str:
+    """The id of the one experiment that is meant. Raises NotFound, or InvalidInput where several could be."""
+    experiments = client.experiments()
+    if given is None:
+        return _only_open(experiments)
+    ids = [experiment["id"] for experiment in experiments]
+    return given if given in ids else _only_match(given, ids)
+
+
+def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
+    """Of the open experiments all that are meant; ``ab*`` means every one that begins with ab."""
+    experiments = client.experiments()
+    if not given:
+        return [_only_open(experiments)]
+    ids = _open_ids(experiments)
+    chosen = [id for text in given for id in _matches(text, ids, [experiment["id"] for experiment in experiments])]
+    return list(dict.fromkeys(chosen))
+
+
+def is_open(experiment: dict[str, Any]) -> bool:
+    return not ExperimentStatus(experiment["status"]).is_closed
+
+
+def _matches(given: str, open_ids: Sequence[str], all_ids: Sequence[str]) -> list[str]:
+    if not given.endswith("*"):
+        return [given] if given in all_ids else [_only_match(given, open_ids)]
+    found = [id for id in open_ids if id.startswith(given[:-1])]
+    return found or _refuse(f"no open experiment's id begins with {given[:-1]!r}")
+
+
+def _only_match(given: str, ids: Sequence[str]) -> str:
+    beginning = given.removesuffix("*")
+    found = [id for id in ids if id.startswith(beginning)]
+    if len(found) > 1:
+        raise InvalidInput(f"{given} may be {_list(found)}; give more of the id")
+    return found[0] if found else _refuse(f"there is no experiment {given}")[0]
+
+
+def _only_open(experiments: Sequence[dict[str, Any]]) -> str:
+    ids = _open_ids(experiments)
+    if len(ids) > 1:
+        raise InvalidInput(f"{len(ids)} experiments are open: {_list(ids)}; give the ID of one")
+    return ids[0] if ids else _refuse("no experiment is open, so an ID is needed")[0]
+
+
+def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
+    return [experiment["id"] for experiment in experiments if is_open(experiment)]
+
+
+def _refuse(sentence: str) -> list[str]:
+    raise NotFound(f"{sentence}; `nnictl experiment list --all` shows every experiment")
+
+
+def _list(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")

@@ -1,0 +1,73 @@
+"""`nnictl update`: what may change while an experiment is open."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from nni_manager.cli import selection
+from nni_manager.cli.session import Connect, connected
+
+
+@click.group()
+def update() -> None:
+    """Change an experiment's limits or search space."""
+
+
+@update.command()
+@connected
+@selection.id_argument
+@click.option("--value", "-v", required=True, type=click.IntRange(1), help="How many trials run at a time.")
+def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
+    """Change trialConcurrency."""
+    _change(connect, id, "trialConcurrency", value)
+
+
+@update.command()
+@connected
+@selection.id_argument
+@click.option("--value", "-v", required=True, type=click.IntRange(1), help="How many trials are made in all.")
+def trialnum(connect: Connect, *, id: str | None, value: int) -> None:
+    """Change maxTrialNumber; more trials wake an experiment that is done."""
+    _change(connect, id, "maxTrialNumber", value)
+
+
+@update.command()
+@connected
+@selection.id_argument
+@click.option("--value", "-v", required=True, help="Such as 90s, 30m, 2h or 1d; a plain number is seconds.")
+def duration(connect: Connect, *, id: str | None, value: str) -> None:
+    """Change maxExperimentDuration."""
+    _change(connect, id, "maxExperimentDuration", int(value) if value.isdecimal() else value)
+
+
+@update.command()
+@connected
+@selection.id_argument
+@click.option("--filename", "-f", required=True, metavar="FILE", help="The new search space, JSON or YAML.")
+def searchspace(connect: Connect, *, id: str | None, filename: str) -> None:
+    """Change the search space."""
+    _change(connect, id, "searchSpace", _read(filename))
+
+
+def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
+    client = connect()
+    id_ = selection.choose(client, given)
+    client.change(id_, {field: value})
+    shown = "" if isinstance(value, dict) else f" is {value} now"
+    click.echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
+
+
+def _read(file: str) -> dict[str, Any]:
+    """As an experiment file's `searchSpaceFile` is read. Raises ConfigInvalid."""
+    from nni_manager.config.search_space import read_search_space
+    from nni_manager.config.section import Section
+    from nni_manager.config.source import Source
+
+    source = Source(directory=os.getcwd())
+    section = Section({"searchSpaceFile": file}, ("searchSpace", "searchSpaceFile"), (), source)
+    search_space = read_search_space(section, source)
+    source.check()
+    return search_space or {}

@@ -1,0 +1,93 @@
+"""HTTP over a Unix socket or TCP, with the standard library alone.
+
+The command line must start in a fifth of a second: importing `http.client` costs about 23 ms, httpx 90 ms. Proxies
+named in the environment are not looked at: a daemon is always reached directly.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from nni_manager.client.address import Address
+from nni_manager.client.errors import Unreachable, from_answer
+
+Query = Mapping[str, str | int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """`path` starts with a slash; None in `query` means not given; `body` is sent as JSON unless it is None."""
+
+    method: str
+    path: str
+    query: Query
+    body: object = None
+    #: Seconds of silence after which the daemon counts as gone; None: any.
+    timeout_s: float | None = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer of the 2xx kind."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def exchange(address: Address, request: Request) -> Answer:
+    """Sends a request and reads the whole answer. Raises Unreachable and what the answer stands for."""
+    with open_answer(address, request) as response:
+        return Answer(headers=dict(response.headers.items()), body=response.read())
+
+
+@contextmanager
+def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTPResponse]:
+    """An answer of the 2xx kind that is still arriving; leaving closes the connection."""
+    connection = _connection(address, request.timeout_s)
+    try:
+        response = _send(connection, address, request)
+        if response.status >= 300:
+            raise from_answer(response.status, response.read())
+        yield response
+    except TimeoutError:
+        raise Unreachable(f"the daemon at {address} did not answer in time; see its log") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise Unreachable(f"the daemon at {address} cannot be reached: {reason}; is it running?") from error
+    finally:
+        connection.close()
+
+
+def _send(connection: http.client.HTTPConnection, address: Address, request: Request) -> http.client.HTTPResponse:
+    body = None if request.body is None else json.dumps(request.body).encode()
+    headers = {"Accept": "application/json"}
+    headers |= {"Content-Type": "application/json"} if body is not None else {}
+    headers |= {"Authorization": f"Bearer {address.token}"} if address.token else {}
+    query = urlencode({name: value for name, value in request.query.items() if value is not None})
+    connection.request(request.method, f"{request.path}?{query}" if query else request.path, body, headers)
+    return connection.getresponse()
+
+
+def _connection(address: Address, timeout_s: float | None) -> http.client.HTTPConnection:
+    if address.socket:
+        return _UnixConnection(address.socket, timeout_s)
+    return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """Speaks HTTP to the socket at `path`; the host name is only what the Host header says."""
+
+    def __init__(self, path: str, timeout_s: float | None) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)

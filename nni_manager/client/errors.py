@@ -1,0 +1,59 @@
+"""An answer that says no → the domain error it stands for."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from nni_manager.domain.errors import (
+    ConfigInvalid,
+    Conflict,
+    InvalidInput,
+    NniManagerError,
+    NotFound,
+    Problem,
+    StoreUnavailable,
+)
+
+
+class Unreachable(NniManagerError):
+    """Nobody answers at the address, or the connection broke in the middle of an answer."""
+
+
+class AccessRefused(NniManagerError):
+    """The door wants a token, or another one."""
+
+
+_ERRORS: dict[int, type[NniManagerError]] = {
+    HTTPStatus.BAD_REQUEST: InvalidInput,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidInput,
+    HTTPStatus.UNAUTHORIZED: AccessRefused,
+    HTTPStatus.FORBIDDEN: AccessRefused,
+    HTTPStatus.NOT_FOUND: NotFound,
+    HTTPStatus.CONFLICT: Conflict,
+    HTTPStatus.SERVICE_UNAVAILABLE: StoreUnavailable,
+}
+
+
+def from_answer(status: int, body: bytes) -> NniManagerError:
+    """The error; its text is the sentence of the answer."""
+    answer = _object(body)
+    if answer.get("problems"):
+        return ConfigInvalid([_problem(entry) for entry in answer["problems"]])
+    sentence = answer.get("error") or f"the daemon answered with status {status} and no explanation; see its log"
+    return _ERRORS.get(status, NniManagerError)(str(sentence))
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _problem(entry: dict[str, Any]) -> Problem:
+    return Problem(
+        message=entry["message"], field=entry.get("field", ""), file=entry.get("file", ""), line=entry.get("line", 0)
+    )

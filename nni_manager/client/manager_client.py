@@ -1,0 +1,203 @@
+"""One method per route of the REST API. What it answers is JSON as the API documents it, camelCase, times in ms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from nni_manager.client.address import Address
+from nni_manager.client.connection import Answer, Query, Request, exchange, open_answer
+from nni_manager.client.event_stream import read_events
+
+Json = dict[str, Any]
+
+_TIMEOUT_S = 30.0
+#: Seconds; a stream that is alive sends a comment every 15.
+_STREAM_TIMEOUT_S = 60.0
+#: Trials asked for at a time by `all_trials`.
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPart:
+    """A stretch of a log file."""
+
+    data: bytes
+    #: Where it starts in the file.
+    offset: int
+    #: Bytes the file had when it was read.
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Where the next stretch starts."""
+        return self.offset + len(self.data)
+
+
+class ManagerClient:
+    """Talks to one daemon; holds no connection between calls.
+
+    Every method raises Unreachable, AccessRefused, NotFound, Conflict, InvalidInput, ConfigInvalid (with problems),
+    StoreUnavailable, or NniManagerError with the daemon's sentence.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    # The daemon
+
+    def health(self) -> Json:
+        """Answers as long as the daemon lives."""
+        return self._get("/healthz")
+
+    def ready(self) -> Json:
+        """Raises StoreUnavailable with the reason while it is not ready."""
+        return self._get("/readyz")
+
+    def daemon(self) -> Json:
+        return self._get("/api/v1/daemon")
+
+    def stop_daemon(self, *, experiments: bool = False) -> None:
+        """Asks the daemon to end. Jobs go on, unless its experiments are stopped as well."""
+        self._call("POST", "/api/v1/daemon/stop", {"experiments": experiments}, timeout_s=None)
+
+    # Experiments
+
+    def create(
+        self, config: str, *, file: str = "", directory: str, environment: Mapping[str, str], interpreter: str = ""
+    ) -> str:
+        """`config`: text of an experiment file that messages call `file`, its relative paths starting at the absolute
+        `directory`. Answers the new id."""
+        body = {"config": config, "file": file, "directory": directory, "environment": dict(environment)}
+        body |= {"interpreter": interpreter} if interpreter else {}
+        return str(self._json("POST", _EXPERIMENTS, body)["id"])
+
+    def experiments(self, status: str | None = None) -> list[Json]:
+        """Oldest first."""
+        found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]
+        return found
+
+    def experiment(self, id: str) -> Json:
+        return self._get(_experiment(id))
+
+    def change(self, id: str, fields: Mapping[str, object]) -> Json:
+        """Fields as in the config; None takes a limit away. Answers the experiment as `experiment` does."""
+        return self._json("PATCH", _experiment(id), dict(fields))
+
+    def stop(self, id: str) -> Json:
+        """Returns when its trials have ended."""
+        return self._json("POST", f"{_experiment(id)}/stop", timeout_s=None)
+
+    def stop_all(self) -> list[str]:
+        """Returns when all have stopped; answers which."""
+        stopped: list[str] = self._json("POST", f"{_EXPERIMENTS}/stop", timeout_s=None)["stopped"]
+        return stopped
+
+    def resume(self, id: str) -> Json:
+        return self._json("POST", f"{_experiment(id)}/resume")
+
+    def delete(self, id: str) -> None:
+        """Removes a stopped experiment and its folder."""
+        self._call("DELETE", _experiment(id))
+
+    def import_data(self, id: str, data: Sequence[Mapping[str, object]]) -> None:
+        """`data`: [{parameter, value}], for the tuner."""
+        self._call("POST", f"{_experiment(id)}/import", [dict(entry) for entry in data])
+
+    def events(self, id: str) -> Iterator[Json]:
+        """The experiment's state, at once and after every change, until it is closed or the daemon ends."""
+        request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
+        with open_answer(self.address, request) as response:
+            yield from read_events(response)
+
+    # Trials
+
+    def trials(
+        self, id: str, *, status: str | None = None, order: str = "sequence", limit: int = 100, offset: int = 0
+    ) -> Json:
+        """``{"total": n, "trials": […]}``."""
+        query = {"status": status, "order": order, "limit": limit, "offset": offset}
+        return self._get(f"{_experiment(id)}/trials", query)
+
+    def all_trials(self, id: str, *, status: str | None = None) -> Iterator[Json]:
+        """Every trial by sequence id, a page at a time."""
+        offset = 0
+        while True:
+            page = self.trials(id, status=status, limit=_PAGE, offset=offset)["trials"]
+            yield from page
+            if len(page) < _PAGE:
+                return
+            offset += _PAGE
+
+    def add_trial(self, id: str, parameters: object) -> Json:
+        """Answers ``{"id", "sequenceId"}``."""
+        return self._json("POST", f"{_experiment(id)}/trials", {"parameters": parameters})
+
+    def trial(self, id: str, trial_id: str) -> Json:
+        """With its attempts."""
+        return self._get(_trial(id, trial_id))
+
+    def kill_trial(self, id: str, trial_id: str) -> None:
+        """Asks it to end; returns before it has."""
+        self._call("POST", f"{_trial(id, trial_id)}/kill")
+
+    def metrics(
+        self, id: str, *, trial: str | None = None, type: str | None = None, after: int = 0, limit: int = 1000,
+        offset: int = 0,
+    ) -> list[Json]:  # fmt: skip
+        """In the order they were stored; `after`: only those with a greater id."""
+        query = {"trial": trial, "type": type, "after": after, "limit": limit, "offset": offset}
+        found: list[Json] = self._get(f"{_experiment(id)}/metrics", query)["metrics"]
+        return found
+
+    # Logs
+
+    def trial_log(
+        self, id: str, trial_id: str, name: str, *, offset: int = 0, limit: int | None = None,
+        attempt: int | None = None,
+    ) -> LogPart:  # fmt: skip
+        """`name`: stdout, stderr or trial.log; a negative `offset` counts from the end; no `attempt`: the latest."""
+        query = {"offset": offset, "limit": limit, "attempt": attempt}
+        return self._log(f"{_trial(id, trial_id)}/logs/{quote(name, safe='')}", query)
+
+    def experiment_log(self, id: str, name: str, *, offset: int = 0, limit: int | None = None) -> LogPart:
+        """`name`: nnimanager.log or dispatcher.log."""
+        return self._log(f"{_experiment(id)}/logs/{quote(name, safe='')}", {"offset": offset, "limit": limit})
+
+    # Helpers
+
+    def _log(self, path: str, query: Query) -> LogPart:
+        answer = self._call("GET", path, query=query)
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return LogPart(data=answer.body, offset=int(headers["x-offset"]), size=int(headers["x-size"]))
+
+    def _get(self, path: str, query: Query | None = None) -> Json:
+        return self._json("GET", path, query=query)
+
+    def _json(
+        self, method: str, path: str, body: object = None, query: Query | None = None,
+        timeout_s: float | None = _TIMEOUT_S,
+    ) -> Json:  # fmt: skip
+        answer: Json = json.loads(self._call(method, path, body, query, timeout_s).body)
+        return answer
+
+    def _call(
+        self, method: str, path: str, body: object = None, query: Query | None = None,
+        timeout_s: float | None = _TIMEOUT_S,
+    ) -> Answer:  # fmt: skip
+        request = Request(method=method, path=path, query=query or {}, body=body, timeout_s=timeout_s)
+        return exchange(self.address, request)
+
+
+_EXPERIMENTS = "/api/v1/experiments"
+
+
+def _experiment(id: str) -> str:
+    return f"{_EXPERIMENTS}/{quote(id, safe='')}"
+
+
+def _trial(id: str, trial_id: str) -> str:
+    return f"{_experiment(id)}/trials/{quote(trial_id, safe='')}"

@@ -1,0 +1,91 @@
+"""One experiment at a glance: what the API's description of it and its page are made from."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nni_manager.domain.experiment import Hold
+from nni_manager.store import answers, experiments
+from nni_manager.store.experiments import ExperimentRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The best succeeded trial so far."""
+
+    trial_id: str
+    #: None: infinite.
+    value: float | None
+    #: As the trial got them; null where JSON has no word for a number.
+    parameters: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """What only the daemon that works on an experiment knows."""
+
+    #: Whether anybody works on it.
+    at_work: bool
+    #: A hold that is not recorded because it ends by itself.
+    derived_hold: Hold | None
+    #: Why nobody works on it although somebody should; empty when all is well.
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Recorded state and what is known only now, put together."""
+
+    row: ExperimentRow
+    #: Canonical; secrets included: never log it, mask it before it leaves.
+    config: Mapping[str, Any] = field(repr=False)
+    hold: Hold | None
+    #: Everything that keeps it from going on, a sentence each.
+    errors: tuple[str, ...]
+    #: Milliseconds spent active.
+    exec_ms: int
+    #: Trials by status, only those that occur.
+    counts: Mapping[str, int]
+    best: Best | None
+
+    @property
+    def platform(self) -> str:
+        """Names joined by comma when there are several."""
+        section = self.config["trainingService"]
+        return ",".join(one["platform"] for one in (section if isinstance(section, list) else [section]))
+
+
+def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
+    """Reads it in a handful of queries."""
+    row = experiments.load(connection)
+    config = json.loads(row.config)
+    hold = row.hold or live.derived_hold
+    since = max(0, now_ms - row.counted_ms) if live.at_work and row.status.is_active else 0
+    return Overview(
+        row=row,
+        config=config,
+        hold=hold,
+        errors=tuple(filter(None, (row.error, hold.sentence if hold else "", live.problem))),
+        exec_ms=row.exec_ms + since,
+        counts=answers.counts(connection),
+        best=_best(connection, config),
+    )
+
+
+def _best(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Best | None:
+    found = answers.best(connection, maximize=_maximizes(config))
+    if found is None:
+        return None
+    trial_id, value, record = found
+    parameters = json.loads(record, parse_constant=lambda _: None)["parameters"]
+    return Best(trial_id=trial_id, value=value if math.isfinite(value) else None, parameters=parameters)
+
+
+def _maximizes(config: Mapping[str, Any]) -> bool:
+    arguments = config["tuner"].get("classArgs") or {}
+    return bool(arguments.get("optimize_mode") != "minimize")

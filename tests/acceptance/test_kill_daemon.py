@@ -1,0 +1,86 @@
+"""The daemon killed at twenty moments while 200 trials run: nothing lost, nothing twice, every pair right."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import witness
+from tests.live_daemon import Daemon, processes_of
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+TRIALS = 200
+
+
+def test_twenty_kills_lose_and_double_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
+    tuner_notes.mkdir()
+    config = witness.config(trials=TRIALS, steps=5, pause_s=0.03, tuner=witness.noting_tuner(tuner_notes))
+    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    for moment in _moments():
+        moment(daemon, id_)
+        daemon.start()
+    daemon.wait(id_, "DONE", timeout_s=90)
+    rows = daemon.rows(id_, "SELECT DISTINCT status, attempt, (SELECT count(*) FROM trials) FROM trials")
+    assert rows == [("SUCCEEDED", 1, TRIALS)]
+    witness.check_results(daemon, id_, notes)
+    witness.check_tuners(tuner_notes, TRIALS)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert processes_of(str(daemon.data)) == []
+
+
+def _moments() -> list[Callable[[Daemon, str], None]]:
+    moments = [_any_moment] * 12 + [_between_intent_and_spawn] * 4 + [_between_spawn_and_record] * 4
+    random.shuffle(moments)
+    return moments
+
+
+def _any_moment(daemon: Daemon, id_: str) -> None:
+    time.sleep(random.uniform(0.02, 0.5))
+    daemon.kill()
+
+
+def _between_intent_and_spawn(daemon: Daemon, id_: str) -> None:
+    """The keeper is frozen, so that an intent is in the store and its job is not started."""
+    with _frozen(daemon.keeper_pid()):
+        _wait_for_intent(daemon, id_)
+        daemon.kill()
+
+
+def _between_spawn_and_record(daemon: Daemon, id_: str) -> None:
+    """The job is started; its handle cannot be stored because somebody holds the database."""
+    with contextlib.closing(sqlite3.connect(daemon.data / id_ / "db" / "nni.sqlite", timeout=20)) as blocker:
+        with _frozen(daemon.keeper_pid()):
+            _wait_for_intent(daemon, id_)
+            blocker.execute("BEGIN IMMEDIATE")
+        time.sleep(0.1)
+        daemon.kill()
+        blocker.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def _frozen(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _wait_for_intent(daemon: Daemon, id_: str) -> None:
+    """Until the store holds an intent, or there is nothing more to intend."""
+    for _ in range(200):
+        intents, made = daemon.rows(id_, "SELECT sum(state = 'INTENT'), count(*) FROM attempts")[0]
+        if intents or made == TRIALS:
+            return
+        time.sleep(0.01)

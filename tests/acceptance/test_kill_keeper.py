@@ -1,0 +1,54 @@
+"""The keeper killed three times: its jobs go on, the next keeper takes them over, nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance import witness
+from tests.live_daemon import Daemon, processes_of
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+TRIALS = 60
+
+
+def test_three_keepers_lose_no_job(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
+    tuner_notes.mkdir()
+    config = witness.config(trials=TRIALS, steps=10, pause_s=0.1, tuner=witness.noting_tuner(tuner_notes))
+    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    for _ in range(3):
+        daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING", 0) >= 6)
+        time.sleep(0.4)
+        os.kill(daemon.keeper_pid(), signal.SIGKILL)
+        time.sleep(0.6)
+    daemon.wait(id_, "DONE", timeout_s=80)
+    statuses = dict(daemon.rows(id_, "SELECT status, count(*) FROM trials GROUP BY status"))
+    assert statuses == {"SUCCEEDED": TRIALS}
+    witness.check_results(daemon, id_, notes)
+    witness.check_tuners(tuner_notes, TRIALS)
+    given_up = daemon.rows(id_, "SELECT trial_id, state, message FROM attempts WHERE given_up <> ''")
+    assert all(state == "LOST" for _, state, _ in given_up)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert processes_of(str(daemon.data)) == []
+
+
+def test_daemon_and_keeper_killed_together(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    notes, tuner_notes = tmp_path / "witness.jsonl", tmp_path / "hosts"
+    tuner_notes.mkdir()
+    config = witness.config(trials=24, steps=10, pause_s=0.1, tuner=witness.noting_tuner(tuner_notes))
+    id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING", 0) == 8)
+    daemon.kill()
+    os.kill(daemon.keeper_pid(), signal.SIGKILL)
+    time.sleep(0.5)
+    daemon.start()
+    daemon.wait(id_, "DONE", timeout_s=60)
+    assert dict(daemon.rows(id_, "SELECT status, count(*) FROM trials GROUP BY status")) == {"SUCCEEDED": 24}
+    witness.check_results(daemon, id_, notes)

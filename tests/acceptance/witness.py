@@ -1,0 +1,68 @@
+"""What the trials of `trials/witness.py` wrote down for themselves, compared with what the manager stored."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.live_daemon import PYTHON, Daemon
+
+Entry = dict[str, Any]
+
+
+def config(*, trials: int, steps: int, pause_s: float, tuner: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """An experiment of witness trials, eight at a time."""
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{PYTHON} witness.py {steps} {pause_s}",
+        "trialCodeDirectory": ".",
+        "trialConcurrency": 8,
+        "maxTrialNumber": trials,
+        "tuner": tuner,
+        "trainingService": {"platform": "local"},
+        **more,
+    }
+
+
+def noting_tuner(folder: Path) -> dict[str, Any]:
+    """A user's tuner that writes down in `folder` what each of its processes was told."""
+    return {"className": "note_tuner.NoteTuner", "codeDirectory": ".", "classArgs": {"folder": str(folder)}}
+
+
+def read(path: Path) -> list[Entry]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check_results(daemon: Daemon, id_: str, witness: Path) -> None:
+    """Every attempt ran once; what the decided attempt of each trial wrote is stored once, in order, nothing else."""
+    entries = read(witness)
+    starts = Counter(entry["attempt"] for entry in entries if entry["event"] == "started")
+    assert set(starts.values()) == {1}, "an attempt ran twice"
+    given = {entry["attempt"]: entry["x"] for entry in entries if entry["event"] == "started"}
+    attempts = {
+        f"{trial}-{number}" if number > 1 else trial
+        for trial, number in daemon.rows(id_, "SELECT trial_id, number FROM attempts")
+    }
+    assert set(starts) <= attempts, "a job without an attempt"
+    for trial, number, record, final in daemon.rows(id_, "SELECT id, attempt, record, final_data FROM trials"):
+        attempt = f"{trial}-{number}" if number > 1 else trial
+        x = json.loads(record)["parameters"]["x"]
+        assert given[attempt] == x
+        assert json.loads(final) == x * 2
+        stored = daemon.rows(
+            id_, f"SELECT data FROM metrics WHERE trial_id = '{trial}' AND attempt = {number} ORDER BY id"
+        )
+        wrote = [entry["value"] for entry in entries if entry["attempt"] == attempt and "value" in entry]
+        assert [json.loads(data) for (data,) in stored] == wrote
+
+
+def check_tuners(folder: Path, finals: int) -> None:
+    """No process was told a result twice, and the last one knows them all."""
+    hosts = {path: read(path) for path in folder.glob("*.jsonl")}
+    for path, notes in hosts.items():
+        seen = Counter(note["x"] for note in notes)
+        assert set(seen.values()) <= {1}, f"{path.name} was told a result twice"
+        assert all(note["value"] == note["x"] * 2 for note in notes)
+    assert max(map(len, hosts.values())) == finals, "the last tuner was not told every result"

@@ -1,0 +1,123 @@
+"""A real daemon as a subprocess, its API over the control socket, and what is left of processes when all is over.
+
+Used by acceptance tests and benchmarks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+PYTHON = os.path.realpath(sys.executable)
+
+
+class Daemon:
+    """One data directory; the process may be killed and started again."""
+
+    def __init__(self, data: Path, *, environment: dict[str, str] | None = None) -> None:
+        self.data = data
+        self.environment = {**os.environ, **(environment or {})}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> Daemon:
+        """Returns when it says that it is ready."""
+        ready, told = os.pipe()
+        command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(self.data), "--ready-fd", str(told)]
+        with (self.data.parent / "daemon.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, *(arguments or ("--no-listen",))], pass_fds=(told,), stdout=log, stderr=log,
+                env=self.environment,
+            )  # fmt: skip
+        os.close(told)
+        with os.fdopen(ready, "rb") as pipe:
+            word = pipe.readline().decode().strip()
+        assert word == "ready", word or self.log()
+        return self
+
+    def log(self) -> str:
+        return (self.data.parent / "daemon.log").read_text()[-8000:]
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def terminate(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def client(self) -> httpx.Client:
+        socket = json.loads((self.data / "control.json").read_text())["socket"]
+        return httpx.Client(transport=httpx.HTTPTransport(uds=socket), base_url="http://manager", timeout=30)
+
+    def call(self, method: str, path: str, **options: Any) -> Any:
+        with self.client() as client:
+            answer = client.request(method, f"/api/v1{path}", **options)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def create(self, config: dict[str, Any], directory: Path, environment: dict[str, str] | None = None) -> str:
+        body = {
+            "config": json.dumps({"experimentWorkingDirectory": str(self.data), **config}),
+            "directory": str(directory),
+            "environment": {**os.environ, **(environment or {})},
+            "interpreter": sys.executable,
+        }
+        return str(self.call("POST", "/experiments", json=body)["id"])
+
+    def status(self, id: str) -> dict[str, Any]:
+        return self.call("GET", f"/experiments/{id}")  # type: ignore[no-any-return]
+
+    def wait(self, id: str, *statuses: str, timeout_s: float = 50) -> dict[str, Any]:
+        return self.wait_for(id, lambda state: state["status"] in statuses, timeout_s)
+
+    def wait_for(self, id: str, holds: Callable[[dict[str, Any]], object], timeout_s: float = 50) -> dict[str, Any]:
+        """Follows the experiment's events until `holds`."""
+        deadline = time.monotonic() + timeout_s
+        state: dict[str, Any] = {}
+        with self.client() as client, client.stream("GET", f"/api/v1/experiments/{id}/events") as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data:"):
+                    state = json.loads(line[5:])
+                    if holds(state):
+                        return state
+                if time.monotonic() > deadline:
+                    break
+        raise AssertionError(f"waited in vain; last state: {state}\n{self.log()}")
+
+    def rows(self, id: str, query: str) -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(self.data / id / "db" / "nni.sqlite", timeout=20)) as connection:
+            return connection.execute(query).fetchall()
+
+    def keeper_pid(self) -> int:
+        """The keeper's process."""
+        for process in psutil.process_iter(["cmdline"]):
+            line = process.info["cmdline"] or []
+            if "trial_runner.keeper" in line and str(self.data / "keeper") in line:
+                return int(process.pid)
+        raise AssertionError("no keeper runs")
+
+
+def processes_of(mark: str) -> list[psutil.Process]:
+    """Live processes whose environment or command line speaks of `mark`."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
+                continue
+            if any(mark in value for value in [*process.environ().values(), *process.cmdline()]):
+                found.append(process)
+    return found

@@ -1,0 +1,181 @@
+"""A job is its whole tree: wherever a process of it went, it is gone when the job has ended."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from keeper_client_for_tests import Client, KeeperProcess, is_alive, keeper_directory
+
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+#: A process that says its pid through the outbox and sleeps, started in ways that lose one mark or another.
+_STRAYS = {
+    "background": "{stray} &",
+    "own session": "setsid {stray} &",
+    "double fork": "(setsid {stray} &)",
+    "double fork without environment": "(env -i setsid {stray} &)",
+    "without environment, of a main process that waits": "env -i {stray} & ",
+    "triple fork, each in a session without environment": "(env -i setsid /bin/bash -c '(env -i setsid {stray} &)' &)",
+}
+
+
+@pytest.fixture
+def keeper() -> Iterator[KeeperProcess]:
+    with keeper_directory() as keeper:
+        assert keeper.start() == b"ready\n"
+        yield keeper
+
+
+@pytest.fixture
+def client(keeper: KeeperProcess) -> Client:
+    return keeper.connect()
+
+
+@pytest.mark.parametrize("way", _STRAYS)
+def test_strays_of_a_job_that_ends_by_itself_are_killed(keeper: KeeperProcess, client: Client, way: str) -> None:
+    pid = _spawn_with_stray(keeper, client, way, _sleeper(keeper), "exit 3")
+    assert is_alive(pid)
+    ended = _open_gate(keeper, client)
+    assert ended["exit_code"] == 3
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("way", _STRAYS)
+def test_a_stop_reaches_strays_and_waits_for_them(keeper: KeeperProcess, client: Client, way: str) -> None:
+    pid = _spawn_with_stray(keeper, client, way, _polite(keeper), "exit 3")
+    client.ask("signal", name="job", grace_s=20)
+    heard = client.until_ended("job")
+    assert heard.jobs["job"]["signal"] == signal.SIGTERM
+    assert heard.lines("job") == ["bye"], "it was asked to end, and not killed"
+    assert not is_alive(pid)
+
+
+def test_a_process_that_wrote_over_its_environment_is_found(keeper: KeeperProcess, client: Client) -> None:
+    """As renaming a process does."""
+    code = (
+        "import ctypes, os\n"
+        "address, end = map(int, open('/proc/self/stat').read().rpartition(')')[2].split()[47:49])\n"
+        "ctypes.memset(address, 0, end - address)\n"
+        "assert not open('/proc/self/environ', 'rb').read().strip(b'\\0')\n"
+        "os.setsid()\n"
+        "print(os.getpid(), file=open(__import__('sys').argv[1], 'a'), flush=True)\n"
+        "__import__('signal').pause()\n"
+    )
+    keeper.attempt("job").mkdir(parents=True)
+    (keeper.attempt("job") / "stray.py").write_text(code)
+    keeper.spawn(client, "job", "(env $PYTHON $D/stray.py $NNI_OUTBOX & ); read line < <(tail -f $NNI_OUTBOX); exit 0")
+    heard = client.until_ended("job")
+    assert not is_alive(int(heard.lines("job")[0]))
+
+
+def test_who_ignores_sigterm_is_killed_after_the_grace_period(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", "trap '' TERM; echo '\"on\"' >> $NNI_OUTBOX; while :; do sleep 1000; done")
+    client.until_lines("job", 1)
+    before = time.monotonic()
+    client.ask("signal", name="job", grace_s=0.3)
+    ended = client.until_ended("job").jobs["job"]
+    assert ended["signal"] == signal.SIGKILL
+    assert time.monotonic() - before >= 0.3
+
+
+def test_a_later_stop_may_shorten_the_grace_period_but_not_stretch_it(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", "trap 'echo asked' TERM; echo '\"on\"' >> $NNI_OUTBOX; while :; do sleep 0.01; done")
+    client.until_lines("job", 1)
+    client.ask("signal", name="job", grace_s=1000)
+    client.ask("signal", name="job", grace_s=0)
+    client.ask("signal", name="job", grace_s=1000)
+    assert client.until_ended("job").jobs["job"]["signal"] == signal.SIGKILL
+
+
+def test_strays_keep_the_grace_period_when_the_main_process_goes_first(keeper: KeeperProcess, client: Client) -> None:
+    slow = keeper.attempt("job") / "slow.sh"
+    slow.parent.mkdir(parents=True)
+    slow.write_text(
+        f"trap 'read go < {keeper.attempt('job')}/permit; echo \"\\\"saved\\\"\" >> {_outbox(keeper)}; exit' TERM\n"
+        f"echo $$ >> {_outbox(keeper)}\nwhile :; do sleep 0.01; done\n"
+    )
+    import os
+
+    os.mkfifo(slow.parent / "permit")
+    job = keeper.spawn(client, "job", f"setsid bash {slow} & exec sleep 1000")
+    stray = int(client.until_lines("job", 1).lines("job")[0])
+    client.ask("signal", name="job", grace_s=20)
+    (slow.parent / "permit").write_text("go\n")  # opens only when the stray, asked to end, reads it
+    heard = client.until_ended("job")
+    assert heard.lines("job") == ["saved"] or heard.lines("job") == ['"saved"']
+    assert heard.jobs["job"]["pid"] == job["pid"]
+    assert heard.jobs["job"]["signal"] == signal.SIGTERM
+    assert not is_alive(stray)
+
+
+def test_four_jobs_that_obey_are_stopped_at_once(keeper: KeeperProcess, client: Client) -> None:
+    names = [f"job-{index}" for index in range(4)]
+    for name in names:
+        keeper.spawn(client, name, "exec sleep 1000")
+    before = time.monotonic()
+    for name in names:
+        client.send("signal", name=name, grace_s=20)
+    ended = client.until_ended(*names).jobs
+    assert time.monotonic() - before < 0.3
+    assert {job["signal"] for job in ended.values()} == {signal.SIGTERM}
+
+
+def test_other_jobs_are_left_alone(keeper: KeeperProcess, client: Client) -> None:
+    other = keeper.spawn(client, "other", "(env -i setsid sleep 1000 &); exec sleep 1000")
+    keeper.spawn(client, "job", "(env -i setsid sleep 1000 &); exit 0")
+    client.until_ended("job")
+    keeper.spawn(client, "stopped", "exec sleep 1000")
+    client.ask("signal", name="stopped", grace_s=0)
+    client.until_ended("stopped")
+    assert is_alive(other["pid"])
+    assert client.ask("list")["jobs"]["other"]["state"] == protocol.RUNNING
+
+
+def test_a_stop_is_quiet_for_jobs_that_ended_or_never_were(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", "exit 0")
+    client.until_ended("job")
+    assert client.ask("signal", name="job", grace_s=1) == {}
+    assert client.ask("signal", name="unheard-of", grace_s=1) == {}
+
+
+def test_hundreds_of_strays_are_ended(keeper: KeeperProcess, client: Client) -> None:
+    command = "for i in $(seq 200); do (env -i setsid sleep 1000 & echo $! >> $D/pids); done; exit 0"
+    keeper.spawn(client, "job", command)
+    client.until_ended("job")
+    pids = [int(line) for line in (keeper.attempt("job") / "pids").read_text().split()]
+    assert len(pids) == 200
+    assert not any(map(is_alive, pids))
+
+
+def _outbox(keeper: KeeperProcess) -> str:
+    return str(keeper.attempt("job") / protocol.MAIN_OUTBOX)
+
+
+def _sleeper(keeper: KeeperProcess) -> str:
+    return "exec sleep 1000"
+
+
+def _polite(keeper: KeeperProcess) -> str:
+    return f"trap 'echo bye >> {_outbox(keeper)}; exit' TERM; while :; do sleep 0.01; done"
+
+
+def _spawn_with_stray(keeper: KeeperProcess, client: Client, way: str, body: str, end: str) -> int:
+    """The stray's pid, once it is up; the main process waits at a gate."""
+    attempt = keeper.attempt("job")
+    attempt.mkdir(parents=True)
+    (attempt / "stray.sh").write_text(f"{body.split(';')[0] + ';' if 'trap' in body else ''}"
+                                      f"echo $$ >> {_outbox(keeper)}; {body}\n")  # fmt: skip
+    import os
+
+    os.mkfifo(attempt / "gate")
+    stray = f"/bin/bash {attempt}/stray.sh"
+    keeper.spawn(client, "job", f"{_STRAYS[way].format(stray=stray)}\nread line < $D/gate; {end}")
+    return int(client.until_lines("job", 1).lines("job")[0])
+
+
+def _open_gate(keeper: KeeperProcess, client: Client) -> dict[str, object]:
+    (keeper.attempt("job") / "gate").write_text("go\n")
+    return client.until_ended("job").jobs["job"]
