@@ -86,13 +86,15 @@ def _sentence(fault: Mapping[str, Any]) -> str:
     """Never with the value itself: it may be a secret."""
     if fault["type"] == "json_invalid":
         return f"the body is not JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}"
+    if fault["type"] == "missing" and fault["loc"] == ("body",):
+        return "the body is missing; send JSON with content type application/json"
     if fault["type"] in ("model_attributes_type", "dict_type", "list_type") and fault["loc"] == ("body",):
         return f"{fault['msg']}; send JSON with content type application/json"
     return f"{_place(fault['loc'])}: {fault['msg']}"
 
 
 def _place(steps: Sequence[str | int]) -> str:
-    """``("body", 0, "parameter")`` → ``body[0].parameter``; where it was sent matters only when nothing else names it."""
+    """``("query", "limit")`` → ``limit``, ``("body", 0, "parameter")`` → ``body[0].parameter``."""
     inner = list(steps[1:] if len(steps) > 1 and isinstance(steps[1], str) else steps)
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in inner).removeprefix(".")
 

@@ -47,7 +47,7 @@ def create(connect: Connect, *, config: str, foreground: bool) -> None:
     text, directory = _read(config)
     client = connect()
     id_ = client.create(
-        text, file=config, directory=directory, environment=_utf8(os.environ), interpreter=sys.executable
+        text, file=config, directory=directory, environment=_own(os.environ), interpreter=sys.executable
     )
     _go_on(client, id_, "started", foreground=foreground)
 
@@ -110,9 +110,11 @@ def _read(file: str) -> tuple[str, str]:
         raise ConfigInvalid([error.problem]) from None
 
 
-def _utf8(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without variables that are no UTF-8: JSON has no word for them."""
-    return {name: value for name, value in environment.items() if _is_text(name + value)}
+def _own(environment: Mapping[str, str]) -> dict[str, str]:
+    """What trials get of our environment: not the daemon's settings and token, and nothing that is no UTF-8, for which
+    JSON has no word."""
+    named = {name: value for name, value in environment.items() if not name.startswith("NNI_MANAGER_")}
+    return {name: value for name, value in named.items() if _is_text(name + value)}
 
 
 def _is_text(value: str) -> bool:

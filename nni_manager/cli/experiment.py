@@ -28,7 +28,7 @@ def list_experiments(connect: Connect, *, everything: bool, as_json: bool) -> No
     if as_json:
         echo_json(found)
     elif found:
-        echo(table(("ID", "NAME", "STATUS", "PLATFORM", "CREATED", "ENDED"), map(_row, found)))
+        echo(table(("ID", "NAME", "STATUS", "PLATFORM", "CREATED", "PROBLEM"), map(_row, found)))
     else:
         click.echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
 
@@ -59,7 +59,8 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
         echo_json({name: found[name] for name in ("id", "status", "hold", "errors")})
     else:
         click.echo(facts(_status(found)))
-        click.echo((found["hold"] or {}).get("details", ""), nl=False)
+        if details := (found["hold"] or {}).get("details"):
+            click.echo(details.rstrip())
 
 
 @experiment.command()
@@ -87,19 +88,23 @@ def _confirmed(question: str) -> bool:
 def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
     return (
         experiment["id"], experiment["name"] or "", experiment["status"], experiment["platform"],
-        moment(experiment["createdMs"]), moment(experiment["endedMs"]),
+        moment(experiment["createdMs"]), _problem(experiment),
     )  # fmt: skip
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
-    hold = experiment["hold"] or {}
     return {
         "id": experiment["id"],
         "status": experiment["status"],
-        "hold": f"{hold['sentence']} ({hold['code']})" if hold else "",
-        "errors": "; ".join(text for text in experiment["errors"] if text != hold.get("sentence")),
+        "problem": _problem(experiment),
         "progress": progress.line(progress.read(experiment)),
     }
+
+
+def _problem(experiment: dict[str, Any]) -> str:
+    hold = experiment["hold"]
+    held = [f"on hold: {hold['sentence']}"] if hold else []
+    return "; ".join([*held, *(text for text in experiment["errors"] if not hold or text != hold["sentence"])])
 
 
 def _description(experiment: dict[str, Any]) -> dict[str, str]:
@@ -113,7 +118,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "time at work": duration(experiment["execDurationMs"] / 1000),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
-        "best": f"{number(best['value'])} (trial {best['trialId']})" if best else "",
+        "best": f"{number(best['value']) or 'infinite'} (trial {best['trialId']})" if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
         "config": compact(experiment["config"]),
     }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[], float] = time.monotonic) -> int:
     """Answers the exit code. An experiment that is done is closed; Ctrl-C stops it; in trouble it is left as it is.
 
-    Raises NniManagerError when the daemon goes away.
+    Raises NniManagerError when the daemon goes away, or stops working on the experiment.
     """
     try:
         verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
@@ -34,7 +34,7 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
     except KeyboardInterrupt:
         return _interrupt(client, id)
     except StreamEnded as error:
-        raise NniManagerError(_gone(id, str(error))) from None
+        raise NniManagerError(_broken_off(client, id, str(error))) from None
     return 0 if verdict.is_good else FAILED
 
 
@@ -79,8 +79,15 @@ def _interrupt(client: ManagerClient, id: str) -> int:
     return INTERRUPTED
 
 
-def _gone(id: str, reason: str) -> str:
+def _broken_off(client: ManagerClient, id: str, reason: str) -> str:
+    """Why there is no more news: nobody works on the experiment, or nobody answers at all."""
+    try:
+        errors = client.experiment(id)["errors"]
+    except NniManagerError as error:
+        reason = reason or str(error)
+    else:
+        return f"experiment {id} is not at work any more{': ' if errors else ''}{'; '.join(errors)}"
     return (
-        f"the daemon went away{f' ({reason})' if reason else ''}; its trials go on. Start it again with"
-        f" `nni-manager serve`, and follow the experiment with `nnictl resume {id} --foreground`"
+        f"the daemon went away ({reason}); its trials go on. Start it again with `nni-manager serve`, and follow the"
+        f" experiment with `nnictl resume {id} --foreground`"
     )

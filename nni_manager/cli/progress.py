@@ -33,6 +33,7 @@ class Progress:
     limit_s: float | None
     #: Whether `elapsed_s` grows.
     is_active: bool
+    #: None: infinite, or there is no best trial yet.
     best_value: float | None
     best_trial: str
 
@@ -90,7 +91,8 @@ def _trials(progress: Progress) -> str:
 
 
 def _best(progress: Progress) -> str:
-    return f"best {number(progress.best_value)} (trial {progress.best_trial})" if progress.best_trial else ""
+    value = number(progress.best_value) or "infinite"
+    return f"best {value} (trial {progress.best_trial})" if progress.best_trial else ""
 
 
 def _times(progress: Progress) -> str:

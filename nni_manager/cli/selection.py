@@ -26,13 +26,16 @@ def choose(client: ManagerClient, given: str | None) -> str:
 
 
 def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """Of the open experiments all that are meant; ``ab*`` means every one that begins with ab."""
+    """Of the open experiments all that are meant; ``ab*`` means every one that begins with ab.
+
+    A whole id may be a closed one's. Those come first: a daemon may end with the last open experiment.
+    """
     experiments = client.experiments()
     if not given:
         return [_only_open(experiments)]
-    ids = _open_ids(experiments)
-    chosen = [id for text in given for id in _matches(text, ids, [experiment["id"] for experiment in experiments])]
-    return list(dict.fromkeys(chosen))
+    ids, all_ids = _open_ids(experiments), [experiment["id"] for experiment in experiments]
+    chosen = dict.fromkeys(id for text in given for id in _matches(text, ids, all_ids))
+    return sorted(chosen, key=lambda id: id in ids)
 
 
 def is_open(experiment: dict[str, Any]) -> bool:

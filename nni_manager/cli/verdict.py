@@ -54,7 +54,8 @@ def _result(state: State) -> str:
     id_, best = state["id"], state["best"]
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
-        return f"Experiment {id_} is done. Best result {number(best['value'])}, trial {best['trialId']}:\n{parameters}"
+        value = number(best["value"]) or "infinite"
+        return f"Experiment {id_} is done. Best result {value}, trial {best['trialId']}:\n{parameters}"
     if _any_success(state):
         return f"Experiment {id_} is done, but no trial reported a final result that is a number."
     return f"Experiment {id_} is done, but no trial succeeded; `nnictl trial ls {id_}` says why."

@@ -50,7 +50,6 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "deprecated": scalars.mapping,
 }
 _DEFAULTS: Mapping[str, object] = {"experimentType": "hpo", "useAnnotation": False, "debug": False}
-_DEFAULT_PATHS = {"trialCodeDirectory": ".", "experimentWorkingDirectory": "~/nni-experiments"}
 _OUT_OF_SCOPE = {
     "useAnnotation": (True, "code annotation is not supported; remove this field and give a searchSpace"),
     "multiPhase": (True, "multi-phase trials are not supported; remove this field"),
@@ -80,10 +79,11 @@ def _single_values(top: Section) -> dict[str, object]:
 
 def _paths(top: Section, source: Source) -> dict[str, object]:
     readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.path}
+    defaults = {"trialCodeDirectory": ".", "experimentWorkingDirectory": source.working_directory}
     paths = {}
     for name, reader in readers.items():
         given = top.take(name, lambda raw, reader=reader: reader(scalars.text(raw)))  # type: ignore[misc]
-        paths[name] = given if top.has(name) else source.path(_DEFAULT_PATHS[name])
+        paths[name] = given if top.has(name) else source.path(defaults[name])
     return paths
 
 

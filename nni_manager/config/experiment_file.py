@@ -24,10 +24,13 @@ CHANGEABLE = (
 )  # fmt: skip
 
 
-def load(text: str, *, directory: Path, file: str = "") -> ExperimentSpec:
+def load(
+    text: str, *, directory: Path, file: str = "", working_directory: Path = Path("~/nni-experiments")
+) -> ExperimentSpec:
     """The experiment that YAML or JSON text describes.
 
-    Relative paths start at `directory`; messages call the text `file`. Raises ConfigInvalid with all problems.
+    Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
+    `experimentWorkingDirectory`. Raises ConfigInvalid with all problems.
     """
     from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is text to read
 
@@ -35,7 +38,9 @@ def load(text: str, *, directory: Path, file: str = "") -> ExperimentSpec:
         document = parse(text)
     except Unreadable as error:
         raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
-    source = Source(directory=os.path.realpath(directory), file=file, document=document)
+    source = Source(
+        directory=os.path.realpath(directory), working_directory=str(working_directory), file=file, document=document
+    )
     return _read(document, source)
 
 

@@ -15,6 +15,8 @@ class Source:
 
     #: Relative paths start here.
     directory: str
+    #: Where experiments' folders go when the config does not say.
+    working_directory: str = "~/nni-experiments"
     #: What messages call the file; empty when the text came without one.
     file: str = ""
     document: Document | None = None

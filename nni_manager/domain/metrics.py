@@ -40,7 +40,10 @@ def default_number(value: object) -> float | None:
         value = value.get("default")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf if value > 0 else -math.inf
 
 
 def is_better(candidate: float | None, best: float | None, mode: OptimizeMode) -> bool:

@@ -80,8 +80,9 @@ def _nni_metric(number: int, entry: object) -> Metric | None:
         raise TypeError("not an object")
     if entry["type"] == "REQUEST_PARAMETER":
         return None  # multi-phase leftover of the old SDK: not a result
-    value = json.loads(entry["value"])
-    return Metric(type=MetricType(entry["type"]), data=entry["value"], value=default_number(value), number=number)
+    value, text = json.loads(entry["value"]), entry["value"]
+    data = text if text.isascii() else json.dumps(value)  # half a surrogate pair could not be stored
+    return Metric(type=MetricType(entry["type"]), data=data, value=default_number(value), number=number)
 
 
 def _cause(error: Exception) -> str:

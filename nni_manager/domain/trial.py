@@ -97,6 +97,8 @@ def outcome(report: JobReport, asked: StopRequest | None, *, platform_retries: i
     """
     if report.state is JobState.SUCCEEDED:
         return Outcome(status=TrialStatus.SUCCEEDED)
+    if report.reason == Reason.VERSION_MISMATCH:
+        return Outcome(status=TrialStatus.FAILED, reason=Reason.VERSION_MISMATCH)
     if asked is not None:
         return _STOPPED[asked]
     if report.state in (JobState.LOST, JobState.PREEMPTED, JobState.CANCELLED):

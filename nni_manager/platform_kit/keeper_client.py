@@ -10,9 +10,10 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
-from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,11 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Waits between two tries to reach a keeper, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
+#: A connection that lasted so many seconds is made again without a wait when it is lost.
+_STEADY_S = 3.0
+
+#: How long a request waits for a connection that is being made, in seconds.
+_CONNECT_TIMEOUT_S = 20.0
 
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
@@ -55,6 +61,7 @@ class Keeper:
         self._connection: _Connection | None = None
         self._needed = asyncio.Event()
         self._lost = asyncio.Event()
+        self._changed = asyncio.Event()
         self._unstored = 0
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
@@ -65,12 +72,9 @@ class Keeper:
         try:
             while True:
                 await self._needed.wait()
-                try:
-                    await self._open()
+                if await self._serve():
                     attempt = 0
-                    await self._lost.wait()
-                except (OSError, PlatformUnavailable) as error:
-                    self._note_trouble(error)
+                else:
                     await asyncio.sleep(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
                     attempt += 1
         finally:
@@ -92,11 +96,7 @@ class Keeper:
 
     async def request(self, verb: str, **arguments: Any) -> Any:
         """Asks and waits. Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected."""
-        connection = self._connection
-        if connection is None:
-            raise PlatformUnavailable(
-                f"the {self.name} keeper cannot be reached: {self.trouble or 'not connected yet'}"
-            )
+        connection = self._connection or await self._until_connected()
         number = next(self._ids)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
@@ -105,13 +105,44 @@ class Keeper:
 
     # Connection
 
+    async def _until_connected(self) -> _Connection:
+        """A keeper that is being started or sought is worth a moment; one that was sought in vain is not."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                while self._connection is None and not self.trouble:
+                    await self._changed.wait()
+        if self._connection is None:
+            raise PlatformUnavailable(f"the {self.name} keeper cannot be reached: {self.trouble or 'no answer'}")
+        return self._connection
+
+    def _note_change(self) -> None:
+        """Wakes whoever waits for the connection."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _serve(self) -> bool:
+        """One connection from begin to end; whether it lasted, or was given up because nobody needs it."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._open()
+            await self._lost.wait()
+        except (OSError, PlatformError) as error:
+            self._note_trouble(error)
+            self._close(str(error))
+        return clock() - began >= _STEADY_S or not self._needed.is_set()
+
     async def _open(self) -> None:
         self._lost.clear()
         transport = await self._connect(lambda: _Connection(self))
         self._connection = transport.get_protocol()  # type: ignore[assignment]
+        if not self._needed.is_set():  # everybody left meanwhile
+            self._close("no experiment needs it")
+            return
         self.trouble = ""
+        self._note_change()
         greeting = await self.request("hello")
-        log.info("connected to keeper %s (process %s)", self.name, greeting.get("pid"), extra={"action": "keeper"})
+        log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
         for listener in list(self._listeners.values()):
             await listener.on_connected()
 
@@ -119,6 +150,7 @@ class Keeper:
         if str(error) != self.trouble:
             log.warning("keeper %s: %s", self.name, error)
         self.trouble = str(error)
+        self._note_change()
 
     def _close(self, why: str) -> None:
         if self._connection is not None:
@@ -140,30 +172,33 @@ class Keeper:
 
     # Messages
 
-    def on_message(self, message: dict[str, Any]) -> None:
-        event = message.get("event")
-        if event is None:
-            self._on_answer(message)
-        elif (listener := self._listeners.get(message["owner"])) is None:
-            return
-        elif event == "lines":
-            self._on_lines(listener, message)
-        elif event == "ended":
-            listener.on_ended(message["name"], message["job"])
+    def on_message(self, message: object) -> None:
+        """Raises ValueError when it is none of the wire contract's."""
+        match message:
+            case {
+                "event": "lines", "owner": str(owner), "name": str(), "outbox": str(), "start": int(), "end": int(),
+                "lines": list(),
+            }:  # fmt: skip
+                self._on_lines(owner, cast(dict[str, Any], message))
+            case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
+                if (listener := self._listeners.get(owner)) is not None:
+                    listener.on_ended(name, job)
+            case {"id": int(number), "result": result}:
+                self._answer(number, lambda answer: answer.set_result(result))
+            case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
+                self._answer(number, lambda answer: answer.set_exception(_error(kind, sentence)))
+            case _:
+                raise ValueError("neither an answer nor an event")
 
-    def _on_answer(self, message: dict[str, Any]) -> None:
-        answer = self._waiting.pop(message["id"], None)
-        if answer is None or answer.done():
-            return
-        error = message.get("error")
-        if error is None:
-            answer.set_result(message["result"])
-        elif error["kind"] == protocol.UNAVAILABLE:
-            answer.set_exception(PlatformUnavailable(error["message"], refused=True))
-        else:
-            answer.set_exception(SubmitRejected(error["message"]))
+    def _answer(self, number: int | None, give: Callable[[asyncio.Future[Any]], None]) -> None:
+        answer = None if number is None else self._waiting.pop(number, None)
+        if answer is not None and not answer.done():
+            give(answer)
 
-    def _on_lines(self, listener: Listener, message: dict[str, Any]) -> None:
+    def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
+        listener = self._listeners.get(owner)
+        if listener is None:
+            return
         lines = message["lines"]
         stored = asyncio.ensure_future(
             listener.on_lines(message["name"], message["outbox"], message["start"], message["end"], lines)
@@ -172,19 +207,27 @@ class Keeper:
         self._unstored += len(lines)
         if self._unstored > MAX_UNSTORED_LINES and connection is not None:
             connection.transport.pause_reading()
-        stored.add_done_callback(lambda done: self._on_stored(connection, done, len(lines)))
+        stored.add_done_callback(lambda done: self._on_stored(connection, owner, done, len(lines)))
 
-    def _on_stored(self, connection: _Connection | None, stored: asyncio.Future[object], count: int) -> None:
+    def _on_stored(
+        self, connection: _Connection | None, owner: str, stored: asyncio.Future[object], count: int
+    ) -> None:
+        error = None if stored.cancelled() else stored.exception()
         if connection is None or connection is not self._connection:
-            stored.cancelled() or stored.exception()
             return
-        if stored.cancelled() or stored.exception() is not None:
-            log.error("results were not stored; connecting again to get them once more", exc_info=stored.exception())
+        if (stored.cancelled() or error is not None) and owner in self._listeners:
+            log.error("results were not stored; connecting again to get them once more", exc_info=error)
             connection.transport.abort()
             return
         self._unstored -= count
         if self._unstored <= MAX_UNSTORED_LINES // 2 and not connection.transport.is_reading():
             connection.transport.resume_reading()
+
+
+def _error(kind: object, sentence: str) -> PlatformError:
+    if kind == protocol.UNAVAILABLE:
+        return PlatformUnavailable(sentence, refused=True)
+    return SubmitRejected(sentence)
 
 
 class _Connection(asyncio.Protocol):
@@ -201,13 +244,11 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            messages = self._decoder.feed(data)
-        except ValueError:
+            for message in self._decoder.feed(data):
+                self._keeper.on_message(message)
+        except (ValueError, RecursionError, protocol.FrameTooLarge):
             log.exception("the keeper sent something that is no message; connecting again")
             self.transport.abort()
-            return
-        for message in messages:
-            self._keeper.on_message(message)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._keeper.on_lost(self, str(error or "it ended"))

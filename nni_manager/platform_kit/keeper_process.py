@@ -43,18 +43,31 @@ class LocalKeeper:
         read_end, write_end = os.pipe()
         try:
             self._process = await asyncio.to_thread(self._spawn, write_end)
+        except BaseException:
+            os.close(read_end)
+            raise
         finally:
             os.close(write_end)
         try:
-            await asyncio.wait_for(_read(read_end), _START_TIMEOUT_S)
+            word = await asyncio.wait_for(_read(read_end), _START_TIMEOUT_S)
         except TimeoutError:
             self._process.kill()
             raise PlatformUnavailable(f"the keeper did not start within {_START_TIMEOUT_S:.0f} s") from None
+        if not word:
+            raise PlatformUnavailable(f"the keeper did not start: {await asyncio.to_thread(self._last_words)}")
+
+    def _last_words(self) -> str:
+        words = self._errors.read_text(errors="replace").strip()
+        return words[-500:] or f"see {self._errors.with_name('keeper.log')}"
+
+    @property
+    def _errors(self) -> Path:
+        return self._directory / "keeper.err"
 
     def _spawn(self, ready: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "trial_runner.keeper", "serve"]
         command += ["--directory", str(self._directory), "--socket", str(self._socket), "--ready-fd", str(ready)]
-        with open(self._directory / "keeper.err", "wb") as errors:
+        with self._errors.open("wb") as errors:
             return subprocess.Popen(
                 command, pass_fds=(ready,), start_new_session=True, cwd="/",
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,

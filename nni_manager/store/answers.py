@@ -83,6 +83,14 @@ def trial(connection: sqlite3.Connection, id: str) -> str:
     return str(row[0])
 
 
+def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:
+    """Number of a trial's current attempt. Raises NotFound."""
+    row = connection.execute("SELECT attempt FROM trials WHERE id = ?", (trial_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no trial {trial_id}")
+    return int(row[0])
+
+
 def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str | None, after: int, page: Page) -> str:
     """``{"metrics": […]}`` in the order they were stored; `after`: only those with a greater id."""
     wheres = ["m.id > :after"]

@@ -41,6 +41,7 @@ _TRANSIENT = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened for writing",
     sqlite3.SQLITE_PERM: "cannot be written: permission denied",
 }
+_LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
 
@@ -115,7 +116,7 @@ class Database:
         try:
             return function(connection)
         except sqlite3.DatabaseError as error:
-            raise _classified(self.path, error) from error
+            raise classified(self.path, error) from error
         finally:
             if self._closing.is_set():
                 connection.close()
@@ -154,12 +155,11 @@ class Database:
         while True:
             try:
                 connection = connection or connect(self.path)
-                _run(connection, batch)
+                _run(self.path, connection, batch)
                 self._set_trouble("")
                 return connection
             except sqlite3.DatabaseError as error:
-                if connection is not None and connection.in_transaction:
-                    connection.rollback()
+                connection = _left_after(connection, error)
                 if not _is_transient(error) or (self._closing.is_set() and attempt):
                     return self._give_up(connection, batch, error)
                 self._set_trouble(f"the database {self.path} {_TRANSIENT[_code(error)]} ({error})")
@@ -170,7 +170,7 @@ class Database:
         self, connection: Connection | None, batch: list[_Write[Any]], error: sqlite3.DatabaseError
     ) -> Connection | None:
         for write in batch:
-            write.error = _classified(self.path, error)
+            write.error = classified(self.path, error)
         return connection
 
     def _set_trouble(self, trouble: str) -> None:
@@ -209,11 +209,11 @@ def connect_readonly(path: Path) -> Connection:
         )
         connection.execute("PRAGMA query_only=ON")
     except sqlite3.DatabaseError as error:
-        raise _classified(path, error) from error
+        raise classified(path, error) from error
     return connection
 
 
-def _run(connection: Connection, batch: list[_Write[Any]]) -> None:
+def _run(path: Path, connection: Connection, batch: list[_Write[Any]]) -> None:
     """One transaction. A function that fails on its own account is undone alone."""
     connection.execute("BEGIN IMMEDIATE")
     for write in batch:
@@ -224,10 +224,22 @@ def _run(connection: Connection, batch: list[_Write[Any]]) -> None:
         except Exception as error:
             if isinstance(error, sqlite3.DatabaseError) and _is_transient(error):
                 raise
-            write.error = error
+            write.error = classified(path, error) if isinstance(error, sqlite3.DatabaseError) else error
             connection.execute("ROLLBACK TO one")
         connection.execute("RELEASE one")
     connection.execute("COMMIT")
+
+
+def _left_after(connection: Connection | None, error: sqlite3.DatabaseError) -> Connection | None:
+    """The connection to go on with. After most errors a fresh one: a file opened read-only stays read-only for ever."""
+    if connection is None:
+        return None
+    if _code(error) in _LOCKED_OR_FULL:
+        if connection.in_transaction:
+            connection.rollback()
+        return connection
+    connection.close()
+    return None
 
 
 def _resolve(batch: list[_Write[Any]]) -> None:
@@ -241,18 +253,18 @@ def _resolve(batch: list[_Write[Any]]) -> None:
             write.future.set_result(write.result)
 
 
-def _code(error: sqlite3.DatabaseError) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _is_transient(error: sqlite3.DatabaseError) -> bool:
-    return _code(error) in _TRANSIENT
-
-
-def _classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
+def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
     """The error of the driver as one of ours, or itself when it is a fault in our SQL."""
     if _is_transient(error):
         return StoreUnavailable(f"the database {path} {_TRANSIENT[_code(error)]} ({error})")
     if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreCorrupt(f"the database {path} cannot be read ({error}); restore it from a backup")
     return error
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_transient(error: sqlite3.DatabaseError) -> bool:
+    return _code(error) in _TRANSIENT

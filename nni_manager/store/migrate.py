@@ -8,14 +8,22 @@ from importlib import resources
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreTooNew
-from nni_manager.store.database import connect
+from nni_manager.store.database import classified, connect
 
 
 def migrate(path: Path, kind: str) -> None:
     """Creates or upgrades the database at `path`; `kind` names a folder of `migrations`.
 
-    An existing database is copied to ``<name>.v<version>.bak`` first. Raises StoreTooNew for a schema of the future.
+    An existing database is copied to ``<name>.v<version>.bak`` first. Raises StoreTooNew for a schema of the future,
+    StoreCorrupt or StoreUnavailable.
     """
+    try:
+        _migrate(path, kind)
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
+
+
+def _migrate(path: Path, kind: str) -> None:
     connection = connect(path)
     try:
         steps = _steps(kind)

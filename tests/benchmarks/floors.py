@@ -25,9 +25,7 @@ async def _plain_loop(folder: Path, trials: int, at_once: int) -> float:
     async def worker() -> None:
         for number in numbers:
             environment = _prepare(folder / str(number))
-            process = await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", lite.COMMAND, cwd=folder, env=environment
-            )
+            process = await asyncio.create_subprocess_exec("/bin/sh", "-c", lite.COMMAND, cwd=folder, env=environment)
             assert await process.wait() == 0
 
     await asyncio.gather(*(worker() for _ in range(at_once)))

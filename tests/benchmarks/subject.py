@@ -15,7 +15,6 @@ from tests.benchmarks import lite
 from tests.live_daemon import Daemon
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     trials_per_s: float
@@ -46,20 +45,18 @@ def lite_trials(folder: Path, trials: int, at_once: int) -> Run:
     with running(folder) as daemon:
         warm_up = daemon.create(config(trials=4, at_once=2), folder / "code")
         daemon.wait(warm_up, "DONE")
-        before = _cpu(daemon)
+        before = cpu_s(daemon)
         id_ = daemon.create(config(trials=trials, at_once=at_once), folder / "code")
         daemon.wait(id_, "NO_MORE_TRIAL", "DONE", timeout_s=600)
-        tuner = _cpu(daemon, id_)
+        tuner = cpu_s(daemon, id_)
         daemon.wait(id_, "DONE", timeout_s=600)
-        after = {**_cpu(daemon), **{name: tuner[name] for name in tuner if name == "tuner"}}
+        after = {**cpu_s(daemon), **{name: tuner[name] for name in tuner if name == "tuner"}}
         memory = _memory(daemon)
         ((first, last, missing),) = daemon.rows(
             id_, "SELECT min(created_ms), max(ended_ms), sum(final_data IS NULL) FROM trials"
         )
         cpu = {name: (after[name] - before.get(name, 0)) / trials * 1000 for name in after}
-    return Run(
-        trials_per_s=trials / ((last - first) / 1000), cpu_ms=cpu, memory_mib=memory, missing=missing
-    )
+    return Run(trials_per_s=trials / ((last - first) / 1000), cpu_ms=cpu, memory_mib=memory, missing=missing)
 
 
 def config(*, trials: int, at_once: int, command: str = lite.COMMAND) -> dict[str, Any]:
@@ -93,7 +90,8 @@ def idle_percent(daemon: Daemon, seconds: float) -> float:
     return sum(after[name] - before[name] for name in after if name in before) / seconds * 100
 
 
-def _cpu(daemon: Daemon, id_: str = "") -> dict[str, float]:
+def cpu_s(daemon: Daemon, id_: str = "") -> dict[str, float]:
+    """Seconds on a processor of each of our processes so far."""
     return {name: _runtime_s(process) for name, process in processes(daemon, id_).items()}
 
 

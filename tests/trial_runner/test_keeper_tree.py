@@ -1,6 +1,8 @@
 """A job is its whole tree: wherever a process of it went, it is gone when the job has ended."""
 
+import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 
@@ -11,7 +13,7 @@ from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
 
-#: A process that says its pid through the outbox and sleeps, started in ways that lose one mark or another.
+#: Ways to start a process so that it loses one mark or another.
 _STRAYS = {
     "background": "{stray} &",
     "own session": "setsid {stray} &",
@@ -20,6 +22,15 @@ _STRAYS = {
     "without environment, of a main process that waits": "env -i {stray} & ",
     "triple fork, each in a session without environment": "(env -i setsid /bin/bash -c '(env -i setsid {stray} &)' &)",
 }
+#: Writes over its environment, where `/proc` reads it.
+_RENAMED = """
+import ctypes, os, signal
+begin, end = map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[47:49])
+ctypes.memset(begin, 0, end - begin)
+assert not open("/proc/self/environ", "rb").read().strip(b"\\0")
+print(os.getpid(), file=open("{outbox}", "a"), flush=True)
+signal.pause()
+"""
 
 
 @pytest.fixture
@@ -36,16 +47,17 @@ def client(keeper: KeeperProcess) -> Client:
 
 @pytest.mark.parametrize("way", _STRAYS)
 def test_strays_of_a_job_that_ends_by_itself_are_killed(keeper: KeeperProcess, client: Client, way: str) -> None:
-    pid = _spawn_with_stray(keeper, client, way, _sleeper(keeper), "exit 3")
+    pid = _spawn_with_stray(keeper, client, way, _script(keeper, "exec sleep 1000"))
     assert is_alive(pid)
-    ended = _open_gate(keeper, client)
-    assert ended["exit_code"] == 3
+    (keeper.attempt("job") / "gate").write_text("go\n")
+    assert client.until_ended("job").jobs["job"]["exit_code"] == 3
     assert not is_alive(pid)
 
 
 @pytest.mark.parametrize("way", _STRAYS)
 def test_a_stop_reaches_strays_and_waits_for_them(keeper: KeeperProcess, client: Client, way: str) -> None:
-    pid = _spawn_with_stray(keeper, client, way, _polite(keeper), "exit 3")
+    stray = _script(keeper, "while :; do sleep 0.01; done", on_term=f"echo bye >> {_outbox(keeper)}")
+    pid = _spawn_with_stray(keeper, client, way, stray)
     client.ask("signal", name="job", grace_s=20)
     heard = client.until_ended("job")
     assert heard.jobs["job"]["signal"] == signal.SIGTERM
@@ -55,20 +67,13 @@ def test_a_stop_reaches_strays_and_waits_for_them(keeper: KeeperProcess, client:
 
 def test_a_process_that_wrote_over_its_environment_is_found(keeper: KeeperProcess, client: Client) -> None:
     """As renaming a process does."""
-    code = (
-        "import ctypes, os\n"
-        "address, end = map(int, open('/proc/self/stat').read().rpartition(')')[2].split()[47:49])\n"
-        "ctypes.memset(address, 0, end - address)\n"
-        "assert not open('/proc/self/environ', 'rb').read().strip(b'\\0')\n"
-        "os.setsid()\n"
-        "print(os.getpid(), file=open(__import__('sys').argv[1], 'a'), flush=True)\n"
-        "__import__('signal').pause()\n"
-    )
     keeper.attempt("job").mkdir(parents=True)
-    (keeper.attempt("job") / "stray.py").write_text(code)
-    keeper.spawn(client, "job", "(env $PYTHON $D/stray.py $NNI_OUTBOX & ); read line < <(tail -f $NNI_OUTBOX); exit 0")
-    heard = client.until_ended("job")
-    assert not is_alive(int(heard.lines("job")[0]))
+    script = keeper.attempt("job") / "renamed.py"
+    script.write_text(_RENAMED.format(outbox=_outbox(keeper)))
+    pid = _spawn_with_stray(keeper, client, "double fork", f"{sys.executable} {script}")
+    (keeper.attempt("job") / "gate").write_text("go\n")
+    client.until_ended("job")
+    assert not is_alive(pid)
 
 
 def test_who_ignores_sigterm_is_killed_after_the_grace_period(keeper: KeeperProcess, client: Client) -> None:
@@ -91,24 +96,18 @@ def test_a_later_stop_may_shorten_the_grace_period_but_not_stretch_it(keeper: Ke
 
 
 def test_strays_keep_the_grace_period_when_the_main_process_goes_first(keeper: KeeperProcess, client: Client) -> None:
-    slow = keeper.attempt("job") / "slow.sh"
-    slow.parent.mkdir(parents=True)
-    slow.write_text(
-        f"trap 'read go < {keeper.attempt('job')}/permit; echo \"\\\"saved\\\"\" >> {_outbox(keeper)}; exit' TERM\n"
-        f"echo $$ >> {_outbox(keeper)}\nwhile :; do sleep 0.01; done\n"
-    )
-    import os
-
-    os.mkfifo(slow.parent / "permit")
-    job = keeper.spawn(client, "job", f"setsid bash {slow} & exec sleep 1000")
-    stray = int(client.until_lines("job", 1).lines("job")[0])
+    permit = keeper.attempt("job") / "permit"
+    permit.parent.mkdir(parents=True)
+    os.mkfifo(permit)
+    saving = f"read go < {permit}; echo saved >> {_outbox(keeper)}"
+    stray = _script(keeper, "while :; do sleep 0.01; done", on_term=saving)
+    pid = _spawn_with_stray(keeper, client, "own session", stray)
     client.ask("signal", name="job", grace_s=20)
-    (slow.parent / "permit").write_text("go\n")  # opens only when the stray, asked to end, reads it
+    permit.write_text("go\n")  # waits until the stray, having been asked to end, reads it
     heard = client.until_ended("job")
-    assert heard.lines("job") == ["saved"] or heard.lines("job") == ['"saved"']
-    assert heard.jobs["job"]["pid"] == job["pid"]
+    assert heard.lines("job") == ["saved"]
     assert heard.jobs["job"]["signal"] == signal.SIGTERM
-    assert not is_alive(stray)
+    assert not is_alive(pid)
 
 
 def test_four_jobs_that_obey_are_stopped_at_once(keeper: KeeperProcess, client: Client) -> None:
@@ -154,28 +153,17 @@ def _outbox(keeper: KeeperProcess) -> str:
     return str(keeper.attempt("job") / protocol.MAIN_OUTBOX)
 
 
-def _sleeper(keeper: KeeperProcess) -> str:
-    return "exec sleep 1000"
+def _script(keeper: KeeperProcess, body: str, on_term: str = "") -> str:
+    """A command that says its pid through the outbox once its trap is set, then runs the body."""
+    script = keeper.attempt("job") / "stray.sh"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    trap = f"trap '{on_term}; exit' TERM\n" if on_term else ""
+    script.write_text(f"{trap}echo $$ >> {_outbox(keeper)}\n{body}\n")
+    return f"/bin/bash {script}"
 
 
-def _polite(keeper: KeeperProcess) -> str:
-    return f"trap 'echo bye >> {_outbox(keeper)}; exit' TERM; while :; do sleep 0.01; done"
-
-
-def _spawn_with_stray(keeper: KeeperProcess, client: Client, way: str, body: str, end: str) -> int:
+def _spawn_with_stray(keeper: KeeperProcess, client: Client, way: str, stray: str) -> int:
     """The stray's pid, once it is up; the main process waits at a gate."""
-    attempt = keeper.attempt("job")
-    attempt.mkdir(parents=True)
-    (attempt / "stray.sh").write_text(f"{body.split(';')[0] + ';' if 'trap' in body else ''}"
-                                      f"echo $$ >> {_outbox(keeper)}; {body}\n")  # fmt: skip
-    import os
-
-    os.mkfifo(attempt / "gate")
-    stray = f"/bin/bash {attempt}/stray.sh"
-    keeper.spawn(client, "job", f"{_STRAYS[way].format(stray=stray)}\nread line < $D/gate; {end}")
+    os.mkfifo(keeper.attempt("job") / "gate")
+    keeper.spawn(client, "job", f"{_STRAYS[way].format(stray=stray)}\nread line < $D/gate; exit 3")
     return int(client.until_lines("job", 1).lines("job")[0])
-
-
-def _open_gate(keeper: KeeperProcess, client: Client) -> dict[str, object]:
-    (keeper.attempt("job") / "gate").write_text("go\n")
-    return client.until_ended("job").jobs["job"]

@@ -40,7 +40,7 @@ def test_optimize_mode_is_accepted_where_it_means_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Radnom", "no tuner 'Radnom', did you mean Random.*TPE, Random, GridSearch.*className"),
+        ("Radnom", "no tuner 'Radnom', did you mean Random.*Random, GridSearch, TPE.*className"),
         ("zzz", "no tuner 'zzz'; use one of"),
         ("Anneal", "NNI's tuner 'Anneal' is not available here yet"),
         ("gptuner", "not available here yet"),

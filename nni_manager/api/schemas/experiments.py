@@ -49,7 +49,9 @@ class ExperimentSummary(Wire):
 class ExperimentState(ExperimentSummary):
     """Everything but the config: what events carry."""
 
-    exec_duration_ms: int = Field(description="Time it was active, in milliseconds; time on hold counts, DONE does not.")
+    exec_duration_ms: int = Field(
+        description="Time it was active, in milliseconds; time on hold counts, DONE does not."
+    )
     trial_concurrency: int = Field(description="How many trials may run at a time.")
     max_trial_number: int | None = Field(description="How many trials may be made; null: no limit.")
     max_experiment_duration: int | str | None = Field(
@@ -126,7 +128,9 @@ class ExperimentChange(Wire):
 
 
 class ImportedResult(Wire):
-    """A result from elsewhere, for the tuner."""
+    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is."""
+
+    model_config = ConfigDict(extra="ignore")  # exports hold ids as well
 
     parameter: dict[str, JsonValue] = Field(description="Parameter names and values.")
     value: JsonValue = Field(description="The final result: a number, or an object with the number as `default`.")

@@ -21,15 +21,23 @@ log = logging.getLogger(__name__)
 
 
 class LocalPlatform(Platform):
-    """The keeper tells of every change; `observe` answers from what it told."""
+    """The keeper tells of every change; `observe` answers from what it told, and asks it about jobs it has not named.
+
+    The end of a job is observed when all its results are stored.
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities(watches=True, reads_files=True)
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
+        #: What this connection to the keeper told of each job.
         self._reports: dict[str, JobReport] = {}
-        #: Set once the keeper knows which jobs we follow; before that, a job we have no word of is not LOST.
-        self._following = asyncio.Event()
+        self._is_connected = False
+        #: Two at a time would have the keeper send the same results twice.
+        self._following = asyncio.Lock()
+        #: By job: results handed over and not stored yet, and the end that waits for them.
+        self._deliveries: dict[str, set[asyncio.Task[None]]] = {}
+        self._held_ends: dict[str, JobReport] = {}
 
     @classmethod
     def check(cls, spec: ExperimentSpec) -> None:
@@ -46,6 +54,11 @@ class LocalPlatform(Platform):
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         self.host.keeper.leave(self.host.experiment_id)
+        # What is not stored by now, the keeper sends again to whoever enters next.
+        deliveries = self._pending_deliveries()
+        for delivery in deliveries:
+            delivery.cancel()
+        await asyncio.gather(*deliveries, return_exceptions=True)
 
     async def submit(self, spec: JobSpec) -> JobHandle:
         job = await self.host.keeper.request(
@@ -59,13 +72,17 @@ class LocalPlatform(Platform):
             files={protocol.PARAMETER_FILE: spec.parameter_record},
             grace_s=spec.grace_period_s,
         )
-        self._take(spec.name, job)
+        if job["state"] == protocol.RUNNING:  # of one that has ended, `observe` asks for what it reported
+            self._note_running(spec.name, job)
         return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        if not self._following.is_set():
+        if not self._is_connected:
             raise PlatformUnavailable(f"the keeper of this machine is away: {self.host.keeper.trouble or 'connecting'}")
-        return {handle: self._reports.get(handle.job_name, _UNHEARD_OF) for handle in handles}
+        names = [handle.job_name for handle in handles]
+        if any(name not in self._reports for name in names):
+            await self._follow(names)
+        return {handle: self._reports.get(handle.job_name, _NO_WORD) for handle in handles}
 
     async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
         await self.host.keeper.request("signal", name=handle.job_name, grace_s=grace_period_s)
@@ -82,48 +99,83 @@ class LocalPlatform(Platform):
     # What the keeper tells
 
     async def on_connected(self) -> None:
+        self._is_connected = True
         try:
-            followed = await self.host.followed()
-            answer = await self.host.keeper.request(
-                "follow", jobs={name: dict(offsets) for name, offsets in followed.items()}
-            )
+            await self._follow(())
         except NniManagerError as error:
             log.warning("the keeper's jobs cannot be followed yet: %s", error)
-            return
-        for name, job in answer["jobs"].items():
-            self._take(name, job)
-        for name in answer["unknown"]:
-            self._tell(name, _UNHEARD_OF)
-        self._following.set()
         self.host.wake("")
 
     def on_disconnected(self) -> None:
-        self._following.clear()
+        self._is_connected = False
         self._reports.clear()
+        self._held_ends.clear()
         self.host.wake("")
 
-    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        delivery = await self.host.deliver(job_name, outbox, start, end, lines)
-        if delivery.resend:
-            log.warning("a stretch of %s of job %s is missing; asking for it again", outbox, job_name)
-            await self.on_connected()
+    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> asyncio.Task[None]:
+        delivery = asyncio.create_task(
+            self._deliver(job_name, outbox, start, end, lines), name=f"results of {job_name}"
+        )
+        self._deliveries.setdefault(job_name, set()).add(delivery)
+        delivery.add_done_callback(lambda done: self._on_delivered(job_name, done))
+        return delivery
 
     def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
-        self._tell(job_name, job_report(job))
-
-    def _take(self, name: str, job: dict[str, Any]) -> None:
-        """A job as the keeper lists it. One that has ended is told of by its own event, after its last lines."""
-        if job["state"] == protocol.RUNNING:
-            self._tell(name, job_report(job))
+        if job_name in self._deliveries:
+            self._held_ends[job_name] = job_report(job)
         else:
-            self._reports.setdefault(name, _DRAINING)
+            self._tell(job_name, job_report(job))
+
+    async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        """Raises when a stretch before these lines is missing: the next connection follows from what is stored."""
+        delivery = await self.host.deliver(job_name, outbox, start, end, lines)
+        if delivery.resend:
+            raise PlatformUnavailable(f"job {job_name}: what {outbox} holds before byte {start} is not stored")
+
+    def _on_delivered(self, job_name: str, delivery: asyncio.Task[None]) -> None:
+        pending = self._deliveries[job_name]
+        pending.discard(delivery)
+        if not pending:
+            del self._deliveries[job_name]
+        if delivery.cancelled() or delivery.exception() is not None:
+            self._held_ends.pop(job_name, None)
+        elif not pending and job_name in self._held_ends:
+            self._tell(job_name, self._held_ends.pop(job_name))
+
+    async def _follow(self, names: Sequence[str]) -> None:
+        """Asks for these and all undecided jobs that the keeper has not named on this connection."""
+        async with self._following:
+            await _settled(self._pending_deliveries())  # they move the offsets that are read now
+            followed = await self.host.followed()
+            unheard = {name: dict(followed.get(name, {})) for name in (*followed, *names) if name not in self._reports}
+            if unheard:
+                self._note_all(await self.host.keeper.request("follow", jobs=unheard))
+
+    def _note_all(self, answer: dict[str, Any]) -> None:
+        for name, job in answer["jobs"].items():
+            if job["state"] == protocol.RUNNING:
+                self._note_running(name, job)
+            else:  # its end is told after its last lines
+                self._reports.setdefault(name, _DRAINING)
+        for name in answer["unknown"]:
+            self._tell(name, _UNHEARD_OF)
+
+    def _note_running(self, name: str, job: dict[str, Any]) -> None:
+        """Its end may have come in the moment between the keeper's answer and now."""
+        known = self._reports.get(name, _UNHEARD_OF)
+        if known is _UNHEARD_OF or not known.state.is_final:
+            self._tell(name, job_report(job))
 
     def _tell(self, name: str, report: JobReport) -> None:
         self._reports[name] = report
         self.host.wake(name)
 
+    def _pending_deliveries(self) -> set[asyncio.Task[None]]:
+        return set().union(*self._deliveries.values())
+
 
 _UNHEARD_OF = JobReport(state=JobState.LOST, message="the keeper of this machine knows nothing of this job")
+_NO_WORD = JobReport(state=JobState.UNKNOWN, message="the connection to the keeper of this machine broke")
 _DRAINING = JobReport(state=JobState.UNKNOWN, message="ended; its last results are being read")
 
 
@@ -140,12 +192,26 @@ def _environment(spec: JobSpec) -> dict[str, str]:
     }
 
 
+async def _settled(tasks: set[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
+
+
 def _read_file(directory: Path, name: str, offset: int, limit: int) -> bytes:
+    try:
+        path = _inside(directory, name)
+        with path.open("rb") as file:
+            start = offset if offset >= 0 else max(0, path.stat().st_size + offset)
+            file.seek(start)
+            return file.read(limit)
+    except (OSError, ValueError, RuntimeError):  # missing, no legal path, a loop of links
+        raise NotFound(f"there is no file {name!r} that can be read in {directory.name}") from None
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """Raises ValueError when it is no file of the folder, wherever links lead."""
     root = directory.resolve()
     path = (root / name).resolve()
     if not path.is_relative_to(root) or not path.is_file():
-        raise NotFound(f"there is no file {name} in {directory.name}")
-    with path.open("rb") as file:
-        start = offset if offset >= 0 else max(0, path.stat().st_size + offset)
-        file.seek(start)
-        return file.read(limit)
+        raise ValueError(name)
+    return path

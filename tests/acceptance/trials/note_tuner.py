@@ -9,7 +9,7 @@ from nni.tuner import Tuner
 
 class NoteTuner(Tuner):
     def __init__(self, folder):
-        self.path = os.path.join(folder, "host-{}.jsonl".format(os.getpid()))
+        self.path = os.path.join(folder, f"host-{os.getpid()}.jsonl")
         self.random = random.Random(os.getpid())
 
     def update_search_space(self, search_space):

@@ -1,0 +1,36 @@
+"""The process behind the API."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+
+from nni_manager.api.context import Context
+from nni_manager.api.errors import documented
+from nni_manager.api.schemas.daemon import Daemon, Door, StopDaemon, Stopping
+
+router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"])
+
+
+@router.get("", operation_id="getDaemon", summary="Who answers here", responses=documented(503))
+async def show(context: Context) -> Daemon:
+    """Version, process, doors."""
+    return Daemon(
+        version=context.version,
+        pid=os.getpid(),
+        data_directory=str(context.data_directory),
+        started_ms=context.started_ms,
+        doors=[Door.model_validate(door) for door in context.doors()],
+        experiments=len(await context.service.entries()),
+    )
+
+
+@router.post(
+    "/stop", operation_id="stopDaemon", summary="End the daemon", status_code=202, responses=documented(400, 413)
+)
+async def stop(context: Context, body: Annotated[StopDaemon | None, Body()] = None) -> Stopping:
+    """Answers at once. Running jobs go on, and the next daemon takes them up, unless `experiments` is true."""
+    context.stop_daemon(body is not None and body.experiments)
+    return Stopping(status="stopping")

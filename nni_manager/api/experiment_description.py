@@ -1,0 +1,81 @@
+"""An experiment as the API describes it, from its overview and its entry in the index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nni_manager.api.context import ApiContext
+from nni_manager.api.masking import mask
+from nni_manager.api.schemas import experiments as schema
+from nni_manager.domain.errors import StoreError
+from nni_manager.domain.experiment import Hold
+from nni_manager.store import overview
+from nni_manager.store.index import Entry
+from nni_manager.store.overview import Live, Overview
+
+
+async def describe(context: ApiContext, id: str) -> schema.Experiment:
+    """Everything, config included. Raises NotFound or StoreError."""
+    found = await _read(context, id)
+    config = mask(found.config)
+    return schema.Experiment(**_state(found, await _folder(context, id)), config=config)
+
+
+async def state(context: ApiContext, id: str) -> schema.ExperimentState:
+    """Everything but the config."""
+    return schema.ExperimentState(**_state(await _read(context, id), await _folder(context, id)))
+
+
+async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
+    """From the index; what is at work is asked itself. Never raises: a list must not fail because of one experiment."""
+    fields = _entry(entry) | {"hold": None, "errors": list(filter(None, [context.service.problem(entry.id)]))}
+    if context.service.at_work(entry.id) is not None:
+        try:
+            fields |= _condition(await _read(context, entry.id))
+        except StoreError as error:
+            fields |= {"errors": [str(error)]}
+    return schema.ExperimentSummary(**fields)
+
+
+async def _read(context: ApiContext, id: str) -> Overview:
+    service = context.service
+    live = Live(
+        at_work=service.at_work(id) is not None, derived_hold=service.derived_hold(id), problem=service.problem(id)
+    )
+    return await service.read(id, lambda c: overview.load(c, live, context.clock()))
+
+
+async def _folder(context: ApiContext, id: str) -> str:
+    """Where it is now; the database of a folder that was moved may still say where it was."""
+    experiment = context.service.at_work(id)
+    return str(experiment.folder.path if experiment is not None else (await context.service.entry(id)).folder.path)
+
+
+def _state(found: Overview, folder: str) -> dict[str, Any]:
+    row, config, best = found.row, found.config, found.best
+    return _condition(found) | {
+        "id": row.id, "name": config.get("experimentName"), "platform": found.platform, "createdMs": row.created_ms,
+        "logPath": folder, "execDurationMs": found.exec_ms, "trialConcurrency": config["trialConcurrency"],
+        "maxTrialNumber": config.get("maxTrialNumber"), "maxExperimentDuration": config.get("maxExperimentDuration"),
+        "maxTrialDuration": config.get("maxTrialDuration"), "counts": found.counts,
+        "trialsMade": row.next_sequence_id,
+        "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
+        "revision": row.revision,
+    }  # fmt: skip
+
+
+def _condition(found: Overview) -> dict[str, Any]:
+    """What changes while it is at work."""
+    row = found.row
+    return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
+
+
+def _hold(hold: Hold | None) -> schema.Hold | None:
+    return None if hold is None else schema.Hold(code=hold.code, sentence=hold.sentence, details=hold.details)
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "id": entry.id, "name": entry.name, "platform": entry.platform, "status": entry.status,
+        "createdMs": entry.created_ms, "endedMs": entry.ended_ms, "logPath": str(entry.folder.path),
+    }  # fmt: skip

@@ -1,0 +1,132 @@
+"""Experiments: make, list, describe, change, stop, resume, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from nni_manager.api import experiment_description as description
+from nni_manager.api import submission
+from nni_manager.api.context import Context
+from nni_manager.api.errors import documented
+from nni_manager.api.identifiers import ExperimentId
+from nni_manager.api.schemas.experiments import (
+    Created,
+    Experiment,
+    ExperimentChange,
+    ExperimentList,
+    ExperimentSummary,
+    ImportedResult,
+    StoppedExperiments,
+)
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentStatus
+
+router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
+
+
+@router.post(
+    "", operation_id="createExperiment", summary="Make an experiment and start it", status_code=201,
+    responses=documented(400, 409, 413, 503), openapi_extra={"requestBody": submission.REQUEST_BODY},
+)  # fmt: skip
+async def create(request: Request, response: Response, context: Context) -> Created:
+    """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
+    id_ = await context.service.create(await submission.read(request, context))
+    response.headers["Location"] = f"/api/v1/experiments/{id_}"
+    return Created(id=id_)
+
+
+@router.get("", operation_id="listExperiments", summary="All experiments", responses=documented(400, 503))
+async def list_all(
+    context: Context,
+    status: Annotated[ExperimentStatus | None, Query(description="Only those with this status.")] = None,
+) -> ExperimentList:
+    """Oldest first, stopped ones included."""
+    entries = await context.service.entries()
+    found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
+    return ExperimentList(experiments=[one for one in found if status in (None, one.status)])
+
+
+@router.post("/stop", operation_id="stopAllExperiments", summary="Stop all experiments", responses=documented(503))
+async def stop_all(context: Context) -> StoppedExperiments:
+    """Ends their trials; answers when all are closed."""
+    return StoppedExperiments(stopped=list(await context.service.stop_all()))
+
+
+@router.get(
+    "/{id}", operation_id="getExperiment", summary="One experiment", response_model=Experiment,
+    responses=documented(404, 503),
+)  # fmt: skip
+async def show(id: ExperimentId, context: Context) -> Response:
+    """Status, progress, best trial, config."""
+    return _described(await description.describe(context, id))
+
+
+@router.patch(
+    "/{id}", operation_id="changeExperiment", summary="Change limits, name or search space",
+    response_model=Experiment, responses=documented(400, 404, 409, 413, 503),
+)  # fmt: skip
+async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
+    """Only of an experiment that is not stopped. Raising a limit wakes one that is DONE."""
+    await context.service.change(id, _storable(body.model_dump(by_alias=True, exclude_unset=True)))
+    return _described(await description.describe(context, id))
+
+
+@router.post("/{id}/stop", operation_id="stopExperiment", summary="Stop an experiment", responses=documented(404, 503))
+async def stop(id: ExperimentId, context: Context) -> ExperimentSummary:
+    """Ends its trials; answers when it is closed. Quiet for a stopped one."""
+    await context.service.stop(id)
+    return await description.summarize(context, await context.service.entry(id))
+
+
+@router.post(
+    "/{id}/resume", operation_id="resumeExperiment", summary="Go on with an experiment",
+    responses=documented(404, 409, 503),
+)  # fmt: skip
+async def resume(id: ExperimentId, context: Context) -> ExperimentSummary:
+    """Opens a stopped one; clears the hold or the error of one at work. Unfinished trials run again."""
+    await context.service.resume(id)
+    return await description.summarize(context, await context.service.entry(id))
+
+
+@router.delete(
+    "/{id}", operation_id="deleteExperiment", summary="Delete a stopped experiment", status_code=204,
+    responses=documented(404, 409, 503),
+)  # fmt: skip
+async def delete(id: ExperimentId, context: Context) -> None:
+    """Removes its folder: database, logs, what its trials wrote."""
+    await context.service.delete(id)
+
+
+@router.post(
+    "/{id}/import", operation_id="importResults", summary="Tell the tuner results from elsewhere", status_code=204,
+    responses=documented(400, 404, 409, 413, 503),
+)  # fmt: skip
+async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
+    """They count as known to the tuner; no trials are made of them."""
+    await context.service.import_data(id, _finite([entry.model_dump(by_alias=True) for entry in body]))
+
+
+def _described(experiment: Experiment) -> Response:
+    """Serialised once, by pydantic itself."""
+    return Response(experiment.model_dump_json(by_alias=True), media_type="application/json")
+
+
+def _finite(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """They are stored as JSON. Raises InvalidInput."""
+    try:
+        json.dumps(results, allow_nan=False)
+    except ValueError:
+        raise InvalidInput("NaN and infinity are no results to learn from; leave those entries out") from None
+    return results
+
+
+def _storable(fields: dict[str, Any]) -> dict[str, Any]:
+    """JSON can spell halves of characters that no text can hold. Raises InvalidInput."""
+    name = fields.get("experimentName")
+    if isinstance(name, str) and not name.isprintable():
+        raise InvalidInput("experimentName: must be printable text on one line")
+    return fields

@@ -1,0 +1,142 @@
+"""What every request must pass before anything else sees it: size of the body, Host, Origin, token.
+
+`app` puts it around API and pages alike. Unix sockets are exempt from all but the size: whoever may open the file may
+do everything. `/healthz` and `/readyz` ask for no token and no name, so that any probe can use them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
+from nni_manager.api.token import Token
+
+BODY_LIMIT = 8 * 1024 * 1024
+_OPEN_PATHS = ("/healthz", "/readyz")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Guard:
+    """Pure ASGI, around the whole application.
+
+    `token`: what TCP doors want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
+    loopback names, the address they connected to and this machine's name. A door with a token may be called by any
+    name: a page of another site that points its own name at us has no token.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, token: str = "", hosts: Collection[str] = (), body_limit: int = BODY_LIMIT
+    ) -> None:
+        self._app = app
+        self._token = Token(token)
+        self._hosts = _LOOPBACK | {host.lower() for host in hosts} | {socket.gethostname().lower()}
+        self._body_limit = body_limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = LimitedBody(receive, self._body_limit)
+        refusal = self._refuse_length(scope) or (self._refuse(scope) if _needs_checks(scope) else None)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._pass_on(scope, body, send)
+
+    async def _pass_on(self, scope: Scope, body: LimitedBody, send: Send) -> None:
+        started = False
+
+        async def hardened_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            if message["type"] == "http.response.start":
+                _harden(message)
+            await send(message)
+
+        try:
+            await self._app(scope, body.receive, hardened_send)
+        except BodyTooLarge as error:
+            if started:
+                raise
+            await _refusal(413, error.detail)(scope, body.receive, send)
+
+    def _refuse_length(self, scope: Scope) -> Response | None:
+        """A body that says it is too large is not even begun."""
+        length = Headers(scope=scope).get("content-length", "0")
+        if length.isdecimal() and int(length) > self._body_limit:
+            return _refusal(413, BodyTooLarge(self._body_limit).detail)
+        return None
+
+    def _refuse(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        return self._refuse_host(scope, headers) or _refuse_origin(headers) or self._refuse_token(scope, headers)
+
+    def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
+        """A page of another site may point its own name at this machine (DNS rebinding); its browser then says so."""
+        names = headers.getlist("host")
+        if len(names) > 1:
+            return _refusal(400, "the request names two hosts; send one Host header")
+        if not names or self._token.is_set:
+            return None
+        name = _host(names[0])
+        if name in self._hosts or name == scope["server"][0].lower():
+            return None
+        return _refusal(403, f"this daemon is not called {name!r}; use the address it prints when it starts")
+
+    def _refuse_token(self, scope: Scope, headers: Headers) -> Response | None:
+        cookie = f"nni_manager_{scope['server'][1]}"  # cookies are shared by all ports of a host
+        if not self._token.is_set or self._token.is_shown(headers, cookie):
+            return None
+        target = self._token.login(scope)
+        if target is None:
+            sentence = (
+                "this door needs its token: send `Authorization: Bearer <token>`, or open the page as ?token=<token>"
+            )
+            return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
+        response = RedirectResponse(target, 303)
+        response.set_cookie(cookie, self._token.cookie_value, httponly=True, samesite="strict")
+        return response
+
+
+def _needs_checks(scope: Scope) -> bool:
+    """TCP has a port, a Unix socket none. Without an address nothing is taken for granted."""
+    server = scope.get("server")
+    if server is None:
+        scope["server"] = ("", 0)
+        return True
+    return server[1] is not None and scope["path"] not in _OPEN_PATHS
+
+
+def _refuse_origin(headers: Headers) -> Response | None:
+    """A page of another site may send requests here, but its browser names it."""
+    origin, host = headers.get("origin"), headers.get("host", "")
+    if origin is None or (host and origin.lower().partition("://")[2] == host.lower()):
+        return None
+    return _refusal(403, f"requests of pages from {origin} are not taken; use this daemon's own page, or no browser")
+
+
+def _host(header: str) -> str:
+    """Without the port, brackets and a final dot, in lower case."""
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0].removesuffix(".")
+
+
+def _harden(message: Message) -> None:
+    headers = MutableHeaders(scope=message)
+    headers.setdefault("X-Content-Type-Options", "nosniff")  # logs are text, whatever a trial wrote into them
+    headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+    headers.setdefault("Referrer-Policy", "same-origin")
+
+
+def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": sentence}, status, headers)

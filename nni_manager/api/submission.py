@@ -1,0 +1,101 @@
+"""The body of `POST /experiments` → `Submission`: an experiment file, or one wrapped in what its sender knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os.path
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from nni_manager.api.context import ApiContext
+from nni_manager.api.schemas.experiments import NewExperiment
+from nni_manager.config import experiment_file
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.scheduler.service import Submission
+
+YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
+JSON_TYPE = "application/json"
+
+_FILE = {"type": "object", "description": "The experiment file itself, as a file of NNI's config format."}
+#: For the API's description: the body is read by hand, because it may be YAML.
+REQUEST_BODY: dict[str, Any] = {
+    "required": True,
+    "description": "The experiment file itself; relative paths in it start at the data directory. Or, as JSON, the"
+    " text of one in `config` with what a command line knows about its caller.",
+    "content": {
+        JSON_TYPE: {"schema": {"anyOf": [NewExperiment.model_json_schema(), _FILE]}},
+        **{kind: {"schema": {"type": "string", "description": "The experiment file itself."}} for kind in YAML_TYPES},
+    },
+}
+
+
+async def read(request: Request, context: ApiContext) -> Submission:
+    """Raises InvalidInput, ConfigInvalid with all problems."""
+    text = _text(await request.body())
+    new = _unwrap(text, _content_type(request))
+    directory = Path(new.directory) if new.directory else context.data_directory
+    # a large file takes its time, and files that it names are read
+    spec = await asyncio.to_thread(
+        experiment_file.load, new.config, directory=directory, file=new.file, working_directory=context.data_directory
+    )
+    environment = context.environment if new.environment is None else new.environment
+    return Submission(spec=spec, environment=environment, interpreter=new.interpreter)
+
+
+def _content_type(request: Request) -> str:
+    message = Message()
+    message["content-type"] = request.headers.get("content-type", "")
+    return message.get_content_type()
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"the body is not UTF-8 text: byte {error.start} cannot be read; save the file as UTF-8"
+        ) from None
+
+
+def _unwrap(text: str, content_type: str) -> NewExperiment:
+    if content_type in YAML_TYPES:
+        return NewExperiment(config=text)
+    if content_type != JSON_TYPE:
+        kinds = ", ".join((*YAML_TYPES, JSON_TYPE))
+        raise InvalidInput(f"the content type of an experiment file is one of {kinds}, and not {content_type}")
+    fields = _json(text)
+    if not isinstance(fields, dict) or "config" not in fields:
+        return NewExperiment(config=text)
+    try:
+        return _checked(NewExperiment.model_validate(fields, strict=True))
+    except ValidationError as error:
+        raise InvalidInput("; ".join(map(_sentence, error.errors(include_input=False, include_url=False)))) from None
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InvalidInput("the body is nested too deep to be an experiment") from None
+    except ValueError as error:
+        raise InvalidInput(f"the body is not JSON: {error}") from None
+
+
+def _checked(new: NewExperiment) -> NewExperiment:
+    for name, path in (("directory", new.directory), ("interpreter", new.interpreter)):
+        if path and (not os.path.isabs(path) or "\0" in path):
+            raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
+    for name, value in (new.environment or {}).items():
+        if not name or "=" in name or "\0" in name or "\0" in value:
+            raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
+    return new
+
+
+def _sentence(fault: Any) -> str:
+    """Without the value: it may be a secret. Names of variables are fine."""
+    return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"

@@ -1,0 +1,359 @@
+"""The commands of nnictl: what they ask of the daemon, what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from fake_manager import FakeManager, state, trial
+
+from nni_manager import __version__
+from nni_manager.domain.errors import ConfigInvalid, Conflict, Problem
+
+pytestmark = pytest.mark.unit
+
+Run = Callable[..., Result]
+CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.yml"
+    path.write_text(CONFIG)
+    return path
+
+
+# create, resume, stop
+
+
+def test_create_sends_what_the_daemon_needs(nnictl: Run, manager: FakeManager, file: Path, monkeypatch) -> None:
+    monkeypatch.chdir(file.parent.parent)
+    monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
+    monkeypatch.setenv("LATIN", os.fsdecode(b"\xe9"))
+    monkeypatch.setenv("DATASET", "/data/digits")
+    given = os.path.join(file.parent.name, file.name)
+    result = nnictl("create", "--config", given)
+    assert result.exit_code == 0, result.output
+    ((_, text, caller),) = manager.calls
+    assert text == CONFIG
+    assert caller["file"] == given and caller["directory"] == str(file.parent)
+    assert caller["interpreter"] == sys.executable
+    assert caller["environment"]["DATASET"] == "/data/digits"
+    assert "NNI_MANAGER_TOKEN" not in caller["environment"] and "LATIN" not in caller["environment"]
+
+
+def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
+    lines = nnictl("create", "-c", str(file)).stdout.splitlines()
+    assert lines == [
+        "Experiment new00000 started.",
+        "folder  /data/new00000",
+        "state   nnictl experiment status new00000",
+        "trials  nnictl trial ls new00000",
+        "end     nnictl stop new00000",
+    ]
+
+
+def test_create_in_the_foreground(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    best = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
+    manager.stream = [state("new00000", "DONE", counts={"SUCCEEDED": 10}, best=best)]
+    result = nnictl("create", "-c", str(file), "-f")
+    assert result.exit_code == 0, result.output
+    assert "10/10 done" in result.stdout and "Best result 0.5" in result.stdout
+    assert manager.calls[-1] == ("stop", "new00000")
+
+
+def test_create_passes_a_failure_on(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    manager.stream = [state("new00000", "ERROR", errors=["the store is corrupt"])]
+    result = nnictl("create", "-c", str(file), "--foreground")
+    assert result.exit_code == 1
+    assert "the store is corrupt" in result.stderr
+
+
+def test_create_lists_every_problem(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    manager.refusal = ConfigInvalid(
+        [
+            Problem(message="is unknown", field="colour", file="a.yml", line=3),
+            Problem(message="is empty", file="a.yml"),
+        ]
+    )
+    result = nnictl("create", "-c", str(file))
+    assert result.exit_code == 2
+    assert result.stderr == "a.yml:3: colour: is unknown\na.yml: is empty\n"
+
+
+def test_a_file_that_cannot_be_read_starts_no_daemon(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    result = nnictl("create", "-c", str(tmp_path / "nowhere.yml"))
+    assert result.exit_code == 2
+    assert "nowhere.yml: cannot be read: No such file or directory" in result.stderr
+    assert manager.calls == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--port", "8080"], "--port: a page and port for each experiment come with a later version"),
+        (["-p", "8080"], "--port: a page and port"),
+        (["-u", "/x"], "--url_prefix: a page and port"),
+        (["--debug"], "--debug: write `debug: true` into the experiment file instead"),
+    ],
+)
+def test_what_is_not_there_yet_is_said(
+    nnictl: Run, manager: FakeManager, file: Path, words: list, sentence: str
+) -> None:
+    result = nnictl("create", "-c", str(file), *words)
+    assert result.exit_code == 2
+    assert sentence in result.stderr and len(result.stderr.splitlines()) == 1
+    assert manager.calls == []
+
+
+def test_resume(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", "STOPPED"))
+    assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
+    assert manager.calls == [("resume", "abc")]
+
+
+@pytest.mark.parametrize(
+    ("words", "stopped"),
+    [([], ["abc"]), (["abc"], ["abc"]), (["a*"], ["abc"]), (["--all"], ["abc"]), (["xyz", "abc"], ["xyz", "abc"])],
+)
+def test_stop(nnictl: Run, manager: FakeManager, words: list[str], stopped: list[str]) -> None:
+    manager.add(state("abc"), state("xyz", "STOPPED"))
+    result = nnictl("stop", *words)
+    assert result.stdout.splitlines() == [f"Experiment {id} is stopped." for id in stopped]
+    assert manager.calls == [("stop", id) for id in stopped]
+
+
+def test_stop_all_with_nothing_open(nnictl: Run) -> None:
+    result = nnictl("stop", "-a")
+    assert (result.exit_code, result.stdout) == (0, "No experiment is open.\n")
+
+
+def test_stop_takes_ids_or_all(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    assert nnictl("stop", "abc", "--all").exit_code == 2
+    assert manager.calls == []
+
+
+# experiment
+
+
+def test_list_shows_open_ones(nnictl: Run, manager: FakeManager) -> None:
+    hold = {"code": "TUNER_DIED", "sentence": "the tuner died", "details": ""}
+    manager.add(state("abc", hold=hold, errors=["the tuner died"]), state("xyz", "STOPPED", name=None))
+    lines = nnictl("experiment", "list").stdout.splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATUS", "PLATFORM", "CREATED", "PROBLEM"]
+    assert [line.split()[0] for line in lines[1:]] == ["abc"]
+    assert lines[1].endswith("  on hold: the tuner died")
+    assert len(nnictl("experiment", "list", "--all").stdout.splitlines()) == 3
+
+
+def test_list_as_json(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"), state("xyz", "STOPPED"))
+    assert [one["id"] for one in json.loads(nnictl("experiment", "list", "--json").stdout)] == ["abc"]
+    assert json.loads(nnictl("experiment", "list", "--json", "--all").stdout) == list(manager.known.values())
+
+
+def test_empty_lists_are_sentences(nnictl: Run) -> None:
+    assert nnictl("experiment", "list").stdout == "No experiment is open; --all lists closed ones too.\n"
+    assert nnictl("experiment", "list", "--all").stdout == "There is no experiment.\n"
+
+
+def test_show(nnictl: Run, manager: FakeManager) -> None:
+    best = {"trialId": "ab1cd", "value": 0.25, "parameters": {"x": 1}}
+    manager.add(state("abc", counts={"SUCCEEDED": 2, "RUNNING": 1}, best=best, trialsMade=3))
+    lines = dict(line.split("  ", 1) for line in nnictl("experiment", "show").stdout.splitlines())
+    facts = {name: value.strip() for name, value in lines.items()}
+    assert facts["trials"] == "2 SUCCEEDED, 1 RUNNING"
+    assert facts["best"] == "0.25 (trial ab1cd)" and facts["best parameters"] == '{"x": 1}'
+    assert facts["config"] == '{"trialCommand": "python3 trial.py"}'
+    assert json.loads(nnictl("experiment", "show", "abc", "--json").stdout) == manager.known["abc"]
+
+
+def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> None:
+    hold = {"code": "TUNER_RAISED", "sentence": "the tuner raised KeyError", "details": "Traceback\nKeyError"}
+    manager.add(state("abc", hold=hold, errors=["the tuner raised KeyError", "no GPU"]))
+    result = nnictl("experiment", "status")
+    assert "on hold: the tuner raised KeyError; no GPU\n" in result.stdout
+    assert result.stdout.endswith("Traceback\nKeyError\n")
+    assert json.loads(nnictl("experiment", "status", "--json").stdout) == {
+        "id": "abc", "status": "RUNNING", "hold": hold, "errors": ["the tuner raised KeyError", "no GPU"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y\n")])
+def test_delete(nnictl: Run, manager: FakeManager, words: list[str], answer: str | None) -> None:
+    manager.add(state("abc", "STOPPED"))
+    result = nnictl("experiment", "delete", "abc", *words, input=answer)
+    assert result.exit_code == 0 and "Experiment abc is removed." in result.stdout
+    assert manager.calls == [("delete", "abc")]
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> None:
+    manager.add(state("abc", "STOPPED"))
+    result = nnictl("experiment", "delete", "abc", input=answer)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("nnictl: experiment abc was kept; --yes removes it without a question\n")
+    assert manager.calls == []
+
+
+# trial
+
+
+TRIALS = [
+    trial("aaaaa", 0, value=0.5),
+    trial("bbbbb", 1, value=0.9),
+    trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 1"),
+    trial("ddddd", 3, "WAITING", startedMs=None, wait={"code": "CONCURRENCY", "sentence": "waits for a free slot"}),
+    trial("eeeee", 4, finalResult="NaN"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        ([], ["aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"]),
+        (["--head", "1"], ["bbbbb"]),
+        (["--head", "9"], ["bbbbb", "aaaaa"]),
+        (["--tail", "1"], ["aaaaa"]),
+    ],
+)
+def test_trial_ls(nnictl: Run, manager: FakeManager, words: list[str], ids: list[str]) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = TRIALS
+    assert [line.split()[1] for line in nnictl("trial", "ls", *words).stdout.splitlines()[1:]] == ids
+    assert [one["id"] for one in json.loads(nnictl("trial", "ls", "abc", "--json", *words).stdout)] == ids
+
+
+def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = TRIALS
+    lines = nnictl("trial", "ls").stdout.splitlines()
+    assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", '{"x":', "0}"]
+    assert lines[3].endswith("USER_CODE: exit code 1")
+    assert lines[4].endswith("waits for a free slot")
+    assert "NaN" in lines[5]
+
+
+def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    assert nnictl("trial", "ls").stdout == "There is no trial yet.\n"
+    assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
+
+
+@pytest.mark.parametrize("words", [["-T", "aaaaa"], ["abc", "--trial_id", "aaaaa"], ["--trial-id", "aaaaa"]])
+def test_trial_kill(nnictl: Run, manager: FakeManager, words: list[str]) -> None:
+    manager.add(state("abc"))
+    assert nnictl("trial", "kill", *words).exit_code == 0
+    assert manager.calls == [("kill", "abc", "aaaaa")]
+
+
+# update
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        (["concurrency", "-v", "4"], {"trialConcurrency": 4}),
+        (["trialnum", "--value", "100"], {"maxTrialNumber": 100}),
+        (["duration", "-v", "2h"], {"maxExperimentDuration": "2h"}),
+        (["duration", "-v", "90"], {"maxExperimentDuration": 90}),
+    ],
+)
+def test_update(nnictl: Run, manager: FakeManager, words: list[str], fields: dict) -> None:
+    manager.add(state("abc"))
+    result = nnictl("update", words[0], "abc", *words[1:])
+    ((name, value),) = fields.items()
+    assert result.stdout == f"Experiment abc: {name} is {value} now.\n"
+    assert manager.calls == [("change", "abc", fields)]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"x": {"_type": "uniform", "_value": [0, 1e-3]}}', "x: {_type: uniform, _value: [0, 1e-3]}"]
+)
+def test_update_searchspace(nnictl: Run, manager: FakeManager, tmp_path: Path, text: str) -> None:
+    manager.add(state("abc"))
+    (tmp_path / "space").write_text(text)
+    result = nnictl("update", "searchspace", "-f", str(tmp_path / "space"))
+    assert result.stdout == "Experiment abc: searchSpace is changed.\n"
+    assert manager.calls == [("change", "abc", {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1e-3]}}})]
+
+
+def test_update_with_a_bad_search_space(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    (tmp_path / "space.json").write_text('{"x": 1,\n]')
+    result = nnictl("update", "searchspace", "-f", str(tmp_path / "space.json"))
+    assert result.exit_code == 2 and "space.json:2: searchSpaceFile: not valid JSON" in result.stderr
+    assert nnictl("update", "searchspace", "-f", str(tmp_path / "nowhere")).exit_code == 2
+    assert manager.calls == []
+
+
+@pytest.mark.parametrize("value", ["0", "x", "-1", "1.5"])
+def test_update_refuses_what_is_no_count(nnictl: Run, manager: FakeManager, value: str) -> None:
+    manager.add(state("abc"))
+    assert nnictl("update", "concurrency", "-v", value).exit_code == 2
+    assert manager.calls == []
+
+
+# config
+
+
+def test_config_check(nnictl: Run, file: Path) -> None:
+    file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
+    result = nnictl("config", "check", str(file))
+    assert (result.exit_code, result.stdout) == (0, f"{file}: valid; any number of trials of Random on local\n")
+
+
+def test_config_check_lists_every_problem(nnictl: Run, file: Path) -> None:
+    file.write_text(CONFIG + "trialConcurrency: 0\nmaxTrialNumber: x\n")
+    result = nnictl("config", "check", str(file))
+    lines = result.stderr.splitlines()
+    assert result.exit_code == 2
+    assert f"{file}:3: trialConcurrency: must be at least 1, not 0" in lines
+    assert f"{file}:4: maxTrialNumber: must be a whole number, not text" in lines
+
+
+# failures
+
+
+def test_version(nnictl: Run) -> None:
+    assert nnictl("--version").stdout == f"{__version__}\n"
+
+
+def test_a_failure_is_one_sentence(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", "STOPPED"))
+    manager.refusal = Conflict("experiment abc is at work")
+    result = nnictl("experiment", "delete", "abc", "--yes")
+    assert (result.exit_code, result.stderr) == (1, "nnictl: experiment abc is at work\n")
+
+
+@pytest.mark.parametrize("words", [["nope"], ["create"], ["trial", "kill"], ["experiment", "list", "--nope"]])
+def test_bad_usage_is_one_line_that_names_the_help(nnictl: Run, words: list[str]) -> None:
+    result = nnictl(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("nnictl: ") and result.stderr.endswith("--help`\n")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_fault_of_ours_names_its_place(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    manager.refusal = KeyError("x")
+    result = nnictl("trial", "kill", "-T", "aaaaa")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("nnictl: KeyError('x') at fake_manager.py:") and "\n" not in result.stderr[:-1]
+
+
+def test_no_command_shows_the_help(nnictl: Run) -> None:
+    result = nnictl()
+    assert result.exit_code == 2 and "Commands:" in result.stderr
+
+
+def test_an_interrupt_ends_with_130(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    manager.refusal = KeyboardInterrupt()
+    assert nnictl("trial", "kill", "-T", "aaaaa").exit_code == 130

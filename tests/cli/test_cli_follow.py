@@ -1,0 +1,173 @@
+"""Waiting in the foreground: what is shown, what is done at the end, and the exit code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from fake_manager import FakeManager, state
+
+from nni_manager.cli.follow import follow
+from nni_manager.cli.progress import Progress
+from nni_manager.cli.state_feed import StateFeed, StreamEnded
+from nni_manager.domain.errors import NniManagerError
+
+pytestmark = pytest.mark.unit
+
+BEST = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
+
+
+class Record:
+    """A display that remembers."""
+
+    def __init__(self, tick_s: float | None = None) -> None:
+        self.tick_s = tick_s
+        self.shown: list[Progress] = []
+        self.notes: list[str] = []
+        self.closed: list[Progress] = []
+
+    def show(self, now: Progress) -> None:
+        self.shown.append(now)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def close(self, now: Progress) -> None:
+        self.closed.append(now)
+
+
+class Interrupted(Record):
+    def show(self, now: Progress) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def running(manager: FakeManager) -> FakeManager:
+    manager.add(state())
+    return manager
+
+
+def test_done_closes_the_experiment(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
+    done = state(status="DONE", counts={"SUCCEEDED": 10}, best=BEST)
+    running.stream = [state(), state(counts={"SUCCEEDED": 5}), done]
+    display = Record()
+    assert follow(running, "k3v9x0qa", display) == 0
+    assert running.calls == [("stop", "k3v9x0qa")]
+    assert [one.done for one in display.closed] == [10]
+    out = capsys.readouterr().out
+    assert "Best result 0.5, trial ab1cd" in out and '"x": 1' in out and out.endswith("is closed.\n")
+
+
+def test_done_without_success_fails_and_closes(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
+    running.stream = [state(status="DONE", counts={"FAILED": 10})]
+    assert follow(running, "k3v9x0qa", Record()) == 1
+    assert running.calls == [("stop", "k3v9x0qa")]
+    assert "no trial succeeded" in capsys.readouterr().err
+
+
+def test_trouble_leaves_it_as_it_is(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
+    hold = {"code": "TUNER_RAISED", "sentence": "the tuner raised KeyError", "details": "Traceback"}
+    running.stream = [state(), state(hold=hold)]
+    assert follow(running, "k3v9x0qa", Record()) == 1
+    assert running.calls == []
+    assert "is on hold: the tuner raised KeyError\nTraceback\n" in capsys.readouterr().err
+
+
+def test_a_passing_hold_is_noted_once(running: FakeManager) -> None:
+    hold = {"code": "STORE_UNAVAILABLE", "sentence": "the disk is full", "details": ""}
+    proceed = threading.Event()
+
+    def events(id: str) -> Iterator[dict]:
+        for one in (state(hold=hold), state(hold=hold), state(), state(hold=hold), state(status="DONE")):
+            yield one
+            proceed.wait(5)  # so that no state is overtaken by the next
+            proceed.clear()
+
+    class Stepping(Record):
+        def show(self, now: Progress) -> None:
+            proceed.set()
+
+    running.events = events
+    display = Stepping()
+    follow(running, "k3v9x0qa", display)
+    proceed.set()
+    assert display.notes == ["Waiting: the disk is full"] * 2
+
+
+def test_interrupt_stops_the_experiment(running: FakeManager, capsys: pytest.CaptureFixture[str]) -> None:
+    running.stream = [state()]
+    assert follow(running, "k3v9x0qa", Interrupted()) == 130
+    assert running.calls == [("stop", "k3v9x0qa")]
+    assert "`nnictl resume k3v9x0qa`" in capsys.readouterr().err
+
+
+def gone(id: str) -> dict:
+    raise NniManagerError("nobody answers")
+
+
+def test_the_daemon_goes_away(running: FakeManager) -> None:
+    running.stream = [state()]
+    running.experiment = gone
+    words = r"went away \(nobody answers\); its trials go on.*`nni-manager serve`.*resume k3v9x0qa --foreground"
+    with pytest.raises(NniManagerError, match=words):
+        follow(running, "k3v9x0qa", Record())
+    assert running.calls == []
+
+
+def test_the_connection_breaks(running: FakeManager) -> None:
+    def events(id: str) -> Iterator[dict]:
+        yield state()
+        raise NniManagerError("connection reset")
+
+    running.events, running.experiment = events, gone
+    with pytest.raises(NniManagerError, match=r"went away \(connection reset\)"):
+        follow(running, "k3v9x0qa", Record())
+
+
+def test_nobody_works_on_it(running: FakeManager) -> None:
+    running.stream = [state()]
+    running.known["k3v9x0qa"]["errors"] = ["its folder is gone"]
+    with pytest.raises(NniManagerError, match="k3v9x0qa is not at work any more: its folder is gone"):
+        follow(running, "k3v9x0qa", Record())
+
+
+def test_the_clock_goes_on_between_states(running: FakeManager) -> None:
+    release, times = threading.Event(), iter([100.0, 100.0, 107.0])
+
+    def events(id: str) -> Iterator[dict]:
+        yield state()
+        release.wait(5)
+
+    class Ticking(Record):
+        def show(self, now: Progress) -> None:
+            super().show(now)
+            if len(self.shown) == 2:
+                release.set()
+                raise KeyboardInterrupt
+
+    running.events = events
+    display = Ticking(tick_s=0.01)
+    assert follow(running, "k3v9x0qa", display, clock=lambda: next(times)) == 130
+    assert [one.elapsed_s for one in display.shown] == [60.0, 67.0]
+
+
+def test_feed_answers_the_newest_state_then_the_end() -> None:
+    read = threading.Event()
+
+    def states() -> Iterator[dict]:
+        yield from (state(revision=1), state(revision=2))
+        read.set()
+
+    feed = StateFeed(states)
+    assert read.wait(5)
+    assert feed.next(5)["revision"] == 2
+    with pytest.raises(StreamEnded):
+        feed.next(5)
+
+
+def test_feed_has_a_limit() -> None:
+    release = threading.Event()
+    feed = StateFeed(lambda: iter(lambda: release.wait(5) and None, None))
+    assert feed.next(0.01) is None
+    release.set()

@@ -1,0 +1,48 @@
+"""Tables, facts and the formats of single values."""
+
+from __future__ import annotations
+
+import pytest
+
+from nni_manager.cli.output import cut, duration, facts, number, table
+
+pytestmark = pytest.mark.unit
+
+
+def test_table_aligns_columns() -> None:
+    assert table(("ID", "NAME", "X"), [("a", "long name", ""), ("bcd", "", "1")]) == (
+        "ID   NAME       X\na    long name\nbcd             1"
+    )
+
+
+def test_a_cell_never_breaks_its_line() -> None:
+    assert table(("WHY",), [("two\nlines",)]) == "WHY\ntwo lines"
+
+
+def test_facts_leave_out_what_is_not_there() -> None:
+    assert facts({"id": "a", "name": "", "status": "DONE"}) == "id      a\nstatus  DONE"
+    assert facts({}) == ""
+
+
+@pytest.mark.parametrize(("text", "columns", "expected"), [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("ab", 1, "…")])
+def test_cut(text: str, columns: int, expected: str) -> None:
+    assert cut(text, columns) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, ""), (3, "3"), (0.1 + 0.2, "0.3"), (1e-9, "1e-09"), (float("nan"), "nan"), (float("inf"), "inf"),
+        (10**20, "100000000000000000000"), ({"default": 1}, '{"default": 1}'), (True, "true"),
+    ],
+)  # fmt: skip
+def test_number(value: object, expected: str) -> None:
+    assert number(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0, "0:00:00"), (-1, "0:00:00"), (59.9, "0:00:59"), (3661, "1:01:01"),
+                              (86400, "1 d 00:00:00")]
+)  # fmt: skip
+def test_duration(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected

@@ -1,0 +1,69 @@
+"""Which experiment an ID, its beginning, or none means."""
+
+from __future__ import annotations
+
+import pytest
+from fake_manager import FakeManager, state
+
+from nni_manager.cli.selection import choose, choose_open
+from nni_manager.domain.errors import InvalidInput, NotFound
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def client(manager: FakeManager) -> FakeManager:
+    manager.add(state("abc"), state("abd", "DONE"), state("xyz", "STOPPED"), state("xy", "STOPPED"))
+    return manager
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("abc", "abc"), ("abd*", "abd"), ("xyz", "xyz"), ("xy", "xy"), ("xyz*", "xyz")]
+)
+def test_one_is_chosen(client: FakeManager, given: str, expected: str) -> None:
+    assert choose(client, given) == expected
+
+
+def test_none_means_the_only_open_one(client: FakeManager) -> None:
+    client.known["abd"]["status"] = "STOPPED"
+    assert choose(client, None) == "abc"
+    assert choose_open(client, []) == ["abc"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ("ab", InvalidInput, "ab may be abc, abd; give more of the id"),
+        (None, InvalidInput, "2 experiments are open: abc, abd; give the ID of one"),
+        ("nope", NotFound, "there is no experiment nope; `nnictl experiment list --all`"),
+    ],
+)
+def test_a_refusal_says_what_there_is(client: FakeManager, given: str | None, error: type, words: str) -> None:
+    with pytest.raises(error, match=words.replace("(", "\\(")):
+        choose(client, given)
+
+
+def test_nothing_is_open(manager: FakeManager) -> None:
+    with pytest.raises(NotFound, match="no experiment is open, so an ID is needed"):
+        choose(manager, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(["ab*"], ["abc", "abd"]), (["abd", "abc", "abd"], ["abd", "abc"]), (["abc", "xyz"], ["xyz", "abc"]),
+     (["*"], ["abc", "abd"])],
+)  # fmt: skip
+def test_several_are_chosen(client: FakeManager, given: list[str], expected: list[str]) -> None:
+    assert choose_open(client, given) == expected
+
+
+@pytest.mark.parametrize("given", ["xyz*", "xz", "q*"])
+def test_a_beginning_means_open_ones_only(client: FakeManager, given: str) -> None:
+    with pytest.raises(NotFound):
+        choose_open(client, [given])
+
+
+def test_a_long_list_is_cut(manager: FakeManager) -> None:
+    manager.add(*(state(f"a{number}") for number in range(12)))
+    with pytest.raises(InvalidInput, match="a8, a9 and 2 more"):
+        choose(manager, "a")

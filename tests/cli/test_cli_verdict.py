@@ -1,0 +1,79 @@
+"""When waiting for an experiment is over, and what is said then."""
+
+from __future__ import annotations
+
+import pytest
+from fake_manager import state
+
+from nni_manager.cli.verdict import PASSING_HOLDS, judge, passing_hold
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+
+pytestmark = pytest.mark.unit
+
+BEST = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
+
+
+def hold(code: str) -> dict:
+    return {"code": code, "sentence": "the tuner raised KeyError", "details": "Traceback …\nKeyError: 'x'\n"}
+
+
+@pytest.mark.parametrize("status", ["INITIALIZED", "RUNNING", "NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL"])
+def test_waiting_goes_on(status: str) -> None:
+    assert judge(state(status=status)) is None
+
+
+def test_done_shows_the_best() -> None:
+    verdict = judge(state(status="DONE", counts={"SUCCEEDED": 1}, best=BEST))
+    assert verdict is not None and verdict.is_done and verdict.is_good
+    assert verdict.text == 'Experiment k3v9x0qa is done. Best result 0.5, trial ab1cd:\n{\n  "x": 1\n}'
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_good", "words"),
+    [
+        ({"SUCCEEDED": 2}, True, "no trial reported a final result"),
+        ({"FAILED": 2}, False, "no trial succeeded; `nnictl trial ls k3v9x0qa`"),
+        ({}, False, "no trial succeeded"),
+    ],
+)
+def test_done_without_a_best(counts: dict, is_good: bool, words: str) -> None:
+    verdict = judge(state(status="DONE", counts=counts))
+    assert verdict is not None and verdict.is_done and verdict.is_good == is_good
+    assert words in verdict.text
+
+
+@pytest.mark.parametrize("code", [code for code in HoldCode if code not in PASSING_HOLDS])
+def test_a_hold_that_needs_a_person_ends_the_waiting(code: HoldCode) -> None:
+    verdict = judge(state(hold=hold(code), errors=["the tuner raised KeyError"]))
+    assert verdict is not None and not verdict.is_done and not verdict.is_good
+    assert verdict.text == (
+        "Experiment k3v9x0qa is on hold: the tuner raised KeyError\nTraceback …\nKeyError: 'x'\n"
+        "Continue it with `nnictl resume k3v9x0qa`, or end it with `nnictl stop k3v9x0qa`."
+    )
+
+
+@pytest.mark.parametrize("code", sorted(PASSING_HOLDS))
+def test_a_hold_that_ends_by_itself_is_waited_for(code: HoldCode) -> None:
+    held = state(hold=hold(code))
+    assert judge(held) is None
+    assert passing_hold(held) == "the tuner raised KeyError"
+    assert passing_hold(state()) == ""
+
+
+def test_error_lists_every_sentence() -> None:
+    verdict = judge(state(status="ERROR", errors=["the store is corrupt", "the tuner died"]))
+    assert verdict is not None and not verdict.is_good and not verdict.is_done
+    assert "stopped on an error: the store is corrupt; the tuner died\n" in verdict.text
+
+
+@pytest.mark.parametrize("status", ["STOPPING", "STOPPED"])
+def test_somebody_else_stopped_it(status: str) -> None:
+    verdict = judge(state(status=status))
+    assert verdict is not None and not verdict.is_good and not verdict.is_done
+    assert "`nnictl resume k3v9x0qa`" in verdict.text
+
+
+@pytest.mark.parametrize("status", ExperimentStatus)
+def test_every_status_is_judged(status: ExperimentStatus) -> None:
+    waits = status in (ExperimentStatus.INITIALIZED, ExperimentStatus.VIEWED) or status.is_active
+    assert (judge(state(status=status)) is None) == waits

@@ -1,0 +1,135 @@
+"""How trials end: every cell of the outcome table, and the reasons and sentences that go with it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.trial import (
+    OPEN_STATUSES,
+    Outcome,
+    Reason,
+    StopRequest,
+    TrialStatus,
+    explain,
+    failure_reason,
+    outcome,
+)
+
+pytestmark = pytest.mark.unit
+
+EXIT_0 = JobReport(state=JobState.SUCCEEDED, exit_code=0)
+EXIT_1 = JobReport(state=JobState.FAILED, exit_code=1)
+SIGNALLED = JobReport(state=JobState.FAILED, signal=15)
+MEMORY = JobReport(state=JobState.FAILED, exit_code=137, reason="OOMKilled")
+GPU_MEMORY = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="RuntimeError: CUDA out of memory. Tried …")
+PREEMPTED = JobReport(state=JobState.PREEMPTED)
+REMOVED = JobReport(state=JobState.CANCELLED)
+LOST = JobReport(state=JobState.LOST)
+REFUSED = JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", message="no such queue")
+MISMATCH = JobReport(state=JobState.FAILED, reason="VERSION_MISMATCH", message="trial runs 0.5, manager 0.6")
+
+EVIDENCE = {
+    "exit 0": EXIT_0, "exit 1": EXIT_1, "signal": SIGNALLED, "memory": MEMORY, "gpu memory": GPU_MEMORY,
+    "preempted": PREEMPTED, "removed": REMOVED, "lost": LOST, "refused": REFUSED, "mismatch": MISMATCH,
+}  # fmt: skip
+
+STOPPED = {
+    StopRequest.USER: ("USER_CANCELED", "USER_REQUEST"),
+    StopRequest.ASSESSOR: ("EARLY_STOPPED", "ASSESSOR"),
+    StopRequest.TIMEOUT: ("EARLY_STOPPED", "TIMEOUT"),
+    StopRequest.EXPERIMENT_STOPPED: ("USER_CANCELED", "EXPERIMENT_STOPPED"),
+}
+#: (evidence, attempts left on both accounts) → outcome when nobody asked the trial to stop.
+UNASKED = {
+    ("exit 0", 0): ("SUCCEEDED", ""),
+    ("exit 0", 1): ("SUCCEEDED", ""),
+    ("exit 1", 0): ("FAILED", "USER_CODE"),
+    ("exit 1", 1): ("WAITING", "USER_CODE"),
+    ("signal", 0): ("FAILED", "USER_CODE"),
+    ("signal", 1): ("WAITING", "USER_CODE"),
+    ("memory", 0): ("FAILED", "OUT_OF_MEMORY"),
+    ("memory", 1): ("WAITING", "OUT_OF_MEMORY"),
+    ("gpu memory", 0): ("FAILED", "GPU_OUT_OF_MEMORY"),
+    ("gpu memory", 1): ("WAITING", "GPU_OUT_OF_MEMORY"),
+    ("preempted", 0): ("SYS_CANCELED", "PREEMPTED"),
+    ("preempted", 1): ("WAITING", "PREEMPTED"),
+    ("removed", 0): ("SYS_CANCELED", "PREEMPTED"),
+    ("removed", 1): ("WAITING", "PREEMPTED"),
+    ("lost", 0): ("SYS_CANCELED", "LOST"),
+    ("lost", 1): ("WAITING", "LOST"),
+    ("refused", 0): ("FAILED", "SUBMIT_REJECTED"),
+    ("refused", 1): ("FAILED", "SUBMIT_REJECTED"),
+    ("mismatch", 0): ("FAILED", "VERSION_MISMATCH"),
+    ("mismatch", 1): ("FAILED", "VERSION_MISMATCH"),
+}
+#: Evidence that counts whoever asked.
+STRONGER_THAN_A_STOP = {"exit 0": ("SUCCEEDED", ""), "mismatch": ("FAILED", "VERSION_MISMATCH")}
+ASKED = {
+    (evidence, asked, left): STRONGER_THAN_A_STOP.get(evidence, STOPPED[asked])
+    for evidence, asked, left in itertools.product(EVIDENCE, StopRequest, (0, 1))
+}
+
+
+@pytest.mark.parametrize(("evidence", "left"), UNASKED)
+def test_nobody_asked(evidence: str, left: int) -> None:
+    status, reason = UNASKED[evidence, left]
+    found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left)
+    assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
+
+
+@pytest.mark.parametrize(("evidence", "asked", "left"), ASKED)
+def test_somebody_asked(evidence: str, asked: StopRequest, left: int) -> None:
+    status, reason = ASKED[evidence, asked, left]
+    found = outcome(EVIDENCE[evidence], asked, platform_retries=left, user_retries=left)
+    assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
+
+
+def test_every_evidence_stands_in_the_table() -> None:
+    assert {evidence for evidence, _ in UNASKED} == set(EVIDENCE)
+
+
+@pytest.mark.parametrize(("evidence", "platform_left", "user_left", "status"), [
+    ("lost", 0, 5, "SYS_CANCELED"), ("lost", 1, 0, "WAITING"), ("exit 1", 5, 0, "FAILED"), ("exit 1", 0, 1, "WAITING"),
+    ("lost", -1, 0, "SYS_CANCELED"), ("exit 1", 0, -1, "FAILED"),
+])  # fmt: skip
+def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int, status: str) -> None:
+    found = outcome(EVIDENCE[evidence], None, platform_retries=platform_left, user_retries=user_left)
+    assert found.status == status
+
+
+@pytest.mark.parametrize(("report", "reason"), [
+    (JobReport(state=JobState.FAILED, exit_code=2), "USER_CODE"),
+    (JobReport(state=JobState.FAILED, signal=9), "USER_CODE"),
+    (JobReport(state=JobState.FAILED, stderr_tail="MemoryError: cannot allocate"), "OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, stderr_tail="what():  std::bad_alloc"), "OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, stderr_tail="torch.OutOfMemoryError: CUDA out of…"), "GPU_OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, stderr_tail="CUDA_ERROR_OUT_OF_MEMORY: out"), "GPU_OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, reason="OOMKilled", stderr_tail="CUDA out of memory"), "GPU_OUT_OF_MEMORY"),
+    (JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", stderr_tail="MemoryError"), "SUBMIT_REJECTED"),
+])  # fmt: skip
+def test_failures_are_sorted(report: JobReport, reason: str) -> None:
+    assert failure_reason(report) == reason
+
+
+@pytest.mark.parametrize(("report", "sentence"), [
+    (JobReport(state=JobState.FAILED, exit_code=3), "exit code 3"),
+    (JobReport(state=JobState.FAILED, exit_code=3, message="disk quota exceeded"), "disk quota exceeded"),
+    (JobReport(state=JobState.FAILED, signal=15), "killed by signal 15 (SIGTERM)"),
+    (JobReport(state=JobState.FAILED, signal=9),
+     "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"),
+    (JobReport(state=JobState.FAILED, signal=250), "killed by signal 250 (unknown)"),
+    (JobReport(state=JobState.PREEMPTED, reason="Evicted"), "Evicted"),
+    (JobReport(state=JobState.LOST), "LOST"),
+    (JobReport(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
+])  # fmt: skip
+def test_endings_are_explained(report: JobReport, sentence: str) -> None:
+    assert explain(report) == sentence
+
+
+def test_final_statuses_are_those_that_are_not_open() -> None:
+    final = {status for status in TrialStatus if status.is_final}
+    assert final == {"SUCCEEDED", "FAILED", "USER_CANCELED", "SYS_CANCELED", "EARLY_STOPPED"}
+    assert final.isdisjoint(OPEN_STATUSES)

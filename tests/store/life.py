@@ -1,0 +1,74 @@
+"""What happens in an experiment, one short call each; times are milliseconds."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from nni_manager.domain.ids import job_name
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.metrics import Metric, MetricType, default_number
+from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
+from nni_manager.store import jobs, metrics, trials
+from nni_manager.store.metrics import Chunk, Receipt
+
+
+def add(
+    connection: sqlite3.Connection, id: str, parameter_id: int | None = 0, values: object = None, at: int = 0
+) -> int:
+    source = ParameterSource.CUSTOMIZED if parameter_id is None else ParameterSource.ALGORITHM
+    parameters = Parameters(parameter_id=parameter_id, source=source, values=values or {"x": 1})
+    return trials.add(
+        connection, id=id, parameters=parameters, wait_code=WaitCode.CONCURRENCY, wait_sentence="waits", now_ms=at
+    )
+
+
+def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0) -> str:
+    """Submitted, accepted, running; answers the job's name."""
+    name = job_name("exp1", id, attempt)
+    jobs.intend(connection, trial_id=id, number=attempt, job_name=name, now_ms=at)
+    jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=id))
+    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=at))
+    trials.set_running(connection, id, at)
+    return name
+
+
+def end(
+    connection: sqlite3.Connection, id: str, status: str = "SUCCEEDED", reason: str = "", message: str = "",
+    attempt: int = 1, at: int = 0,
+) -> None:  # fmt: skip
+    jobs.close(connection, id, attempt)
+    trials.finish(
+        connection, id, status=TrialStatus(status), reason=Reason(reason), message=message, ended_ms=at
+    )  # fmt: skip
+
+
+def report(
+    connection: sqlite3.Connection, job: str, *values: tuple[str, str, object], start: int = 0, end: int | None = None,
+    outbox: str = "outbox/main.jsonl", at: int = 0,
+) -> Receipt:  # fmt: skip
+    """`values`: (``intermediate`` or ``final``, JSON text, value), a line of ten bytes each."""
+    found = tuple(_metric(number, *value) for number, value in enumerate(values))
+    end = start + 10 * len(values) if end is None else end
+    chunk = Chunk(job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found)
+    return metrics.store(connection, chunk, at)
+
+
+def intermediate(value: float) -> tuple[str, str, object]:
+    return "intermediate", str(value), value
+
+
+def final(value: float) -> tuple[str, str, object]:
+    return "final", str(value), value
+
+
+def one(connection: sqlite3.Connection, query: str, *values: object) -> Any:
+    """The only row's only value, or the row."""
+    row = connection.execute(query, values).fetchone()
+    return row[0] if row is not None and len(row) == 1 else row
+
+
+def _metric(number: int, kind: str, data: str, value: object) -> Metric:
+    type_ = MetricType.FINAL if kind == "final" else MetricType.PERIODICAL
+    return Metric(type=type_, data=data, value=default_number(value), number=number)

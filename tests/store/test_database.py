@@ -1,0 +1,404 @@
+"""The writer thread: order, shared commits, faults that end by themselves, closing, and death."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.store import database as module
+from nni_manager.store.database import Connection, Database, connect
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def insert(number: int) -> Callable[[Connection], int]:
+    def write(connection: Connection) -> int:
+        connection.execute("INSERT INTO numbers (number) VALUES (?)", (number,))
+        return number
+
+    return write
+
+
+def numbers(connection: Connection) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY rowid")]
+
+
+def look(path: Path) -> list[int]:
+    """What another connection sees."""
+    connection = sqlite3.connect(path)
+    try:
+        return numbers(connection)
+    finally:
+        connection.close()
+
+
+class Troubles:
+    """Hears of every change of `trouble`."""
+
+    def __init__(self) -> None:
+        self.heard = asyncio.Event()
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+        self.heard.set()
+
+    async def next(self) -> None:
+        async with asyncio.timeout(30):
+            await self.heard.wait()
+        self.heard.clear()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return make(tmp_path / "numbers.sqlite")
+
+
+def make(path: Path) -> Path:
+    connection = connect(path)
+    connection.execute("CREATE TABLE numbers (number INTEGER UNIQUE, filling BLOB)")
+    connection.close()
+    return path
+
+
+@pytest.fixture
+async def troubles() -> Troubles:
+    return Troubles()
+
+
+@pytest.fixture
+async def database(file: Path, troubles: Troubles) -> AsyncIterator[Database]:
+    database = Database(file, on_trouble=troubles)
+    yield database
+    await database.close()
+
+
+class Gate:
+    """A write that holds the writer thread until it is opened, so that what follows shares one commit."""
+
+    def __init__(self, database: Database) -> None:
+        self.reached, self._open = threading.Event(), threading.Event()
+        self.statements: list[str] = []
+        self.done = database.start_write(self._hold)
+
+    def _hold(self, connection: Connection) -> None:
+        connection.set_trace_callback(self.statements.append)
+        self.reached.set()
+        assert self._open.wait(10)
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self.reached.wait, 10)
+        self._open.set()
+
+
+@pytest.mark.unit
+async def test_writes_are_carried_out_in_the_order_they_were_started(database: Database) -> None:
+    answers = [database.start_write(insert(number)) for number in range(600)]
+    database.post(insert(600))
+    assert await asyncio.gather(*answers) == list(range(600))
+    await database.write(lambda c: None)
+    assert await database.read(numbers) == list(range(601))
+
+
+@pytest.mark.unit
+async def test_what_waits_together_is_committed_together(database: Database) -> None:
+    gate = Gate(database)
+    answers = [database.start_write(insert(number)) for number in range(50)]
+    await gate.open()
+    await asyncio.gather(*answers)
+    assert gate.statements.count("COMMIT") == 2
+    assert gate.statements.count("BEGIN IMMEDIATE") == 1  # the first one came before we listened
+
+
+@pytest.mark.unit
+async def test_a_failing_function_harms_no_other_of_its_commit(database: Database) -> None:
+    def fail(connection: Connection) -> None:
+        insert(2)(connection)
+        raise ValueError("by mistake")
+
+    gate = Gate(database)
+    answers = [database.start_write(f) for f in (insert(1), fail, insert(1), insert(3))]
+    await gate.open()
+    first, second, third, last = await asyncio.gather(*answers, return_exceptions=True)
+    assert (first, last) == (1, 3)
+    assert isinstance(second, ValueError) and isinstance(third, sqlite3.IntegrityError)
+    assert await database.read(numbers) == [1, 3]
+    assert database.trouble == ""
+
+
+@pytest.mark.unit
+async def test_nobody_is_answered_before_the_commit(database: Database, file: Path) -> None:
+    first_gate = Gate(database)
+    early = database.start_write(insert(1))
+    late = Gate(database)
+    await first_gate.open()
+    await asyncio.to_thread(late.reached.wait, 10)
+    await first_gate.done
+    assert not early.done() and look(file) == []
+    await late.open()
+    assert await early == 1 and look(file) == [1]
+
+
+@pytest.mark.unit
+async def test_who_no_longer_waits_loses_nothing(database: Database) -> None:
+    gate = Gate(database)
+    answer = asyncio.ensure_future(database.write(insert(1)))
+    await asyncio.to_thread(gate.reached.wait, 10)
+    answer.cancel()
+    await gate.open()
+    await database.write(insert(2))
+    assert answer.cancelled()
+    assert await database.read(numbers) == [1, 2]
+
+
+@pytest.mark.unit
+async def test_a_posted_write_that_fails_is_logged(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    database.post(lambda c: c.execute("INSERT INTO nowhere VALUES (1)"))
+    await database.write(insert(1))
+    (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert "no such table: nowhere" in str(record.exc_info)
+
+
+@pytest.mark.unit
+async def test_another_process_locks_the_file_for_a_while(database: Database, file: Path, troubles: Troubles) -> None:
+    await database.write(insert(0))
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answers = [database.start_write(insert(number)) for number in range(1, 10)]
+    await troubles.next()
+    assert database.trouble.startswith(f"the database {file} is locked by another process")
+    assert not any(answer.done() for answer in answers)
+    assert await database.read(numbers) == [0]
+    other.execute("ROLLBACK")
+    other.close()
+    assert await asyncio.gather(*answers) == list(range(1, 10))
+    await troubles.next()
+    assert (database.trouble, troubles.count) == ("", 2)
+    assert look(file) == list(range(10))
+
+
+@pytest.mark.unit
+async def test_a_connection_that_was_opened_read_only_is_not_kept(
+    database: Database, file: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite opens a file without write permission for reading and never tries again on that connection."""
+    writable = threading.Event()
+
+    def open_file(path: Path) -> Connection:
+        if writable.is_set():
+            return connect(path)
+        return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+    monkeypatch.setattr(module, "connect", open_file)
+    answer = database.start_write(insert(1))
+    await troubles.next()
+    assert "read-only" in database.trouble and not answer.done()
+    writable.set()
+    assert await answer == 1
+    assert look(file) == [1]
+
+
+@pytest.mark.unit
+async def test_the_folder_comes_back(tmp_path: Path, troubles: Troubles) -> None:
+    database = Database(tmp_path / "away" / "numbers.sqlite", on_trouble=troubles)
+    answer = database.start_write(insert(1))
+    await troubles.next()
+    assert "cannot be opened" in database.trouble
+    (tmp_path / "here").mkdir()
+    make(tmp_path / "here" / "numbers.sqlite")
+    (tmp_path / "here").rename(tmp_path / "away")
+    assert await answer == 1
+    await database.close()
+
+
+@pytest.mark.unit
+async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.sqlite"
+    path.write_bytes(b"something else " * 1000)
+    database = Database(path)
+    for refused in (database.write(insert(1)), database.read(numbers)):
+        with pytest.raises(StoreCorrupt, match=r"cannot be read .*restore it from a backup"):
+            await refused
+    await database.close()
+
+
+@pytest.mark.unit
+async def test_a_damaged_page_met_while_writing(database: Database) -> None:
+    def meet(connection: Connection) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT  # type: ignore[misc]
+        raise error
+
+    gate = Gate(database)
+    refused, fine = database.start_write(meet), database.start_write(insert(1))
+    await gate.open()
+    with pytest.raises(StoreCorrupt):
+        await refused
+    assert await fine == 1
+
+
+@pytest.mark.unit
+async def test_readers_cannot_write(database: Database) -> None:
+    await database.write(insert(1))
+    with pytest.raises(StoreUnavailable):
+        await database.read(insert(2))
+    assert await database.read(numbers) == [1]
+
+
+@pytest.mark.unit
+async def test_closing_writes_what_is_queued(file: Path) -> None:
+    database = Database(file)
+    answers = [database.start_write(insert(number)) for number in range(1000)]
+    await database.close()
+    await database.close()
+    assert await asyncio.gather(*answers) == list(range(1000))
+    assert look(file) == list(range(1000))
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await database.write(insert(1000))
+
+
+@pytest.mark.unit
+async def test_closing_does_not_wait_for_the_end_of_trouble(file: Path, troubles: Troubles) -> None:
+    database = Database(file, on_trouble=troubles)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answer = database.start_write(insert(1))
+    await troubles.next()
+    await database.close()
+    other.close()
+    with pytest.raises(StoreUnavailable, match="is locked by another process"):
+        await answer
+    assert look(file) == []
+
+
+@pytest.mark.unit
+async def test_a_database_nobody_used_is_closed_quietly(tmp_path: Path) -> None:
+    await Database(tmp_path / "nothing.sqlite").close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.unit
+async def test_names_of_folders_may_hold_anything(tmp_path: Path) -> None:
+    folder = tmp_path / "50% of ä?#&x=1"
+    folder.mkdir()
+    database = Database(make(folder / "numbers.sqlite"))
+    await database.write(insert(1))
+    assert await database.read(numbers) == [1]
+    await database.close()
+
+
+# ------------------------------------------------------------------------------------------------ disks
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(mount)], capture_output=True)
+    if made.returncode:
+        pytest.skip("only root may mount a small disk")
+    yield mount
+    subprocess.run(["umount", "--lazy", str(mount)], check=True)
+
+
+@pytest.mark.acceptance
+async def test_a_full_disk(small_disk: Path, troubles: Troubles) -> None:
+    path = make(small_disk / "numbers.sqlite")
+    database = Database(path, on_trouble=troubles)
+    await database.write(insert(0))
+    ballast = small_disk / "ballast"
+    _fill(ballast)
+    filling = random.Random(1).randbytes(30_000)
+    answers = [database.start_write(lambda c, n=n: _insert_big(c, n, filling)) for n in range(1, 5)]
+    await troubles.next()
+    assert str(path) in database.trouble and "disk" in database.trouble
+    assert not any(answer.done() for answer in answers)
+    ballast.unlink()
+    assert await asyncio.gather(*answers) == [1, 2, 3, 4]
+    await database.close()
+    assert look(path) == [0, 1, 2, 3, 4]
+    assert database.trouble == ""
+
+
+@pytest.mark.acceptance
+async def test_a_disk_that_is_read_only_for_a_while(small_disk: Path, troubles: Troubles) -> None:
+    path = make(small_disk / "numbers.sqlite")
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    database = Database(path, on_trouble=troubles)
+    answer = database.start_write(insert(1))
+    await troubles.next()
+    assert str(path) in database.trouble and not answer.done()
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    assert await answer == 1
+    await database.close()
+    assert look(path) == [1]
+
+
+def _fill(ballast: Path) -> None:
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+def _insert_big(connection: Connection, number: int, filling: bytes) -> int:
+    connection.execute("INSERT INTO numbers VALUES (?, ?)", (number, filling))
+    return number
+
+
+# ------------------------------------------------------------------------------------------------ death
+
+_WRITER = """
+import asyncio, sys
+from pathlib import Path
+from nni_manager.store.database import Database
+
+async def main():
+    database = Database(Path(sys.argv[1]))
+    number = int(sys.argv[2])
+    async def one(number):
+        await database.write(lambda c: c.execute("INSERT INTO numbers (number) VALUES (?)", (number,)) and None)
+        print(number, flush=True)
+    while True:
+        await asyncio.gather(*(one(number + n) for n in range(7)))
+        number += 7
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.acceptance
+def test_a_killed_writer_loses_nothing_it_acknowledged(file: Path) -> None:
+    stored = 0
+    for _ in range(6):
+        child = subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(file), str(stored)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        for _ in range(random.randint(1, 400)):
+            assert child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        acknowledged = [int(line) for line in child.stdout.read().splitlines() if line.isdigit()]
+        child.stdout.close()
+        child.wait()
+        found = look(file)
+        assert found == list(range(len(found))), "a hole: something later was stored and this was not"
+        assert not acknowledged or acknowledged[-1] < len(found)
+        stored = len(found)
+        connection = sqlite3.connect(file)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        connection.close()
+    assert stored > 6

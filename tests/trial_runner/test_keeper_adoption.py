@@ -1,0 +1,263 @@
+"""What a new keeper makes of the jobs of one that was killed: the truth, or LOST."""
+
+import json
+import os
+import platform
+import signal
+from collections.abc import Iterator
+from ctypes import CDLL
+from pathlib import Path
+
+import pytest
+from keeper_client_for_tests import Client, Heard, KeeperProcess, is_alive, keeper_directory
+
+from trial_runner import protocol
+from trial_runner.keeper import processes
+
+pytestmark = pytest.mark.acceptance
+
+_PR_SET_CHILD_SUBREAPER = 36
+_SLEEP = "exec sleep 1000"
+
+
+@pytest.fixture
+def keeper() -> Iterator[KeeperProcess]:
+    with keeper_directory() as keeper:
+        assert keeper.start() == b"ready\n"
+        yield keeper
+
+
+@pytest.fixture
+def client(keeper: KeeperProcess) -> Client:
+    return keeper.connect()
+
+
+@pytest.fixture
+def orphanage() -> Iterator[None]:
+    """Orphans come to this process, which reaps none before the end of the test."""
+    libc = CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    yield
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    for pid in processes.children(os.getpid()):
+        processes.reap(pid)
+
+
+@pytest.mark.usefixtures("orphanage")
+def test_a_killed_keeper_loses_neither_lines_nor_exit_codes_of_eight_jobs(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    """Half of the jobs end while there is no keeper, half afterwards."""
+    names = [f"job-{index}" for index in range(8)]
+    gates = [_gate(keeper, name) for name in names]
+    command = "for i in $(seq 50); do echo $i; done > $NNI_OUTBOX; read line < $D/gate; echo end >> $NNI_OUTBOX"
+    jobs = {
+        name: keeper.spawn(client, name, f"{command}; {_end(index)}; exit {index}") for index, name in enumerate(names)
+    }
+    heard = Heard()
+    while sum(len(heard.lines(name)) for name in names) < 8 * 50:
+        heard.add(client.next_message())
+    keeper.kill()
+    for index in range(4):
+        gates[index].write_text("go\n")
+        os.waitid(os.P_PID, jobs[names[index]]["pid"], os.WEXITED | os.WNOWAIT)
+    assert keeper.start() == b"ready\n"
+    again = keeper.connect()
+    assert {name: job["pid"] for name, job in again.ask("list")["jobs"].items()} == {
+        name: jobs[name]["pid"] for name in names
+    }
+    offsets = {name: {protocol.MAIN_OUTBOX: heard.offsets[name, protocol.MAIN_OUTBOX]} for name in names}
+    assert again.ask("follow", jobs=offsets)["unknown"] == []
+    for index in range(4, 8):
+        gates[index].write_text("go\n")
+    rest = again.until_ended(*names)
+    assert [rest.lines(name) for name in names] == [["end"]] * 8
+    assert {rest.jobs[name]["state"] for name in names} == {protocol.ENDED}
+    assert [rest.jobs[name]["exit_code"] for name in names[:7]] == list(range(7))
+    assert rest.jobs["job-7"]["signal"] == signal.SIGKILL
+
+
+@pytest.mark.usefixtures("orphanage")
+def test_an_exit_code_is_known_though_somebody_else_reaped_the_job(keeper: KeeperProcess, client: Client) -> None:
+    """Linux 6.15 and newer tell it to a keeper that had the process open before; under others the job is LOST."""
+    gate = _gate(keeper, "job")
+    pid = keeper.spawn(client, "job", "read line < $D/gate; exit 7")["pid"]
+    keeper.kill()
+    keeper.start()
+    again = keeper.connect()
+    again.ask("follow", jobs={"job": {}})
+    assert keeper.process is not None
+    keeper.process.send_signal(signal.SIGSTOP)
+    gate.write_text("go\n")
+    os.waitpid(pid, 0)
+    keeper.process.send_signal(signal.SIGCONT)
+    ended = again.until_ended("job").jobs["job"]
+    release = tuple(int(part) for part in platform.release().split(".")[:2])
+    expected = (protocol.ENDED, 7) if release >= (6, 15) else (protocol.LOST, None)
+    assert (ended["state"], ended["exit_code"]) == expected
+
+
+def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: KeeperProcess, client: Client) -> None:
+    """The keeper died between the start and the second line of the state file."""
+    job = keeper.spawn(client, "job", _SLEEP)
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: lines[:1])
+    keeper.start()
+    again = keeper.connect()
+    found = again.ask("follow", jobs={"job": {}})["jobs"]["job"]
+    assert (found["state"], found["pid"]) == (protocol.RUNNING, job["pid"])
+    assert abs(found["started_ms"] - job["started_ms"]) < 1000
+    assert len(keeper.state_file("job").read_text().splitlines()) == 2
+    again.ask("signal", name="job", grace_s=20)
+    again.until_ended("job")
+    assert not is_alive(job["pid"])
+
+
+def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Client) -> None:
+    """The keeper died between the claim and the start."""
+    keeper.spawn(client, "job", "exit 0")
+    client.until_ended("job")
+    (keeper.attempt("job") / protocol.EXIT_FILE).unlink()
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: lines[:1])
+    keeper.start()
+    assert _end_of(keeper, "job")["state"] == protocol.LOST
+    keeper.kill()
+    keeper.start()
+    assert _end_of(keeper, "job")["state"] == protocol.LOST, "and stays so"
+
+
+def test_an_empty_claim_is_dropped_and_its_name_is_free(keeper: KeeperProcess, client: Client) -> None:
+    keeper.kill()
+    keeper.state_file("job").write_text('{"name": "jo')
+    keeper.start()
+    again = keeper.connect()
+    assert again.ask("follow", jobs={"job": {}})["unknown"] == ["job"]
+    keeper.spawn(again, "job", "exit 4")
+    assert again.until_ended("job").jobs["job"]["exit_code"] == 4
+
+
+def test_another_start_time_is_another_process_and_the_job_s_tree_is_ended_before_lost_is_told(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    command = (
+        f"(env -i setsid /bin/bash -c 'echo $$ >> {keeper.attempt('job')}/outbox/main.jsonl; {_SLEEP}' &); {_SLEEP}"
+    )
+    pid = keeper.spawn(client, "job", command)["pid"]
+    stray = int(client.until_lines("job", 1).lines("job")[0])
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: [lines[0], json.dumps({**json.loads(lines[1]), "start_ticks": 7})])
+    keeper.start()
+    assert _end_of(keeper, "job") == {"state": protocol.LOST, "exit_code": None, "signal": None}
+    assert not is_alive(stray)
+    # The number is another process's as far as anybody knows. It is left alone.
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_job_of_an_earlier_boot_is_lost(keeper: KeeperProcess, client: Client) -> None:
+    pid = keeper.spawn(client, "job", _SLEEP)["pid"]
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: [json.dumps({**json.loads(lines[0]), "boot_id": "earlier"}), lines[1]])
+    keeper.start()
+    assert _end_of(keeper, "job")["state"] == protocol.LOST
+    assert is_alive(pid)
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_the_exit_file_counts_when_the_keeper_died_before_it_recorded_the_end(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    keeper.spawn(client, "job", "echo trouble >&2; exit 6")
+    before = client.until_ended("job").jobs["job"]
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: lines[:2])
+    keeper.start()
+    client = keeper.connect()
+    after = client.ask("list")["jobs"]["job"]
+    assert after == {**before, "cpu_s": None}
+
+
+def test_an_exit_file_of_an_earlier_job_is_not_believed(keeper: KeeperProcess, client: Client) -> None:
+    keeper.attempt("job").mkdir(parents=True)
+    stale = {"name": "job", "pid": 1, "exit_code": 0, "signal": None, "ended_ms": 1}
+    (keeper.attempt("job") / protocol.EXIT_FILE).write_text(json.dumps(stale))
+    keeper.spawn(client, "job", _SLEEP)
+    keeper.kill()
+    keeper.start()
+    assert keeper.connect().ask("list")["jobs"]["job"]["state"] == protocol.RUNNING
+
+
+@pytest.mark.usefixtures("orphanage")
+def test_strays_of_an_adopted_job_are_ended_with_it(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    stray = f"/bin/bash -c 'echo $$ >> {keeper.attempt('job')}/outbox/main.jsonl; {_SLEEP}'"
+    keeper.spawn(client, "job", f"(env -i setsid {stray} &); (setsid {stray} &); read line < $D/gate; exit 5")
+    strays = [int(line) for line in client.until_lines("job", 2).lines("job")]
+    keeper.kill()
+    keeper.start()
+    again = keeper.connect()
+    again.ask("follow", jobs={"job": {}})
+    gate.write_text("go\n")
+    assert again.until_ended("job").jobs["job"]["exit_code"] == 5
+    assert not any(map(is_alive, strays))
+
+
+def test_an_adopted_job_is_stopped_with_its_strays(keeper: KeeperProcess, client: Client) -> None:
+    stray = f"/bin/bash -c 'echo $$ >> {keeper.attempt('job')}/outbox/main.jsonl; {_SLEEP}'"
+    pid = keeper.spawn(client, "job", f"(env -i setsid {stray} &); {_SLEEP}")["pid"]
+    pids = [pid, *(int(line) for line in client.until_lines("job", 1).lines("job"))]
+    keeper.kill()
+    keeper.start()
+    again = keeper.connect()
+    again.ask("follow", jobs={"job": {}})
+    again.ask("signal", name="job", grace_s=20)
+    again.until_ended("job")
+    assert not any(map(is_alive, pids))
+
+
+def test_ended_jobs_are_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", "echo 1 > $NNI_OUTBOX; echo trouble >&2; exit 6")
+    before = client.until_ended("job").jobs["job"]
+    keeper.kill(signal.SIGTERM)
+    keeper.start()
+    again = keeper.connect()
+    assert again.ask("follow", jobs={"job": {}})["jobs"]["job"] == before
+    heard = again.until_ended("job")
+    assert heard.lines("job") == ["1"]
+    assert heard.jobs["job"] == before
+    again.ask("forget", names=["job"])
+    assert again.ask("list") == {"jobs": {}}
+
+
+def test_sigterm_ends_the_keeper_at_once_and_leaves_jobs_running(keeper: KeeperProcess, client: Client) -> None:
+    pid = keeper.spawn(client, "job", _SLEEP)["pid"]
+    assert keeper.kill(signal.SIGTERM) == 0
+    assert is_alive(pid)
+    assert not keeper.socket_path.exists()
+    keeper.start()
+    assert keeper.connect().ask("list")["jobs"]["job"]["pid"] == pid
+
+
+def _end(index: int) -> str:
+    return "kill -9 $$" if index == 7 else ":"
+
+
+def _gate(keeper: KeeperProcess, name: str) -> Path:
+    gate = keeper.attempt(name) / "gate"
+    gate.parent.mkdir(parents=True)
+    os.mkfifo(gate)
+    return gate
+
+
+def _rewrite(keeper: KeeperProcess, name: str, change: object) -> None:
+    path = keeper.state_file(name)
+    lines = change(path.read_text().splitlines())  # type: ignore[operator]
+    path.write_text("".join(line + "\n" for line in lines))
+
+
+def _end_of(keeper: KeeperProcess, name: str) -> dict[str, object]:
+    client = keeper.connect()
+    client.ask("follow", jobs={name: {}})
+    job = client.until_ended(name).jobs[name]
+    return {field: job[field] for field in ("state", "exit_code", "signal")}

@@ -1,0 +1,195 @@
+"""What trials report through their outboxes: whole, in order, once, and as fast as the reader likes."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keeper_client_for_tests import TIMEOUT_S, Client, Heard, KeeperProcess, keeper_directory
+
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def keeper() -> Iterator[KeeperProcess]:
+    with keeper_directory() as keeper:
+        assert keeper.start() == b"ready\n"
+        yield keeper
+
+
+@pytest.fixture
+def client(keeper: KeeperProcess) -> Client:
+    return keeper.connect()
+
+
+def test_lines_come_while_the_job_runs(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    keeper.spawn(client, "job", "echo 1 >> $NNI_OUTBOX; read line < $D/gate; echo 2 >> $NNI_OUTBOX; exit 3")
+    assert client.until_lines("job", 1).lines("job") == ["1"]
+    gate.write_text("go\n")
+    assert client.until_ended("job").lines("job") == ["2"]
+
+
+def test_every_file_below_the_outbox_folder_is_an_outbox(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    command = (
+        "echo 1 >> $D/outbox/a; echo 2 >> $D/outbox/b; mkdir -p $D/outbox/node/0; echo 3 >> $D/outbox/node/0/c\n"
+        "echo no >> $D/outbox/.hidden; ln -s ../stdout $D/outbox/link; echo no; mkfifo $D/outbox/pipe\n"
+        "read line < $D/gate; echo 4 >> $D/outbox/node/0/c; read line < $D/gate; echo 5 > $D/outbox/late; exit 0"
+    )
+    keeper.spawn(client, "job", command)
+    heard = Heard()
+    while len(heard.outboxes) < 3:
+        heard.add(client.next_message())
+    gate.write_text("go\n")
+    while heard.lines("job", "outbox/node/0/c") != ["3", "4"]:
+        heard.add(client.next_message())
+    gate.write_text("go\n")
+    heard.outboxes.update(client.until_ended("job").outboxes)
+    assert {outbox: lines for (_, outbox), lines in heard.outboxes.items()} == {
+        "outbox/a": ["1"],
+        "outbox/b": ["2"],
+        "outbox/node/0/c": ["3", "4"],
+        "outbox/late": ["5"],
+    }
+
+
+def test_a_hundred_thousand_lines_of_eight_writers_arrive_whole_and_in_order(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    code = (
+        "import os, sys\n"
+        "file = open(os.path.join(os.environ['D'], 'outbox', sys.argv[1]), 'a', buffering=1)\n"
+        'for number in range(12500): file.write(\'{"value":%d,"of":%s}\\n\' % (number, sys.argv[1]))\n'
+    )
+    (keeper.directory / "writer.py").write_text(code)
+    keeper.spawn(client, "job", f"for i in 1 2 3 4 5 6 7 8; do $PYTHON {keeper.directory}/writer.py $i & done; wait")
+    heard = client.until_ended("job")
+    for writer in range(1, 9):
+        values = [json.loads(line) for line in heard.lines("job", f"outbox/{writer}")]
+        assert values == [{"value": number, "of": writer} for number in range(12500)]
+    assert heard.jobs["job"]["exit_code"] == 0
+
+
+def test_a_line_may_be_longer_than_a_chunk(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", f"{sys.executable} -c \"print('x' * 3000000 + chr(10) + 'y')\" > $NNI_OUTBOX")
+    assert client.until_ended("job").lines("job") == ["x" * 3000000, "y"]
+
+
+def test_a_last_line_without_newline_counts_when_it_is_whole(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "whole", 'printf \'"a"\\n{"value": 1}\' > $NNI_OUTBOX')
+    keeper.spawn(client, "torn", 'printf \'"a"\\n{"value": \' > $NNI_OUTBOX')
+    heard = client.until_ended("whole", "torn")
+    assert heard.lines("whole") == ['"a"', '{"value": 1}']
+    assert heard.lines("torn") == ['"a"']
+    assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes that are no record" in keeper.log()
+
+
+def test_bytes_that_are_no_utf_8_are_replaced_and_counted_as_they_are(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", "printf '\"\\xff\"\\n1\\n' > $NNI_OUTBOX")
+    heard = client.until_ended("job")
+    assert heard.lines("job") == ['"\ufffd"', "1"]
+    assert heard.offsets["job", protocol.MAIN_OUTBOX] == 6
+
+
+def test_the_metrics_file_of_old_sdks_is_an_outbox(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    (keeper.attempt("job") / "first").write_bytes(_frame("one") + _frame("zwölf") + b"ME000099torn")
+    (keeper.attempt("job") / "second").write_bytes(_frame("three") + b"garbage" + _frame("four"))
+    command = (
+        "mkdir $D/.nni; cat $D/first >> $D/.nni/metrics; read line < $D/gate; cat $D/second >> $D/.nni/metrics; exit 0"
+    )
+    keeper.spawn(client, "job", command)
+    heard = Heard()
+    while len(heard.lines("job", protocol.METRICS_FILE)) < 2:
+        heard.add(client.next_message())
+    gate.write_text("go\n")
+    while "job" not in heard.jobs:
+        heard.add(client.next_message())
+    assert heard.lines("job", protocol.METRICS_FILE) == ["one", "zwölf", "three", "four"]
+    assert heard.offsets["job", protocol.METRICS_FILE] == (keeper.attempt("job") / ".nni/metrics").stat().st_size
+    assert "bytes that are no record" in keeper.log()
+
+
+def test_nothing_is_shipped_before_it_is_asked_for_and_then_from_there(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    keeper.spawn(client, "job", "echo 1 >> $NNI_OUTBOX; read line < $D/gate; echo 22 >> $NNI_OUTBOX; exit 0")
+    assert client.until_lines("job", 1).lines("job") == ["1"]
+    client.close()
+    again = keeper.connect()
+    gate.write_text("go\n")
+    while again.ask("list")["jobs"]["job"]["state"] == protocol.RUNNING:
+        pass
+    number = again.send("facts")
+    assert again.next_message()["id"] == number, "the first message is the answer"
+    answer = again.ask("follow", jobs={"job": {protocol.MAIN_OUTBOX: 2}, "unheard-of": {}})
+    assert answer["unknown"] == ["unheard-of"]
+    heard = again.until_ended("job")
+    assert heard.lines("job") == ["22"]
+    again.ask("follow", jobs={"job": {}})
+    heard = again.until_ended("job")
+    assert heard.lines("job") == ["1", "22"]
+
+
+def test_a_gap_can_be_asked_for_while_the_job_runs(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    keeper.spawn(client, "job", "printf '1\\n2\\n3\\n' > $NNI_OUTBOX; read line < $D/gate; exit 0")
+    client.until_lines("job", 3)
+    client.ask("follow", jobs={"job": {protocol.MAIN_OUTBOX: 2}})
+    assert client.until_lines("job", 2).lines("job") == ["2", "3"]
+    gate.write_text("go\n")
+    assert client.until_ended("job").lines("job") == []
+
+
+def test_a_reader_that_stops_reading_costs_neither_lines_nor_memory(keeper: KeeperProcess, client: Client) -> None:
+    """40 MB of lines, nobody reads: the files are the buffer, and the end waits behind them."""
+    before = _resident_bytes(keeper)
+    line = '{"type":"intermediate","value":%s}' % ("1" * 465)
+    code = f"with open(__import__('os').environ['NNI_OUTBOX'], 'w') as file: file.write('{line}\\n' * 80000)"
+    keeper.spawn(client, "big", f'$PYTHON -c "{code.replace(chr(34), chr(92) + chr(34))}"')
+    _wait_for_file(keeper.attempt("big") / protocol.EXIT_FILE)
+    assert _resident_bytes(keeper) - before < 16_000_000
+    heard = client.until_ended("big")
+    assert heard.lines("big") == [line] * 80000
+    assert heard.jobs["big"]["exit_code"] == 0
+    assert _resident_bytes(keeper) - before < 16_000_000
+
+
+def test_short_jobs_that_report_and_exit_lose_nothing(keeper: KeeperProcess, client: Client) -> None:
+    names = [f"job-{index}" for index in range(100)]
+    for index, name in enumerate(names):
+        client.send("spawn", **keeper.request(name, f"echo {index} > $NNI_OUTBOX; exit {index}"))
+    heard = client.until_ended(*names)
+    assert [heard.lines(name) for name in names] == [[str(index)] for index in range(100)]
+    assert [heard.jobs[name]["exit_code"] for name in names] == list(range(100))
+
+
+def _wait_for_file(path: Path) -> None:
+    """Asking the keeper would be reading, so there is nothing to wait for but the file."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} was not written"
+        time.sleep(0.005)
+
+
+def _gate(keeper: KeeperProcess, name: str) -> Path:
+    gate = keeper.attempt(name) / "gate"
+    gate.parent.mkdir(parents=True)
+    os.mkfifo(gate)
+    return gate
+
+
+def _frame(text: str) -> bytes:
+    payload = text.encode() + b"\n"
+    return b"ME%06d%s" % (len(payload), payload)
+
+
+def _resident_bytes(keeper: KeeperProcess) -> int:
+    assert keeper.process is not None
+    pages = int(Path(f"/proc/{keeper.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
