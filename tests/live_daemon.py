@@ -102,13 +102,23 @@ class Daemon:
         with contextlib.closing(sqlite3.connect(self.data / id / "db" / "nni.sqlite", timeout=20)) as connection:
             return connection.execute(query).fetchall()
 
-    def keeper_pid(self) -> int:
-        """The keeper's process."""
-        for process in psutil.process_iter(["cmdline"]):
-            line = process.info["cmdline"] or []
-            if "trial_runner.keeper" in line and str(self.data / "keeper") in line:
-                return int(process.pid)
+    def keeper_pid(self, within_s: float = 5) -> int:
+        """The keeper's process; a daemon that has just started may still be starting it."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            for process in psutil.process_iter(["cmdline"]):
+                line = process.info["cmdline"] or []
+                if "trial_runner.keeper" in line and str(self.data / "keeper") in line:
+                    return int(process.pid)
+            time.sleep(0.02)
         raise AssertionError("no keeper runs")
+
+
+def assert_gone(mark: str, within_s: float = 5) -> None:
+    """Nothing that speaks of `mark` is alive, or it ends within a moment."""
+    left = processes_of(mark)
+    _, alive = psutil.wait_procs(left, timeout=within_s)
+    assert alive == [], [process.cmdline() for process in alive]
 
 
 def processes_of(mark: str) -> list[psutil.Process]:

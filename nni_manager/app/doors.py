@@ -12,9 +12,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import psutil
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn._types import ASGIApplication
 
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
@@ -42,11 +44,16 @@ class _Server(uvicorn.Server):
 class Doors:
     """Opened one by one, closed together. Needs a running loop."""
 
-    def __init__(self, application: ASGIApplication) -> None:
+    def __init__(self, application: ASGIApp) -> None:
         self._config = uvicorn.Config(
-            application, lifespan="off", proxy_headers=False, log_config=None, access_log=False, server_header=False,
-            timeout_graceful_shutdown=1, ws="none",
-        )  # fmt: skip
+            cast(ASGIApplication, application),
+            lifespan="off",
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+        )
         self._server = _Server(self._config)
         self._config.load()
         self._server.lifespan = self._config.lifespan_class(self._config)

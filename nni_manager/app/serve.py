@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 import uvloop
 
 from nni_manager import __version__
+from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.app import log as logs
-from nni_manager.app.application import create_application
 from nni_manager.app.build import control_socket, experiments, pointer
 from nni_manager.app.doors import Doors
 from nni_manager.config.settings import Settings
@@ -73,7 +73,7 @@ async def _doors(settings: Settings, service: Service, stopping: asyncio.Event, 
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
     )
-    doors = Doors(create_application(context, settings))
+    doors = Doors(create_application(context, token=settings.token, host=settings.host))
     try:
         await doors.open_control(socket)
         if listen:

@@ -40,8 +40,8 @@ def _run(command: Callable[[], object], program: str) -> int:
 
 def _report(error: Exception, program: str) -> int:
     if isinstance(error, ConfigInvalid):
-        # as compilers do, so that an editor finds the place
-        _complain(*map(str, error.problems))
+        # a place comes first, as with compilers, so that an editor finds it
+        _complain(*(str(problem) if problem.file else f"{program}: {problem}" for problem in error.problems))
         return BAD_INPUT
     _complain(f"{program}: {_sentence(error)}")
     return BAD_INPUT if isinstance(error, click.UsageError | InvalidInput) else FAILED

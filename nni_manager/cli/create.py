@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,7 +89,7 @@ def _stopped(id: str) -> str:
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
     hints = {"state": "experiment status", "trials": "trial ls", "end": "stop"}
-    commands = {} if foreground else {name: f"nnictl {command} {id}" for name, command in hints.items()}
+    commands = {} if foreground else {name: f"nnictl {command} {id}{_place()}" for name, command in hints.items()}
     click.echo(f"Experiment {id} {what}.")
     click.echo(facts({"folder": client.experiment(id)["logPath"], **commands}))
     if foreground:
@@ -96,6 +97,12 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
         from nni_manager.cli.follow import follow
 
         sys.exit(follow(client, id, display.for_stream(sys.stdout)))
+
+
+def _place() -> str:
+    """What must be added to a command that means the same daemon."""
+    data_dir = click.get_current_context().params.get("data_dir")
+    return f" --data-dir {shlex.quote(data_dir)}" if data_dir else ""
 
 
 def _read(file: str) -> tuple[str, str]:

@@ -33,8 +33,8 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
             click.echo(f"Experiment {id} is closed.")
     except KeyboardInterrupt:
         return _interrupt(client, id)
-    except StreamEnded as error:
-        raise NniManagerError(_broken_off(client, id, str(error))) from None
+    except StreamEnded:
+        raise NniManagerError(_broken_off(client, id)) from None
     return 0 if verdict.is_good else FAILED
 
 
@@ -79,15 +79,15 @@ def _interrupt(client: ManagerClient, id: str) -> int:
     return INTERRUPTED
 
 
-def _broken_off(client: ManagerClient, id: str, reason: str) -> str:
+def _broken_off(client: ManagerClient, id: str) -> str:
     """Why there is no more news: nobody works on the experiment, or nobody answers at all."""
+    from nni_manager.client.errors import Unreachable
+
     try:
         errors = client.experiment(id)["errors"]
-    except NniManagerError as error:
-        reason = reason or str(error)
-    else:
-        return f"experiment {id} is not at work any more{': ' if errors else ''}{'; '.join(errors)}"
-    return (
-        f"the daemon went away ({reason}); its trials go on. Start it again with `nni-manager serve`, and follow the"
-        f" experiment with `nnictl resume {id} --foreground`"
-    )
+    except Unreachable:
+        return (
+            "the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the experiment"
+            f" with `nnictl resume {id} --foreground`"
+        )
+    return f"experiment {id} is not at work any more{': ' if errors else ''}{'; '.join(errors)}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import click
 from nni_manager.cli.data_directory import data_directory_option
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 
+log = logging.getLogger(__name__)
+
+# as in config.scalars, which costs time to import
 LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 
 
@@ -33,12 +38,16 @@ def serve(
     *, no_listen: bool, token_file: Path | None, insecure: bool, auto: bool, ready_fd: int | None, **settings: object
 ) -> None:
     """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
-    try:
-        settings["token"] = _token(token_file)
-        code = _serve(settings, listen=not no_listen, auto=auto, ready_fd=ready_fd, insecure=insecure)
-    except NniManagerError as error:
-        _tell(ready_fd, error)
-        raise
+    with _waiting(ready_fd) as tell:
+        try:
+            settings["token"] = _token(token_file)
+            code = _serve(settings, listen=not no_listen, auto=auto, ready_fd=ready_fd, insecure=insecure)
+        except NniManagerError as error:
+            tell(str(error))
+            raise
+        except Exception:
+            log.exception("the daemon ended on a fault", extra={"action": "fault"})
+            raise
     sys.exit(code)
 
 
@@ -64,7 +73,27 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _tell(ready_fd: int | None, error: NniManagerError) -> None:
-    if ready_fd is not None:
-        with suppress(OSError):  # whoever waited has gone
-            os.write(ready_fd, f"error: {' '.join(str(error).splitlines())}\n".encode())
+@contextmanager
+def _waiting(ready_fd: int | None) -> Iterator[Callable[[str], None]]:
+    """Tells a sentence to whoever waits until the daemon is ready; once it is, to nobody."""
+    if ready_fd is None:
+        yield lambda sentence: None
+        return
+    # one of our own: the daemon closes the other, and its number may then stand for anything
+    own = _duplicate(ready_fd)
+    try:
+        yield lambda sentence: _tell(own, sentence)
+    finally:
+        os.close(own)
+
+
+def _duplicate(descriptor: int) -> int:
+    try:
+        return os.dup(descriptor)
+    except OSError:
+        raise InvalidInput(f"--ready-fd {descriptor}: no such descriptor is open; leave the option out") from None
+
+
+def _tell(descriptor: int, sentence: str) -> None:
+    with suppress(OSError):  # they have gone, or know already
+        os.write(descriptor, f"error: {' '.join(sentence.splitlines())}\n".encode())

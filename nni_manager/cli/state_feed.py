@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable
 
 from nni_manager.cli.progress import State
 
+log = logging.getLogger(__name__)
+
 
 class StreamEnded(Exception):
-    """Nothing more will come; its text says why when that is known."""
+    """Nothing more will come, for whatever reason."""
 
 
 class StateFeed:
@@ -41,6 +44,7 @@ class StateFeed:
         try:
             for state in states():
                 self._queue.put(state)
+        except Exception as error:  # whoever waits asks the daemon again, and is told why
+            log.debug("the events broke off: %s", error)
+        finally:
             self._queue.put(StreamEnded())
-        except Exception as error:  # whatever it was, somebody waits
-            self._queue.put(StreamEnded(str(error)))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 trial_option = click.option("--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL")
-_HEADERS = ("NO", "ID", "STATUS", "RESULT", "TIME", "PARAMETERS", "WHY")
+_HEADERS = ("NO", "ID", "STATUS", "RESULT", "TIME", "WHY", "PARAMETERS")
 #: The most trials that the API answers at once.
 _MOST = 10_000
 
@@ -66,7 +66,7 @@ def _find(client: ManagerClient, id: str, head: int | None, tail: int | None) ->
 def _row(trial: dict[str, Any]) -> tuple[str, ...]:
     return (
         str(trial["sequenceId"]), trial["id"], trial["status"], _result(trial), _time(trial),
-        compact(trial["parameters"]), _why(trial),
+        _why(trial), compact(trial["parameters"]),
     )  # fmt: skip
 
 

@@ -40,10 +40,10 @@ class Listener(Protocol):
         """The keeper was (re)connected: say which jobs to follow. Nothing comes before that."""
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
-        """Complete lines of one outbox; the awaitable ends when they are stored."""
+        """Complete lines of one outbox; the awaitable ends when they are stored, and fails when they are not."""
 
     def on_ended(self, job_name: str, job: Job) -> None:
-        """All lines of the job have come before this."""
+        """`on_lines` was called with all lines of the job before this; they need not be stored yet."""
 
     def on_disconnected(self) -> None:
         """Nothing is known until `on_connected`."""
@@ -187,6 +187,8 @@ class Keeper:
                 self._answer(number, lambda answer: answer.set_result(result))
             case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
                 self._answer(number, lambda answer: answer.set_exception(_error(kind, sentence)))
+            case {"event": str(event)} if event not in ("lines", "ended"):
+                pass  # of a newer keeper, and not for us
             case _:
                 raise ValueError("neither an answer nor an event")
 

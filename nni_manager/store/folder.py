@@ -77,8 +77,9 @@ class Folder:
 def is_on_network(path: Path) -> bool:
     """Whether `path` lies on a file system that other machines write too."""
     real = os.path.realpath(path)
+    mounted = psutil.disk_partitions(all=True)  # of two on one point the later one covers the earlier
     best = max(
-        (part for part in psutil.disk_partitions(all=True) if _is_below(real, part.mountpoint)),
+        (part for part in reversed(mounted) if _is_below(real, part.mountpoint)),
         key=lambda part: len(part.mountpoint),
         default=None,
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.errors import NotFound
+from nni_manager.domain.errors import NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store.database import connect_readonly
+from nni_manager.store.database import classified, connect_readonly
 from nni_manager.store.folder import Folder
 
 log = logging.getLogger(__name__)
@@ -91,17 +91,24 @@ def find_folders(data_directory: Path) -> list[Entry]:
 
 
 def read_folder(folder: Folder) -> Entry:
-    """An entry made from the folder alone. Raises StoreError or sqlite3's errors."""
+    """An entry made from the folder alone. Raises StoreError."""
     connection = connect_readonly(folder.database)
     try:
-        id_, status, name, platform, created, ended = connection.execute(
+        row = connection.execute(
             "SELECT id, status, json_extract(config, '$.experimentName'),"
             " coalesce(json_extract(config, '$.trainingService.platform'), (SELECT group_concat("
             "json_extract(value, '$.platform')) FROM json_each(config, '$.trainingService'))), created_ms, ended_ms"
             " FROM experiment"
         ).fetchone()
+    except sqlite3.DatabaseError as error:
+        if "no such table" in str(error):
+            raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program") from error
+        raise classified(folder.database, error) from error
     finally:
         connection.close()
+    if row is None:
+        raise StoreCorrupt(f"the database {folder.database} holds no experiment; it was not made to the end")
+    id_, status, name, platform, created, ended = row
     return Entry(
         id=id_, folder=folder, name=name, platform=platform, status=ExperimentStatus(status), created_ms=created,
         ended_ms=ended, is_open=not ExperimentStatus(status).is_closed,

@@ -116,7 +116,8 @@ def set_waiting(connection: sqlite3.Connection, id: str, code: WaitCode, sentenc
 
 def set_running(connection: sqlite3.Connection, id: str, started_ms: int) -> None:
     connection.execute(
-        "UPDATE trials SET status = 'RUNNING', started_ms = ?, wait_code = '', wait_sentence = '' WHERE id = ?",
+        "UPDATE trials SET status = 'RUNNING', started_ms = ?, message = '', wait_code = '', wait_sentence = ''"
+        " WHERE id = ?",
         (started_ms, id),
     )
 
@@ -158,8 +159,9 @@ def finish(
 def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
     """The trial waits for another attempt; what the last one reported does not count."""
     connection.execute(
-        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', wait_code = ?, wait_sentence = ?,"
-        " started_ms = NULL, intermediates = 0, last_value = NULL, final_data = NULL, final_value = NULL WHERE id = ?",
+        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', message = '', wait_code = ?,"
+        " wait_sentence = ?, started_ms = NULL, intermediates = 0, last_value = NULL, final_data = NULL,"
+        " final_value = NULL WHERE id = ?",
         (code, sentence, id),
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import witness
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, assert_gone
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -36,7 +36,7 @@ def test_twenty_kills_lose_and_double_nothing(daemon: Daemon, code: Path, tmp_pa
     witness.check_tuners(tuner_notes, TRIALS)
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
-    assert processes_of(str(daemon.data)) == []
+    assert_gone(str(daemon.data))
 
 
 def _moments() -> list[Callable[[Daemon, str], None]]:

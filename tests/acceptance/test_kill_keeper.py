@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import witness
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, assert_gone
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
@@ -36,7 +36,7 @@ def test_three_keepers_lose_no_job(daemon: Daemon, code: Path, tmp_path: Path) -
     assert all(state == "LOST" for _, state, _ in given_up)
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
-    assert processes_of(str(daemon.data)) == []
+    assert_gone(str(daemon.data))
 
 
 def test_daemon_and_keeper_killed_together(daemon: Daemon, code: Path, tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
     ]
 
 
+def test_hints_name_the_data_directory(nnictl: Run, file: Path) -> None:
+    lines = nnictl("create", "-c", str(file), "--data-dir", "/my data").stdout.splitlines()
+    assert lines[-1] == "end     nnictl stop new00000 --data-dir '/my data'"
+
+
 def test_create_in_the_foreground(nnictl: Run, manager: FakeManager, file: Path) -> None:
     best = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
     manager.stream = [state("new00000", "DONE", counts={"SUCCEEDED": 10}, best=best)]
@@ -235,8 +240,8 @@ def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -
     manager.trials_of["abc"] = TRIALS
     lines = nnictl("trial", "ls").stdout.splitlines()
     assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", '{"x":', "0}"]
-    assert lines[3].endswith("USER_CODE: exit code 1")
-    assert lines[4].endswith("waits for a free slot")
+    assert "  USER_CODE: exit code 1  " in lines[3]
+    assert "  waits for a free slot  " in lines[4]
     assert "NaN" in lines[5]
 
 
@@ -298,6 +303,13 @@ def test_update_refuses_what_is_no_count(nnictl: Run, manager: FakeManager, valu
     manager.add(state("abc"))
     assert nnictl("update", "concurrency", "-v", value).exit_code == 2
     assert manager.calls == []
+
+
+def test_a_problem_without_a_file_is_a_sentence(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    manager.refusal = ConfigInvalid([Problem(message="must be a duration", field="maxExperimentDuration")])
+    result = nnictl("update", "duration", "-v", "3x")
+    assert (result.exit_code, result.stderr) == (2, "nnictl: maxExperimentDuration: must be a duration\n")
 
 
 # config

@@ -11,7 +11,8 @@ from fake_manager import FakeManager, state
 from nni_manager.cli.follow import follow
 from nni_manager.cli.progress import Progress
 from nni_manager.cli.state_feed import StateFeed, StreamEnded
-from nni_manager.domain.errors import NniManagerError
+from nni_manager.client.errors import Unreachable
+from nni_manager.domain.errors import NniManagerError, NotFound
 
 pytestmark = pytest.mark.unit
 
@@ -103,25 +104,35 @@ def test_interrupt_stops_the_experiment(running: FakeManager, capsys: pytest.Cap
 
 
 def gone(id: str) -> dict:
-    raise NniManagerError("nobody answers")
+    raise Unreachable("nobody answers")
 
 
 def test_the_daemon_goes_away(running: FakeManager) -> None:
     running.stream = [state()]
     running.experiment = gone
-    words = r"went away \(nobody answers\); its trials go on.*`nni-manager serve`.*resume k3v9x0qa --foreground"
+    words = r"went away; its trials go on.*`nni-manager serve`.*resume k3v9x0qa --foreground"
     with pytest.raises(NniManagerError, match=words):
         follow(running, "k3v9x0qa", Record())
     assert running.calls == []
 
 
-def test_the_connection_breaks(running: FakeManager) -> None:
+@pytest.mark.parametrize("error", [Unreachable("connection reset"), ValueError("no JSON")])
+def test_the_stream_breaks(running: FakeManager, error: Exception) -> None:
     def events(id: str) -> Iterator[dict]:
         yield state()
-        raise NniManagerError("connection reset")
+        raise error
 
     running.events, running.experiment = events, gone
-    with pytest.raises(NniManagerError, match=r"went away \(connection reset\)"):
+    with pytest.raises(NniManagerError, match="the daemon went away"):
+        follow(running, "k3v9x0qa", Record())
+
+
+def test_it_is_removed(running: FakeManager) -> None:
+    def removed(id: str) -> dict:
+        raise NotFound("there is no experiment k3v9x0qa")
+
+    running.experiment = removed
+    with pytest.raises(NotFound, match="there is no experiment k3v9x0qa"):
         follow(running, "k3v9x0qa", Record())
 
 

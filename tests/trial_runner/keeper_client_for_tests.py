@@ -123,10 +123,12 @@ class KeeperProcess:
         command = [*(prefix or (sys.executable, "-m", "trial_runner.keeper")), "serve", "--directory"]
         command += [str(self.directory / "keeper"), "--socket", str(self.socket_path), "--ready-fd", str(writer)]
         log = (self.directory / "keeper.err").open("ab")
+        careless = os.open(os.devnull, os.O_RDONLY)
         self.process = subprocess.Popen(
-            command, cwd=ROOT, pass_fds=(writer,), start_new_session=True, stdin=subprocess.DEVNULL, stderr=log
+            command, cwd=ROOT, pass_fds=(writer, careless), start_new_session=True, stdin=subprocess.DEVNULL, stderr=log
         )
         log.close()
+        os.close(careless)
         os.close(writer)
         with os.fdopen(reader, "rb") as ready:
             return ready.read()

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import signal
+import subprocess
 from collections.abc import Iterator
 from ctypes import CDLL
 from pathlib import Path
@@ -150,9 +151,21 @@ def test_another_start_time_is_another_process_and_the_job_s_tree_is_ended_befor
     keeper.start()
     assert _end_of(keeper, "job") == {"state": protocol.LOST, "exit_code": None, "signal": None}
     assert not is_alive(stray)
-    # The number is another process's as far as anybody knows. It is left alone.
-    assert is_alive(pid)
-    os.kill(pid, signal.SIGKILL)
+    assert not is_alive(pid), "it bears the tag, so it is one of the job's all the same"
+
+
+def test_a_process_that_took_over_the_pid_of_a_lost_job_is_left_alone(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "job", "exit 0")
+    client.until_ended("job")
+    (keeper.attempt("job") / protocol.EXIT_FILE).unlink()
+    keeper.kill()
+    with subprocess.Popen(["sleep", "1000"]) as innocent:
+        main = json.dumps({"pid": innocent.pid, "start_ticks": 7, "started_ms": 1})
+        _rewrite(keeper, "job", lambda lines: [lines[0], main])
+        keeper.start()
+        assert _end_of(keeper, "job")["state"] == protocol.LOST
+        assert innocent.poll() is None
+        innocent.kill()
 
 
 def test_a_job_of_an_earlier_boot_is_lost(keeper: KeeperProcess, client: Client) -> None:

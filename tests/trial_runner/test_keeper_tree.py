@@ -123,13 +123,16 @@ def test_four_jobs_that_obey_are_stopped_at_once(keeper: KeeperProcess, client: 
 
 
 def test_other_jobs_are_left_alone(keeper: KeeperProcess, client: Client) -> None:
-    other = keeper.spawn(client, "other", "(env -i setsid sleep 1000 &); exec sleep 1000")
+    stray = f"/bin/bash -c 'echo $$ > {keeper.attempt('other')}/{protocol.MAIN_OUTBOX}; exec sleep 1000'"
+    other = keeper.spawn(client, "other", f"(env -i setsid {stray} &); exec sleep 1000")
+    stray_pid = int(client.until_lines("other", 1).lines("other")[0])
     keeper.spawn(client, "job", "(env -i setsid sleep 1000 &); exit 0")
     client.until_ended("job")
     keeper.spawn(client, "stopped", "exec sleep 1000")
     client.ask("signal", name="stopped", grace_s=0)
     client.until_ended("stopped")
     assert is_alive(other["pid"])
+    assert is_alive(stray_pid)
     assert client.ask("list")["jobs"]["other"]["state"] == protocol.RUNNING
 
 

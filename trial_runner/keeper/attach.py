@@ -20,6 +20,9 @@ _PAUSE_S = 0.05
 #: How often it is tried; a keeper may end itself between two steps.
 _ATTEMPTS = 20
 
+#: Not `-m`: that looks in the working directory first, where a user's file would pass for one of Python's modules.
+_SERVE = "import sys; sys.path[0] = sys.argv.pop(1); from trial_runner.keeper.__main__ import main; sys.exit(main())"
+
 
 def attach(directory: str, socket_path: str) -> int:
     """Returns an exit code when either side hangs up."""
@@ -40,7 +43,7 @@ def attach(directory: str, socket_path: str) -> int:
 def serve_command(directory: str, socket_path: str, ready_fd: int) -> List[str]:
     """Starts the same program, from the same folder or archive, with the same interpreter."""
     arguments = ["serve", "--directory", directory, "--socket", socket_path, "--ready-fd", str(ready_fd)]
-    return [sys.executable, "-m", "trial_runner.keeper", *arguments]
+    return [sys.executable, "-c", _SERVE, _home(), *arguments]
 
 
 def _start(directory: str, socket_path: str) -> bool:
@@ -49,9 +52,6 @@ def _start(directory: str, socket_path: str) -> bool:
     try:
         subprocess.Popen(
             serve_command(directory, socket_path, writer),
-            # `-m` looks in the working directory first: a user's file must not pass for one of Python's modules.
-            cwd=_home(),
-            env=dict(os.environ, PYTHONPATH=_home_on_path()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(writer,),
@@ -64,14 +64,9 @@ def _start(directory: str, socket_path: str) -> bool:
         os.close(reader)
 
 
-def _home_on_path() -> str:
+def _home() -> str:
     """What must be on the path for `trial_runner` to be found: a folder, or the archive this runs from."""
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-
-def _home() -> str:
-    home = _home_on_path()
-    return home if os.path.isdir(home) else os.path.dirname(home)
 
 
 def _connect(socket_path: str) -> Optional[socket.socket]:

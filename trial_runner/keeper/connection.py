@@ -1,13 +1,14 @@
 """One peer on the keeper's socket: messages in, messages out, never waited for."""
 
 import socket
-from typing import Any, Callable, Dict, List
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List
 
 from trial_runner import protocol
 from trial_runner.keeper.loop import READ, WRITE, Loop
 
 _RECEIVE_BYTES = 256 * 1024
-#: Bytes unsent above which no further request is taken from a peer that does not read its answers.
+#: Bytes unsent above which no further request is taken up: a peer that reads no answers must not fill our memory.
 _MAX_UNSENT = 4 * 1024 * 1024
 
 Message = Dict[str, Any]
@@ -21,6 +22,7 @@ class Connection:
         self._socket = sock
         self._socket.setblocking(False)
         self._decoder = protocol.Decoder()
+        self._received: Deque[Message] = deque()
         self._buffer = bytearray()
         self._is_flush_due = False
         self._events = READ
@@ -76,8 +78,14 @@ class Connection:
         if not data:
             self.close("the peer hung up")
             return
-        for message in self._decode(data):
-            self.on_message(message)
+        self._received.extend(self._decode(data))
+        self._take_up()
+        if self._received:
+            self._watch()
+
+    def _take_up(self) -> None:
+        while self._received and self.is_open and self.unsent <= _MAX_UNSENT:
+            self.on_message(self._received.popleft())
 
     def _decode(self, data: bytes) -> List[Message]:
         try:
@@ -104,12 +112,14 @@ class Connection:
             self.close("the connection broke: {}".format(error.strerror))
             return
         del self._buffer[:sent]
+        self._take_up()
         self._watch()
         if sent:
             self.on_room()
 
     def _watch(self) -> None:
-        events = (WRITE if self._buffer else 0) | (READ if self.unsent <= _MAX_UNSENT else 0)
-        if events != self._events:
+        may_receive = not self._received and self.unsent <= _MAX_UNSENT
+        events = (WRITE if self._buffer else 0) | (READ if may_receive else 0)
+        if self.is_open and events != self._events:
             self._events = events
             self._loop.watch(self._socket.fileno(), self._on_ready, events)

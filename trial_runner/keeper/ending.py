@@ -136,9 +136,9 @@ class Ending:
             processes.send_signal(pid, number)
 
     def _tree(self, job: Job) -> List[int]:
-        """All processes of the job but the main one, zombies among them; parents first."""
-        main_pid = 0 if job.main is None else job.main.pid
-        roots = [] if job.is_main_gone else [main_pid]
+        """All processes of the job but a living main one, zombies among them; parents first."""
+        main_pid = 0 if job.main is None or job.is_main_gone else job.main.pid
+        roots = [main_pid] if main_pid else []
         # What has lost its parent is our child, unless it was started under another keeper.
         roots += self._own_strays(job) if job.is_child else marks.marked_processes(job.name, job.claim.tag)
         return [pid for pid in processes.with_descendants(roots) if pid != main_pid]

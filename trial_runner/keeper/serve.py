@@ -22,6 +22,7 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
     job_umask = os.umask(0o077)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     _leave_session()
+    _keep_descriptors_from_jobs()
     lock = os.open(os.path.join(directory, "keeper.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,6 +52,16 @@ def _leave_session() -> None:
         os.setsid()
     except PermissionError:
         pass  # whoever started us did it already
+
+
+def _keep_descriptors_from_jobs() -> None:
+    """Those that whoever started us left open; our own close on exec anyway."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                pass  # the listing's own
 
 
 def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Optional[int]) -> None:

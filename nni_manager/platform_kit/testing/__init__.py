@@ -1,0 +1,22 @@
+"""The platform contract as tests to inherit, for our adapters and everybody else's.
+
+Write a `World` that plays the far side of the platform, and a class of three lines::
+
+    class TestHive(PlatformContract):
+        def make_world(self, directory: Path) -> World:
+            return HiveWorld(directory)
+
+The only package here that imports pytest; nothing else of nni_manager imports it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(f"{__name__}.platform_contract")
+
+from nni_manager.platform_kit.testing.platform_contract import PlatformContract  # noqa: E402
+from nni_manager.platform_kit.testing.recorder import Chunk, Recorder  # noqa: E402
+from nni_manager.platform_kit.testing.world import Feature, World, unreachable_keeper  # noqa: E402
+
+__all__ = ["Chunk", "Feature", "PlatformContract", "Recorder", "World", "unreachable_keeper"]

@@ -1,0 +1,42 @@
+"""What an adapter might leave behind: tasks, threads, open files and connections of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+_LOOK_AGAIN_S = 0.01
+
+
+def leftovers() -> frozenset[str]:
+    """One line for each, stable as long as it lives. Linux only."""
+    return frozenset((*_tasks(), *_threads(), *_descriptors()))
+
+
+async def new_leftovers(before: frozenset[str], patience_s: float) -> frozenset[str]:
+    """What there is now and was not before, when `patience_s` have passed or there is none: closing takes a moment."""
+    for _ in range(int(patience_s / _LOOK_AGAIN_S)):
+        if not leftovers() - before:
+            break
+        await asyncio.sleep(_LOOK_AGAIN_S)  # nothing tells when a descriptor is closed
+    return leftovers() - before
+
+
+def _tasks() -> list[str]:
+    return [f"task {task.get_name()}" for task in asyncio.all_tasks()]
+
+
+def _threads() -> list[str]:
+    # the loop's own executor keeps its threads
+    return [f"thread {thread.name}" for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
+
+
+def _descriptors() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(f"descriptor {number} {os.readlink(f'/proc/self/fd/{number}')}")
+        except FileNotFoundError:  # the one that lists
+            continue
+    return found

@@ -1,0 +1,317 @@
+"""Every promise of `platform_kit.contract` as a test. The number in a docstring is that of the item.
+
+An item that a platform does without is skipped with the world's own sentence. With pytest-asyncio in any mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from nni_manager.domain.errors import BadCredentials, NotFound
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, unavailable
+from nni_manager.platform_kit.testing.world import Feature, World
+from trial_runner import protocol
+
+_MANY = 100
+_GRACE_S = 1.0
+#: Turns of the loop after which a submission is cut off.
+_CUTS = (0, 1, 2, 3, 5, 10, 100, 1000)
+
+
+@pytest.mark.asyncio
+class PlatformContract:
+    """Inherit, and override `make_world`."""
+
+    def make_world(self, directory: Path) -> World:
+        """`directory`: empty, and this test's own."""
+        raise NotImplementedError
+
+    @pytest_asyncio.fixture
+    async def world(self, tmp_path: Path) -> AsyncIterator[World]:
+        async with self.make_world(tmp_path) as world:
+            yield world
+
+    async def test_a_handle_survives_json_and_a_new_process(self, world: World) -> None:
+        """1"""
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+        await world.restart()
+        stored = JobHandle(**json.loads(json.dumps(dataclasses.asdict(handle))))
+        assert stored == handle
+        async with world.make() as platform:
+            await seen(world, platform, stored, JobState.RUNNING)
+            await world.end(stored, 0)
+            await seen(world, platform, stored, JobState.SUCCEEDED)
+
+    async def test_the_same_name_twice_is_one_job(self, world: World) -> None:
+        """2"""
+        async with world.make() as platform:
+            first = await running(world, platform, "a")
+            again = await asyncio.gather(*(platform.submit(world.job("a")) for _ in range(3)))
+            other = await running(world, platform, "b")
+        await world.restart()
+        async with world.make() as platform:
+            later = await accepted(world, platform, "a")
+            assert {*again, later} == {first}
+            assert other != first
+            assert await world.count(first.job_name) == 1
+            await seen(world, platform, later, JobState.RUNNING)
+
+    async def test_pending_then_running_then_succeeded(self, world: World) -> None:
+        """3"""
+        async with world.make() as platform:
+            handle = await accepted(world, platform, "a")
+            if Feature.PENDING not in world.absent:
+                await seen(world, platform, handle, JobState.PENDING)
+            await world.begin(handle)
+            await seen(world, platform, handle, JobState.RUNNING)
+            await world.end(handle, 0)
+            report = await seen(world, platform, handle, *_FINAL)
+            assert report.state is JobState.SUCCEEDED
+            assert report.exit_code in (0, None)
+            assert (await platform.observe([handle]))[handle] == report  # as often as one asks
+
+    async def test_a_pending_job_is_seen_as_such(self, world: World) -> None:
+        """3"""
+        _needs(world, Feature.PENDING)
+        async with world.make() as platform:
+            handle = await accepted(world, platform, "a")
+            report = await seen(world, platform, handle, *JobState)
+            assert report.state is JobState.PENDING
+
+    async def test_another_exit_code_is_a_failure_with_code_and_reason(self, world: World) -> None:
+        """4"""
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            await world.end(handle, 3)
+            report = await seen(world, platform, handle, *_FINAL)
+            assert report.state is JobState.FAILED
+            assert report.reason or report.message or report.stderr_tail
+            assert report.exit_code == (None if Feature.EXIT_CODE in world.absent else 3)
+
+    async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:
+        """5"""
+        async with world.make() as platform:
+            handles = [await accepted(world, platform, f"t{number}") for number in range(_MANY)]
+            for handle in handles:
+                await world.begin(handle)
+            before = world.remote_calls
+            reports = await insist(world, lambda: platform.observe(handles))
+            assert world.remote_calls - before <= world.max_observe_calls
+            assert reports.keys() == set(handles)
+
+    async def test_a_job_removed_behind_our_back_is_lost(self, world: World) -> None:
+        """6"""
+        async with world.make() as platform:
+            handle, other = await running(world, platform, "a"), await running(world, platform, "b")
+            await world.vanish(handle)
+            await seen(world, platform, handle, JobState.LOST)
+            await seen(world, platform, other, JobState.RUNNING)
+
+    async def test_an_outage_changes_nothing(self, world: World) -> None:
+        """7"""
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            await world.start_outage()
+            await unavailable(world, lambda: platform.observe([handle]))
+            await unavailable(world, lambda: platform.submit(world.job("b")))
+            await world.end_outage()
+            await seen(world, platform, handle, JobState.RUNNING)
+            other = await running(world, platform, "b")
+            assert await world.count(other.job_name) == 1
+            for one in (handle, other):
+                await world.end(one, 0)
+                await seen(world, platform, one, JobState.SUCCEEDED)
+
+    async def test_a_job_that_ends_during_an_outage_is_seen_after_it(self, world: World) -> None:
+        """7"""
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            await world.start_outage()
+            await unavailable(world, lambda: platform.observe([handle]))
+            await world.end(handle, 0)
+            await world.end_outage()
+            await seen(world, platform, handle, *_ENDED)
+
+    async def test_wrong_credentials_are_named_without_being_told(self, world: World) -> None:
+        """8"""
+        _needs(world, Feature.CREDENTIALS)
+        with pytest.raises(BadCredentials) as refused:
+            async with world.make_unauthorised() as platform:
+                await platform.submit(world.job("a"))
+        assert str(refused.value)
+        _check_no_secret(world, str(refused.value), repr(refused.value))
+
+    async def test_a_cancelled_job_ends(self, world: World) -> None:
+        """9"""
+        async with world.make() as platform:
+            handle, other = await running(world, platform, "a"), await running(world, platform, "b")
+            await platform.cancel(handle, _GRACE_S)
+            report = await seen(world, platform, handle, *_FINAL)
+            assert report.state in (JobState.CANCELLED, JobState.FAILED)
+            await seen(world, platform, other, JobState.RUNNING)
+
+    async def test_cancelling_what_has_ended_or_was_never_there_is_quiet(self, world: World) -> None:
+        """10"""
+        async with world.make() as platform:
+            ended, gone = await running(world, platform, "a"), await running(world, platform, "b")
+            await world.end(ended, 0)
+            report = await seen(world, platform, ended, JobState.SUCCEEDED)
+            await platform.cancel(ended, _GRACE_S)
+            await world.vanish(gone)
+            await seen(world, platform, gone, JobState.LOST)
+            await platform.cancel(gone, _GRACE_S)
+            assert await seen(world, platform, ended, *_ENDED) == report
+
+    async def test_ended_and_unknown_jobs_are_forgotten_quietly(self, world: World) -> None:
+        """10, of `forget`"""
+        async with world.make() as platform:
+            ended, gone = await running(world, platform, "a"), await running(world, platform, "b")
+            await world.end(ended, 0)
+            await seen(world, platform, ended, JobState.SUCCEEDED)
+            await world.vanish(gone)
+            await seen(world, platform, gone, JobState.LOST)
+            await platform.forget([ended, gone])
+            await platform.forget([ended, gone])
+
+    async def test_leaving_lets_jobs_run(self, world: World) -> None:
+        """11"""
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+        async with world.make() as platform:
+            await seen(world, platform, handle, JobState.RUNNING)
+            await world.end(handle, 0)
+            await seen(world, platform, handle, JobState.SUCCEEDED)
+
+    async def test_a_job_that_ends_while_nobody_is_there_is_seen_later(self, world: World) -> None:
+        """11"""
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+        await world.end(handle, 0)
+        async with world.make() as platform:
+            await seen(world, platform, handle, *_ENDED)
+
+    @pytest.mark.parametrize("turns", _CUTS)
+    async def test_a_submission_cut_off_leaves_no_second_job(self, world: World, turns: int) -> None:
+        """12"""
+        async with world.make() as platform:
+            await running(world, platform, "a")  # it is connected now
+            await _submit_and_cut_off(world, platform, turns)
+            handle = await running(world, platform, "b")
+            assert await world.count(handle.job_name) == 1
+            await world.end(handle, 0)
+            await seen(world, platform, handle, JobState.SUCCEEDED)
+
+    async def test_every_documented_state_is_in_the_table(self, world: World) -> None:
+        """13"""
+        assert world.native_states
+        assert [native for native in world.native_states if world.state_of(native) is JobState.UNKNOWN] == []
+        assert world.state_of("no such state") is JobState.UNKNOWN
+
+    async def test_a_job_sees_its_environment_its_parameters_and_its_code(self, world: World) -> None:
+        """14"""
+        async with world.make() as platform:
+            spec, handle = world.job("a"), await running(world, platform, "a")
+            environment = await world.environment(handle)
+            assert environment.items() >= spec.protocol_environment.items()
+            assert [name for name in _ALWAYS_SET if not environment.get(name)] == []
+            assert environment[protocol.ENV_PLATFORM] == handle.platform
+            assert await world.parameter_record(handle) == spec.parameter_record
+            for name, text in world.code_files.items():
+                assert await world.code_file(handle, name) == text
+
+    async def test_a_log_is_read_from_any_offset(self, world: World) -> None:
+        """15"""
+        async with world.make() as platform:
+            if not platform.capabilities.reads_files:
+                pytest.skip("the platform declares that it reads no files")
+            handle = await running(world, platform, "a")
+            await world.write_log(handle, "one")
+            await world.write_log(handle, "two")
+            reads = {(0, 100): b"one\ntwo\n", (0, 2): b"on", (4, 100): b"two\n", (-3, 100): b"wo\n", (8, 100): b""}
+            reads[-100, 100] = b"one\ntwo\n"
+            for (offset, limit), expected in reads.items():
+                assert await platform.read_file(handle, world.log_name, offset, limit) == expected
+            for name in ("no-such-file", "../outside", "/etc/hostname"):
+                with pytest.raises(NotFound):
+                    await platform.read_file(handle, name, 0, 100)
+
+    async def test_nothing_is_left_after_leaving(self, world: World) -> None:
+        """16"""
+        world.job("a")  # what the world opens for it is the world's own
+        before = leftovers()
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            if platform.capabilities.reads_files:
+                await platform.read_file(handle, world.log_name, 0, 100)
+        assert await new_leftovers(before, 2.0) == frozenset()
+
+    async def test_nothing_is_left_after_leaving_during_an_outage(self, world: World) -> None:
+        """16"""
+        world.job("a")
+        before = leftovers()
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            await world.start_outage()
+            await unavailable(world, lambda: platform.observe([handle]))
+        assert await new_leftovers(before, 2.0) == frozenset()
+
+    async def test_no_secret_is_told(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
+        """17"""
+        caplog.set_level(logging.DEBUG)
+        platform, spec = world.make(), world.job("a")
+        async with platform:
+            handle = await running(world, platform, "a")
+            await world.start_outage()
+            error = await unavailable(world, lambda: platform.observe([handle]))
+            await world.end_outage()
+            await seen(world, platform, handle, JobState.RUNNING)
+            await world.end(handle, 3)
+            report = await seen(world, platform, handle, *_FINAL)
+        _check_no_secret(world, *map(repr, (platform, platform.host, spec, handle, report, error)), caplog.text)
+
+
+_FINAL = tuple(state for state in JobState if state.is_final)
+_ENDED = (JobState.SUCCEEDED,)
+_ALWAYS_SET = (
+    protocol.ENV_PLATFORM,
+    protocol.ENV_EXPERIMENT_ID,
+    protocol.ENV_TRIAL_ID,
+    protocol.ENV_SEQUENCE_ID,
+    protocol.ENV_SYSTEM_DIR,
+    protocol.ENV_OUTPUT_DIR,
+    protocol.ENV_CODE_DIR,
+    protocol.ENV_OUTBOX,
+)
+
+
+def _needs(world: World, feature: Feature) -> None:
+    if feature in world.absent:
+        pytest.skip(world.absent[feature])
+
+
+async def _submit_and_cut_off(world: World, platform: Platform, turns: int) -> None:
+    """Cancels the call after some turns of the loop; it may have ended before."""
+    submission = asyncio.create_task(platform.submit(world.job("b")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    submission.cancel()
+    with suppress(asyncio.CancelledError):
+        await submission
+
+
+def _check_no_secret(world: World, *texts: str) -> None:
+    assert world.secrets
+    assert [secret for secret in world.secrets if any(secret in text for text in texts)] == []

@@ -1,0 +1,104 @@
+"""The scheduler's side of an adapter, as far as an adapter can see it: it remembers what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nni_manager.domain.job import JobHandle
+from nni_manager.platform_kit.contract import Delivery, Host
+from nni_manager.platform_kit.keeper_client import Keeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Lines of an outbox between two byte offsets, as they were handed over."""
+
+    job_name: str
+    outbox: str
+    start: int
+    end: int
+    lines: tuple[str, ...]
+
+
+class Recorder:
+    """Takes results as the store does: once, in order, nothing left out."""
+
+    def __init__(self, experiment_id: str = "contract") -> None:
+        self.experiment_id = experiment_id
+        #: Names of the jobs that `wake` was called with.
+        self.woken: list[str] = []
+        #: Set by every `wake`.
+        self.news = asyncio.Event()
+        #: Every call of `deliver`, whatever became of it.
+        self.handed_over: list[Chunk] = []
+        #: Awaited before a chunk is stored; may be exchanged for something slow or something that raises.
+        self.before_storing: Callable[[Chunk], Awaitable[None]] = _go_on
+        self._stored = asyncio.Event()
+        self._accepted: set[str] = set()
+        self._lines: dict[str, dict[str, list[str]]] = {}
+        self._offsets: dict[str, dict[str, int]] = {}
+
+    def host(self, keeper: Keeper) -> Host:
+        """What an adapter is given."""
+        return Host(
+            experiment_id=self.experiment_id,
+            wake=self._wake,
+            deliver=self._deliver,
+            followed=self._followed,
+            keeper=keeper,
+        )
+
+    def accept(self, handle: JobHandle) -> JobHandle:
+        """The job is followed from now on; answers its argument."""
+        self._accepted.add(handle.job_name)
+        return handle
+
+    def lines(self, job_name: str, outbox: str) -> list[str]:
+        """Stored so far."""
+        return self._lines.get(job_name, {}).get(outbox, [])
+
+    async def until_lines(self, job_name: str, outbox: str, count: int) -> list[str]:
+        """As soon as at least so many are stored. Bounded by the test's own time limit."""
+        while len(self.lines(job_name, outbox)) < count:
+            self._stored.clear()
+            await self._stored.wait()
+        return self.lines(job_name, outbox)
+
+    def offset(self, job_name: str, outbox: str) -> int:
+        """Bytes stored so far."""
+        return self._offsets.get(job_name, {}).get(outbox, 0)
+
+    def lose(self, job_name: str, outbox: str) -> None:
+        """Nothing of this outbox is stored after all."""
+        self._lines.get(job_name, {}).pop(outbox, None)
+        self._offsets.get(job_name, {}).pop(outbox, None)
+
+    def _wake(self, job_name: str) -> None:
+        self.woken.append(job_name)
+        self.news.set()
+
+    async def _followed(self) -> Mapping[str, Mapping[str, int]]:
+        return {name: dict(self._offsets.get(name, {})) for name in self._accepted}
+
+    async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
+        chunk = Chunk(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
+        self.handed_over.append(chunk)
+        await self.before_storing(chunk)
+        return self._store(chunk)
+
+    def _store(self, chunk: Chunk) -> Delivery:
+        stored = self.offset(chunk.job_name, chunk.outbox)
+        if chunk.end <= stored:
+            return Delivery(resend=False)
+        if chunk.start != stored:
+            return Delivery(resend=True)
+        self._offsets.setdefault(chunk.job_name, {})[chunk.outbox] = chunk.end
+        self._lines.setdefault(chunk.job_name, {}).setdefault(chunk.outbox, []).extend(chunk.lines)
+        self._stored.set()
+        return Delivery(resend=False)
+
+
+async def _go_on(_chunk: Chunk) -> None:
+    """Stores at once."""

@@ -1,0 +1,23 @@
+"""A manager, and a client of its API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.world import World, make_world
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with make_world(tmp_path, monkeypatch) as world:
+        yield world
+
+
+@pytest.fixture
+async def api(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    async with world.calling() as client:
+        yield client

@@ -1,0 +1,45 @@
+"""Probes, the daemon's description of itself, its end."""
+
+from __future__ import annotations
+
+import os
+
+import httpx
+import pytest
+
+from nni_manager.api.schemas.daemon import Daemon
+from tests.api.world import CREATED_MS, World
+
+pytestmark = pytest.mark.unit
+
+
+async def test_it_lives_and_is_ready(api: httpx.AsyncClient, world: World) -> None:
+    assert (await api.get("/healthz")).json() == {"status": "ok"}
+    assert (await api.get("/readyz")).json() == {"status": "ok"}
+    world.not_ready = "experiments are being opened"
+    answer = await api.get("/readyz")
+    assert (answer.status_code, answer.json()) == (503, {"error": "experiments are being opened"})
+    assert (await api.get("/healthz")).status_code == 200
+
+
+async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    answer = await api.get("/api/v1/daemon")
+    Daemon.model_validate_json(answer.content)
+    assert answer.json() == {
+        "version": "1.2.3", "pid": os.getpid(), "dataDirectory": str(world.data), "startedMs": CREATED_MS,
+        "doors": [{"kind": "control", "address": "/run/control.sock"}], "experiments": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "stops"), [(None, False), ({}, False), ({"experiments": True}, True)])
+async def test_it_is_told_to_end(api: httpx.AsyncClient, world: World, body: object, stops: bool) -> None:
+    answer = (
+        await api.post("/api/v1/daemon/stop", json=body) if body is not None else await api.post("/api/v1/daemon/stop")
+    )
+    assert answer.status_code == 202 and world.daemon_stops == [stops]
+
+
+async def test_a_wrong_wish_ends_nothing(api: httpx.AsyncClient, world: World) -> None:
+    answer = await api.post("/api/v1/daemon/stop", json={"experiments": "perhaps"})
+    assert answer.status_code == 400 and "experiments" in answer.json()["error"] and world.daemon_stops == []

@@ -1,0 +1,252 @@
+"""Experiments: create, list, describe, change, stop, resume, delete."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from nni_manager.api.schemas.experiments import Experiment, ExperimentList
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from tests.api.world import CREATED_MS, World
+
+pytestmark = pytest.mark.unit
+
+EXPERIMENTS = "/api/v1/experiments"
+
+
+async def create(api: httpx.AsyncClient, world: World, **fields: object) -> str:
+    answer = await api.post(EXPERIMENTS, json=world.config(**fields))
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded", maxExperimentDuration="2h")
+    answer = await api.get(f"{EXPERIMENTS}/seeded")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    found = answer.json()
+    Experiment.model_validate_json(answer.content)
+    config = found.pop("config")
+    assert config["trialCommand"] == "python3 trial.py"
+    assert found == {
+        "id": "seeded", "name": "digits", "platform": "local", "status": "STOPPED", "hold": None, "errors": [],
+        "createdMs": CREATED_MS, "endedMs": CREATED_MS + 60_000, "execDurationMs": 60_000, "logPath": str(folder.path),
+        "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": "2h", "maxTrialDuration": None,
+        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5,
+        "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
+    }  # fmt: skip
+
+
+async def test_the_best_is_the_least_when_the_tuner_minimizes(api: httpx.AsyncClient, world: World) -> None:
+    tuner = {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}
+    await world.add("seeded", tuner=tuner)
+    best = (await api.get(f"{EXPERIMENTS}/seeded")).json()["best"]
+    assert best == {"trialId": "infin", "value": None, "parameters": {"x": 0.75}}
+
+
+async def test_secrets_are_masked_and_search_space_names_are_not(api: httpx.AsyncClient, world: World) -> None:
+    service = {"platform": "local", "machines": [{"sshPassphrase": "s3cret", "user": "ann", "sshKeyFile": "/k"}]}
+    space = {"token": {"_type": "uniform", "_value": [0, 1]}}
+    await world.add("seeded", searchSpace=space, canonical={"trainingService": service, "storageAccountKey": "s3cret"})
+    answer = await api.get(f"{EXPERIMENTS}/seeded")
+    assert "s3cret" not in answer.text
+    config = answer.json()["config"]
+    assert config["storageAccountKey"] == "******" and config["searchSpace"] == space
+    machine = {"sshPassphrase": "******", "user": "ann", "sshKeyFile": "/k"}
+    assert config["trainingService"]["machines"] == [machine]
+
+
+async def test_the_list_is_by_age_and_can_be_filtered(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("older")
+    await world.add("newer", status=ExperimentStatus.VIEWED)
+    answer = await api.get(EXPERIMENTS)
+    listed = ExperimentList.model_validate_json(answer.content).experiments
+    assert [one.id for one in listed] == ["newer", "older"]  # created in the same moment: by id
+    filtered = (await api.get(EXPERIMENTS, params={"status": "STOPPED"})).json()["experiments"]
+    assert [one["id"] for one in filtered] == ["older"]
+
+
+@pytest.mark.parametrize("kind", ["application/yaml", "text/yaml; charset=utf-8", "application/x-yaml"])
+async def test_an_experiment_is_created_from_yaml(api: httpx.AsyncClient, world: World, kind: str) -> None:
+    answer = await api.post(EXPERIMENTS, content=yaml.safe_dump(world.config()), headers={"Content-Type": kind})
+    assert answer.status_code == 201, answer.text
+    id_ = answer.json()["id"]
+    assert answer.headers["Location"] == f"{EXPERIMENTS}/{id_}"
+    assert (await api.get(answer.headers["Location"])).json()["status"] == "RUNNING"
+    assert [one["id"] for one in (await api.get(EXPERIMENTS)).json()["experiments"]] == [id_]
+
+
+async def test_a_wrapped_file_brings_its_callers_world(api: httpx.AsyncClient, world: World) -> None:
+    (world.code / "space.json").write_text(json.dumps({"y": {"_type": "choice", "_value": [1, 2]}}))
+    config = world.config(searchSpace=None, trialCodeDirectory=None, searchSpaceFile="space.json")
+    body = {
+        "config": yaml.safe_dump(config), "file": "my.yml", "directory": str(world.code),
+        "environment": {"GREETING": "hello"}, "interpreter": "/usr/bin/python3",
+    }  # fmt: skip
+    answer = await api.post(EXPERIMENTS, json=body)
+    assert answer.status_code == 201, answer.text
+    id_ = answer.json()["id"]
+    described = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"]
+    assert described["trialCodeDirectory"] == str(world.code) and list(described["searchSpace"]) == ["y"]
+    caller = "SELECT environment, interpreter FROM experiment"
+    assert await world.service.read(id_, lambda c: c.execute(caller).fetchone()) == (
+        '{"GREETING": "hello"}',
+        "/usr/bin/python3",
+    )
+
+
+async def test_all_problems_of_a_file_are_named_with_their_lines(api: httpx.AsyncClient, world: World) -> None:
+    text = yaml.safe_dump(world.config(trialConcurrency=0, maxTrialNumber="many"), sort_keys=True)
+    answer = await api.post(EXPERIMENTS, json={"config": text, "file": "my.yml", "directory": str(world.code)})
+    assert answer.status_code == 400
+    problems = {problem["field"]: problem for problem in answer.json()["problems"]}
+    assert set(problems) == {"trialConcurrency", "maxTrialNumber"}
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("trialConcurrency")]
+    assert problems["trialConcurrency"]["file"] == "my.yml" and [problems["trialConcurrency"]["line"]] == lines
+    assert "trialConcurrency" in answer.json()["error"]
+    assert list(world.data.glob("*/db")) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        (b"a: [1\nb: 2", "application/yaml", ["config:2:", "YAML"]),
+        (b"", "application/yaml", ["empty"]),
+        (b"\xff\xfe\x00", "application/yaml", ["UTF-8"]),
+        (b'{"a": ', "application/json", ["not JSON"]),
+        (b"[" * 200_000, "application/json", ["nested"]),
+        (b"[" * 5_000, "application/yaml", []),
+        (b"[1, 2]", "application/json", ["mapping"]),
+        (b"a: 1", "text/plain", ["content type", "text/plain"]),
+        (b'{"config": 7}', "application/json", ["config", "string"]),
+        (b'{"config": "a: 1", "directory": "relative"}', "application/json", ["directory", "absolute"]),
+        (b'{"config": "a: 1", "environment": {"A": 1}}', "application/json", ["environment.A", "string"]),
+        (b'{"config": "a: 1", "environment": {"A=B": "1"}}', "application/json", ["environment"]),
+        (b'{"config": "a: 1", "interpeter": "/usr/bin/python3"}', "application/json", ["interpeter"]),
+    ],
+)
+async def test_what_is_no_experiment_file_is_refused_in_a_sentence(
+    api: httpx.AsyncClient, content: bytes, kind: str, words: list[str]
+) -> None:
+    answer = await api.post(EXPERIMENTS, content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 400, answer.text
+    assert all(word in answer.json()["error"] for word in words), answer.text
+
+
+async def test_a_name_that_no_text_can_hold_is_refused(api: httpx.AsyncClient, world: World) -> None:
+    body = json.dumps(world.config(experimentName="\ud800"))
+    answer = await api.post(EXPERIMENTS, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    id_ = await create(api, world)
+    answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"experimentName": "two\nlines"})
+    assert answer.status_code == 400 and "experimentName" in answer.json()["error"]
+
+
+async def test_limits_change_and_null_takes_them_away(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    change = {"trialConcurrency": 4, "maxTrialNumber": None, "maxTrialDuration": "10m", "experimentName": "renamed"}
+    answer = await api.patch(f"{EXPERIMENTS}/{id_}", json=change)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert {name: found[name] for name in ("trialConcurrency", "maxTrialNumber", "maxTrialDuration", "name")} == {
+        "trialConcurrency": 4, "maxTrialNumber": None, "maxTrialDuration": "10m", "name": "renamed",
+    }  # fmt: skip
+    assert found == (await api.get(f"{EXPERIMENTS}/{id_}")).json() | {"execDurationMs": found["execDurationMs"]}
+    assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["name"] == "renamed"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"trialConcurrency": "four"}, "trialConcurrency"),
+        ({"trialConcurrency": 0}, "trialConcurrency"),
+        ({"trialConcurrency": None}, "trialConcurrency"),
+        ({"maxTrialNumber": [1]}, "maxTrialNumber"),
+        ({"maxExperimentDuration": "soon"}, "maxExperimentDuration"),
+        ({"maxTrialDuration": {"s": 1}}, "maxTrialDuration"),
+        ({"searchSpace": 7}, "searchSpace"),
+        ({"experimentName": 7}, "experimentName"),
+        ({"trialCommand": "rm"}, "trialCommand"),
+        ([1], "object"),
+        ("text", "JSON"),
+    ],
+)
+async def test_a_wrong_change_names_its_field_and_changes_nothing(
+    api: httpx.AsyncClient, world: World, change: Any, field: str
+) -> None:
+    id_ = await create(api, world)
+    before = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"]
+    answer = await api.patch(f"{EXPERIMENTS}/{id_}", json=change)
+    assert answer.status_code == 400, answer.text
+    assert field in answer.json()["error"]
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"] == before
+
+
+async def test_stop_resume_delete(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    assert (await api.delete(f"{EXPERIMENTS}/{id_}")).status_code == 409
+    stopped = await api.post(f"{EXPERIMENTS}/{id_}/stop")
+    assert (stopped.status_code, stopped.json()["status"]) == (200, "STOPPED")
+    assert (await api.post(f"{EXPERIMENTS}/{id_}/stop")).json()["status"] == "STOPPED"
+    refused = await api.patch(f"{EXPERIMENTS}/{id_}", json={"trialConcurrency": 3})
+    assert refused.status_code == 409 and "resume" in refused.json()["error"]
+    assert (await api.post(f"{EXPERIMENTS}/{id_}/resume")).json()["status"] == "RUNNING"
+    assert (await api.post(f"{EXPERIMENTS}/stop")).json() == {"stopped": [id_]}
+    deleted = await api.delete(f"{EXPERIMENTS}/{id_}")
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).status_code == 404
+    assert not (world.data / id_).exists()
+
+
+async def test_a_hold_is_shown_with_its_details_and_resume_clears_it(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    with experiment.changes.watch() as news:
+        experiment.loop.put_on_hold(Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))
+        while (found := (await api.get(f"{EXPERIMENTS}/{id_}")).json())["hold"] is None:
+            await news.wait()
+            news.clear()
+    assert found["hold"] == {"code": "TUNER_RAISED", "sentence": "the tuner raised", "details": "Traceback"}
+    assert found["errors"] == ["the tuner raised"]
+    assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["hold"] == found["hold"]
+    resumed = await api.post(f"{EXPERIMENTS}/{id_}/resume")
+    assert resumed.json()["hold"] is None
+
+
+async def test_results_from_elsewhere_are_stored(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    data = [
+        {"parameter": {"x": 0.5}, "value": 0.9, "id": "from-an-export"},
+        {"parameter": {"x": 1}, "value": {"default": 2}},
+    ]
+    assert (await api.post(f"{EXPERIMENTS}/{id_}/import", json=data)).status_code == 204
+    stored = await world.service.read(id_, lambda c: c.execute("SELECT data FROM imports").fetchone()[0])
+    assert json.loads(stored) == [
+        {"parameter": {"x": 0.5}, "value": 0.9},
+        {"parameter": {"x": 1}, "value": {"default": 2}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('[{"value": 1}]', "[0].parameter"),
+        ('[{"parameter": 7, "value": 1}]', "[0].parameter"),
+        ('[{"parameter": {}}]', "[0].value"),
+        ('{"parameter": {}, "value": 1}', "list"),
+        ('[{"parameter": {}, "value": NaN}]', "NaN"),
+        ("[", "not JSON"),
+    ],
+)
+async def test_results_that_cannot_be_used_are_refused(
+    api: httpx.AsyncClient, world: World, body: str, words: str
+) -> None:
+    id_ = await create(api, world)
+    headers = {"Content-Type": "application/json"}
+    answer = await api.post(f"{EXPERIMENTS}/{id_}/import", content=body, headers=headers)
+    assert answer.status_code == 400 and words in answer.json()["error"], answer.text

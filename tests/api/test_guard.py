@@ -1,0 +1,191 @@
+"""Who is let in, by which name, and how much they may bring."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from nni_manager.api.application import create_application
+from nni_manager.api.guard import BODY_LIMIT, Guard
+from tests.api.world import World, raw_get
+
+pytestmark = pytest.mark.unit
+
+TOKEN = "correct horse battery"
+EXPERIMENTS = "/api/v1/experiments"
+EVIL = [(b"host", b"evil.example")]
+
+
+# ------------------------------------------------------------------------------------------------ host and origin
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:8080", "localhost", "127.0.0.1:9", "[::1]:8080", "LOCALHOST.:8080", "box.example"]
+)
+async def test_its_own_names_are_taken(world: World, host: str) -> None:
+    application = create_application(world.context, host="box.example")
+    async with world.calling(application, headers={"Host": host}) as client:
+        assert (await client.get(EXPERIMENTS)).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "10.0.0.1:8080", "[::2]", ""])
+async def test_another_name_is_refused(world: World, host: str) -> None:
+    async with world.calling(headers={"Host": host or " "}) as client:
+        answer = await client.get(EXPERIMENTS)
+        assert answer.status_code == 403 and "not called" in answer.json()["error"]
+        assert (await client.get("/healthz")).status_code == 200
+
+
+async def test_the_address_a_client_came_to_is_its_name_too(world: World) -> None:
+    async with world.calling() as client:
+        assert (await client.get(f"http://10.1.2.3:8080{EXPERIMENTS}")).status_code == 200
+
+
+async def test_two_hosts_are_refused(world: World) -> None:
+    async with world.calling() as client:
+        headers = [("Host", "localhost"), ("Host", "evil.example")]
+        assert (await client.get(EXPERIMENTS, headers=headers)).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:8080", 200),
+        ("http://localhost:9090", 403),
+        ("https://evil.example", 403),
+        ("null", 403),
+        ("http://[", 403),
+        ("", 403),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_pages_of_other_sites_are_refused(world: World, method: str, origin: str, status: int) -> None:
+    async with world.calling(headers={"Origin": origin}) as client:
+        path = EXPERIMENTS if method == "GET" else f"{EXPERIMENTS}/stop"
+        answer = await client.request(method, path)
+        assert answer.status_code == status, answer.text
+        assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_a_unix_socket_asks_for_nothing(world: World) -> None:
+    application = create_application(world.context, token=TOKEN)
+    assert (await raw_get(application, EXPERIMENTS, EVIL, ("/run/control.sock", None))).status == 200
+
+
+@pytest.mark.parametrize("server", [None, ("127.0.0.1", 8080)])
+async def test_without_a_known_address_nothing_is_granted(world: World, server: object) -> None:
+    assert (await raw_get(create_application(world.context), EXPERIMENTS, EVIL, server)).status == 403
+
+
+async def test_websockets_are_closed() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def nobody(*_: Any) -> None:
+        raise AssertionError("called")
+
+    await Guard(nobody)({"type": "websocket"}, nobody, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+# ------------------------------------------------------------------------------------------------ token
+
+
+@pytest.fixture
+async def closed_door(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    async with world.calling(create_application(world.context, token=TOKEN)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (f"Bearer {TOKEN}", 200), (f"bearer {TOKEN}", 200), ("", 401), ("Bearer", 401), ("Bearer wrong", 401),
+        (f"Bearer {TOKEN} ", 200), (f"Basic {TOKEN}", 401), ("Bearer k\u00e4se", 401), (f"Bearer {TOKEN}x", 401),
+    ],
+)  # fmt: skip
+async def test_a_program_shows_the_token(closed_door: httpx.AsyncClient, header: str, status: int) -> None:
+    headers = {"Authorization": header.encode("latin-1")} if header else {}
+    answer = await closed_door.get(EXPERIMENTS, headers=headers)
+    assert answer.status_code == status
+    assert TOKEN not in answer.text
+    if status == 401:
+        assert answer.headers["WWW-Authenticate"] == "Bearer" and "token" in answer.json()["error"]
+
+
+async def test_probes_need_no_token(closed_door: httpx.AsyncClient) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert (await closed_door.get(path)).status_code == 200
+
+
+async def test_a_browser_gets_a_cookie_for_the_token(closed_door: httpx.AsyncClient) -> None:
+    answer = await closed_door.get(EXPERIMENTS, params={"status": "DONE", "token": TOKEN})
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"{EXPERIMENTS}?status=DONE")
+    cookie = answer.headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower() and "horse" not in cookie
+    assert (await closed_door.get(EXPERIMENTS)).status_code == 200
+    (name,) = closed_door.cookies
+    closed_door.cookies.set(name, TOKEN, domain="localhost.local")
+    closed_door.cookies.clear()
+    assert (await closed_door.get(EXPERIMENTS, headers={"Cookie": f"{name}={TOKEN}"})).status_code == 401
+
+
+@pytest.mark.parametrize(("method", "token"), [("GET", "wrong"), ("POST", TOKEN), ("GET", "")])
+async def test_no_cookie_for_less(closed_door: httpx.AsyncClient, method: str, token: str) -> None:
+    answer = await closed_door.request(method, "/api/v1/experiments/stop", params={"token": token})
+    assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
+
+
+async def test_the_way_on_stays_on_this_host(closed_door: httpx.AsyncClient) -> None:
+    url = httpx.URL("http://localhost:8080").copy_with(raw_path=b"//evil.example/?token=correct+horse+battery")
+    answer = await closed_door.send(httpx.Request("GET", url))
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/evil.example/")
+
+
+async def test_a_door_with_a_token_has_any_name_but_no_other_origin(closed_door: httpx.AsyncClient) -> None:
+    headers = {"Host": "gpubox:8080", "Authorization": f"Bearer {TOKEN}"}
+    assert (await closed_door.get(EXPERIMENTS, headers=headers)).status_code == 200
+    refused = await closed_door.get(EXPERIMENTS, headers=headers | {"Origin": "http://evil.example"})
+    assert refused.status_code == 403
+
+
+def test_the_token_is_in_no_repr(world: World) -> None:
+    guard = create_application(world.context, token=TOKEN)
+    assert TOKEN not in repr(guard) + repr(world.context)
+
+
+# ------------------------------------------------------------------------------------------------ size
+
+SIZE = 60 * 1024 * 1024
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    for _ in range(SIZE // 65536):
+        yield b" " * 65536
+
+
+@pytest.mark.parametrize("path", [EXPERIMENTS, f"{EXPERIMENTS}/seeded/import", "/api/v1/daemon/stop"])
+@pytest.mark.parametrize("says_size", [True, False])
+async def test_a_huge_body_costs_no_memory(world: World, path: str, says_size: bool) -> None:
+    await world.add("seeded")
+    headers = {"Content-Type": "application/json"} | ({"Content-Length": str(SIZE)} if says_size else {})
+    async with world.calling() as client:
+        tracemalloc.start()
+        answer = await client.post(path, content=chunks(), headers=headers)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert answer.status_code == 413 and "8 MB" in answer.json()["error"]
+    assert peak < 2 * BODY_LIMIT + 2**20  # the parts, and once more when they are put together
+
+
+async def test_a_body_at_the_limit_is_read(world: World) -> None:
+    async with world.calling() as client:
+        for size, status in ((BODY_LIMIT, 400), (BODY_LIMIT + 1, 413)):
+            answer = await client.post(EXPERIMENTS, content=b" " * size, headers={"Content-Type": "application/json"})
+            assert answer.status_code == status

@@ -1,0 +1,111 @@
+"""The API describes itself completely: every operation, field, refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from nni_manager.api.application import create_api
+from tests.api.world import World
+
+pytestmark = pytest.mark.unit
+
+#: Method and path → (operation id, refusals besides 401, 403 and 500). Clients are generated from these names.
+OPERATIONS = {
+    "GET /healthz": ("getHealth", ""),
+    "GET /readyz": ("getReadiness", "503"),
+    "GET /api/v1/daemon": ("getDaemon", "503"),
+    "POST /api/v1/daemon/stop": ("stopDaemon", "400 413"),
+    "POST /api/v1/experiments": ("createExperiment", "400 409 413 503"),
+    "GET /api/v1/experiments": ("listExperiments", "400 503"),
+    "POST /api/v1/experiments/stop": ("stopAllExperiments", "503"),
+    "GET /api/v1/experiments/{id}": ("getExperiment", "404 503"),
+    "PATCH /api/v1/experiments/{id}": ("changeExperiment", "400 404 409 413 503"),
+    "DELETE /api/v1/experiments/{id}": ("deleteExperiment", "404 409 503"),
+    "POST /api/v1/experiments/{id}/stop": ("stopExperiment", "404 503"),
+    "POST /api/v1/experiments/{id}/resume": ("resumeExperiment", "404 409 503"),
+    "POST /api/v1/experiments/{id}/import": ("importResults", "400 404 409 413 503"),
+    "GET /api/v1/experiments/{id}/trials": ("listTrials", "400 404 503"),
+    "POST /api/v1/experiments/{id}/trials": ("addTrial", "400 404 409 413 503"),
+    "GET /api/v1/experiments/{id}/trials/{trialId}": ("getTrial", "404 503"),
+    "POST /api/v1/experiments/{id}/trials/{trialId}/kill": ("killTrial", "404 409 503"),
+    "GET /api/v1/experiments/{id}/trials/{trialId}/logs/{name}": ("readTrialLog", "400 404 503"),
+    "GET /api/v1/experiments/{id}/logs/{name}": ("readExperimentLog", "400 404 503"),
+    "GET /api/v1/experiments/{id}/metrics": ("listMetrics", "400 404 503"),
+    "GET /api/v1/experiments/{id}/events": ("followExperiment", "404 503"),
+}
+
+
+@pytest.fixture
+def document(world: World) -> dict[str, Any]:
+    return create_api(world.context).openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def test_operations_keep_their_names_and_state_their_refusals(document: dict[str, Any]) -> None:
+    found = {}
+    for name, operation in operations(document):
+        everywhere = {"500"} if "/api/" not in name else {"401", "403", "500"}
+        refusals = {status for status in operation["responses"] if status >= "400"}
+        assert everywhere <= refusals, name
+        found[name] = (operation["operationId"], " ".join(sorted(refusals - everywhere)))
+    assert found == OPERATIONS
+
+
+def test_every_refusal_has_the_one_shape(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        for status, response in operation["responses"].items():
+            if status >= "400":
+                schema = response["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/Error"}, (name, status)
+                assert response["description"], (name, status)
+
+
+def test_every_operation_and_parameter_is_described(document: dict[str, Any]) -> None:
+    tags = {tag["name"] for tag in document["tags"]}
+    for name, operation in operations(document):
+        assert operation["summary"] and operation["description"] and set(operation["tags"]) <= tags, name
+        for parameter in operation.get("parameters", []):
+            assert parameter["description"], (name, parameter)
+
+
+def test_every_field_is_described(document: dict[str, Any]) -> None:
+    missing = [
+        f"{name}.{field}"
+        for name, schema in document["components"]["schemas"].items()
+        for field, definition in schema.get("properties", {}).items()
+        if not definition.get("description")
+    ]
+    assert missing == []
+
+
+def test_times_say_their_unit(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        for field, definition in schema.get("properties", {}).items():
+            if field in ("createdMs", "storedMs", "submittedMs", "startedMs") and name != "Attempt":
+                assert "millisecond" in definition["description"] or "null" in definition["description"], (name, field)
+
+
+def test_bodies_and_answers_have_schemas(document: dict[str, Any]) -> None:
+    empty = {"deleteExperiment", "importResults", "killTrial"}
+    for name, operation in operations(document):
+        success = next(response for status, response in operation["responses"].items() if status < "300")
+        assert operation["operationId"] in empty or all(media["schema"] for media in success["content"].values()), name
+        assert (operation["operationId"] in empty) == ("content" not in success), name
+        if "requestBody" in operation:
+            assert all(media["schema"] for media in operation["requestBody"]["content"].values()), name
+
+
+async def test_it_is_served_and_needs_no_other_host(api: httpx.AsyncClient) -> None:
+    answer = await api.get("/api/v1/openapi.json")
+    assert answer.status_code == 200 and answer.json()["info"]["version"] == "1.2.3"
+    assert "://" not in answer.text.replace("http://host:port", "")
+    assert (await api.get("/redoc")).status_code == 404

@@ -1,0 +1,317 @@
+"""A whole manager in one process: real service, store and loops, a platform made of memory and a tuner that is silent.
+
+Shared by the tests of API, client and pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, cast
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from nni_manager.api.application import create_application
+from nni_manager.api.context import ApiContext
+from nni_manager.config import experiment_file
+from nni_manager.config.settings import Settings
+from nni_manager.domain.clock import now_ms
+from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.metrics import Metric, MetricType
+from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
+from nni_manager.platform_kit.contract import Capabilities, Platform
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.scheduler import open_experiment, service
+from nni_manager.scheduler.open_experiment import Means
+from nni_manager.scheduler.service import Service
+from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
+from nni_manager.store.database import Database
+from nni_manager.store.folder import Folder
+
+CREATED_MS = 1_790_000_000_000
+
+
+class MemoryPlatform(Platform):
+    """Every job runs until it is cancelled."""
+
+    capabilities = Capabilities(watches=True, reads_files=False)
+    jobs: ClassVar[dict[str, JobReport]] = {}
+
+    async def submit(self, spec: JobSpec) -> JobHandle:
+        self.jobs.setdefault(spec.name, JobReport(state=JobState.RUNNING, started_ms=now_ms()))
+        return JobHandle(platform="local", version=1, job_name=spec.name)
+
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        lost = JobReport(state=JobState.LOST)
+        return {handle: self.jobs.get(handle.job_name, lost) for handle in handles}
+
+    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
+        self.jobs[handle.job_name] = JobReport(state=JobState.FAILED, signal=15, ended_ms=now_ms())
+        self.host.wake(handle.job_name)
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        for handle in handles:
+            self.jobs.pop(handle.job_name, None)
+
+
+class SilentFeed(TunerFeed):
+    """A tuner that never proposes: trials come from people alone."""
+
+    def want(self, count: int) -> None:
+        """Nothing comes of it."""
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+@dataclass
+class World:
+    data: Path
+    code: Path
+    supervisor: Supervisor
+    service: Service
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    not_ready: str = ""
+    daemon_stops: list[bool] = field(default_factory=list)
+
+    @property
+    def context(self) -> ApiContext:
+        return ApiContext(
+            service=self.service, version="1.2.3", data_directory=self.data, started_ms=CREATED_MS,
+            doors=lambda: [{"kind": "control", "address": "/run/control.sock"}], ready=lambda: self.not_ready,
+            stop_daemon=self.daemon_stops.append, stopping=self.stopping, environment={"PATH": "/usr/bin"},
+        )  # fmt: skip
+
+    @asynccontextmanager
+    async def calling(self, application: ASGIApp | None = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+        """A client over TCP, as far as the application can tell."""
+        served = application or create_application(self.context)
+        transport = httpx.ASGITransport(cast(Any, served))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080", **options) as client:
+            yield client
+
+    def config(self, **fields: object) -> dict[str, Any]:
+        return config(self.code, self.data, **fields)
+
+    async def add(self, id: str, **options: Any) -> Folder:
+        """A closed experiment with some trials; options as `seed`."""
+        folder = await asyncio.to_thread(seed, self.data, self.code, id, **options)
+        entry = index.read_folder(folder)
+        await self.supervisor.index.write(lambda c: index.put(c, entry))
+        return folder
+
+
+@dataclass(frozen=True)
+class RawAnswer:
+    status: int
+    #: Pieces of the body, as they were sent.
+    parts: list[bytes]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+
+async def raw_get(
+    application: ASGIApp, path: str, headers: Sequence[tuple[bytes, bytes]] = (), server: object = ("/run/socket", None)
+) -> RawAnswer:
+    """A GET exactly as given; client libraries tidy paths up and collect bodies. `path` is percent-encoded."""
+    sent: list[Any] = []
+    first = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        return next(first, None) or await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    bare, _, query = path.partition("?")
+    scope = {
+        "type": "http", "method": "GET", "path": unquote(bare), "raw_path": bare.encode(), "root_path": "",
+        "query_string": query.encode(), "headers": list(headers), "server": server, "scheme": "http",
+        "http_version": "1.1",
+    }  # fmt: skip
+    await application(scope, receive, send)
+    return RawAnswer(sent[0]["status"], [message.get("body", b"") for message in sent[1:]])
+
+
+@asynccontextmanager
+async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    for module in (open_experiment, service):
+        monkeypatch.setattr(module, "platform_class", lambda _spec: MemoryPlatform)
+    monkeypatch.setattr(open_experiment, "TunerFeed", SilentFeed)
+    monkeypatch.setattr(MemoryPlatform, "jobs", {})
+    data, code = folder / "data", folder / "code"
+    data.mkdir()
+    code.mkdir()
+    migrate.migrate(data / "index.sqlite", "index")
+    index_database = Database(data / "index.sqlite")
+    keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
+    supervisor = Supervisor(index_database, Means(settings=Settings(data_dir=data), keeper=keeper, clock=now_ms))
+    async with supervisor.running():
+        yield World(data, code, supervisor, Service(supervisor))
+    await index_database.close()
+
+
+def config(code: Path, data: Path, **fields: object) -> dict[str, Any]:
+    """An experiment file as a mapping; None leaves a field out."""
+    values = {
+        "experimentName": "digits", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": "python3 trial.py", "trialCodeDirectory": str(code), "trialConcurrency": 2,
+        "maxTrialNumber": 10, "experimentWorkingDirectory": str(data),
+        "tuner": {"name": "Random", "classArgs": {"seed": 1}}, "trainingService": {"platform": "local"}, **fields,
+    }  # fmt: skip
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def seed(
+    data: Path, code: Path, id: str, *, status: ExperimentStatus = ExperimentStatus.STOPPED, extra_trials: int = 0,
+    hold: Hold | None = None, canonical: dict[str, Any] | None = None, **fields: object,
+) -> Folder:  # fmt: skip
+    """An experiment's folder as a daemon would have left it: one trial of every fate, and `extra_trials` more."""
+    folder = Folder(data / id)
+    folder.create(data)
+    migrate.migrate(folder.database, "experiment")
+    spec = experiment_file.load(json.dumps(config(code, data, **fields)), directory=code)
+    connection = sqlite3.connect(folder.database)
+    with connection:
+        experiments.create(
+            connection, id=id, config=json.dumps({**spec.canonical, **(canonical or {})}), environment={},
+            interpreter="/usr/bin/python3", folder=str(folder.path), now_ms=CREATED_MS,
+        )  # fmt: skip
+        experiments.set_hold(connection, hold)
+        _add_trials(connection, id, extra_trials)
+        experiments.count_time(connection, CREATED_MS + 60_000, active=True)
+        experiments.set_status(connection, status, CREATED_MS + 60_000)
+    connection.close()
+    _write_logs(folder)
+    return folder
+
+
+def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
+    _add_trial(connection, id, "good1", 0, {"x": 0.25, "layers": [8, 4]})
+    _report(connection, id, "good1", ["0.5", "0.75"], "0.875")
+    _end(
+        connection,
+        id,
+        "good1",
+        TrialStatus.SUCCEEDED,
+        Reason.NONE,
+        "exit code 0",
+        JobReport(state=JobState.SUCCEEDED, exit_code=0),
+    )
+    _add_trial(connection, id, "nannn", 1, {"x": 0.5})
+    _report(connection, id, "nannn", ["NaN"], "NaN")
+    _end(
+        connection,
+        id,
+        "nannn",
+        TrialStatus.SUCCEEDED,
+        Reason.NONE,
+        "",
+        JobReport(state=JobState.SUCCEEDED, exit_code=0),
+    )
+    _add_trial(connection, id, "infin", 2, {"x": 0.75})
+    _report(connection, id, "infin", [], '{"default": -Infinity, "loss": 3}')
+    _end(
+        connection,
+        id,
+        "infin",
+        TrialStatus.SUCCEEDED,
+        Reason.NONE,
+        "",
+        JobReport(state=JobState.SUCCEEDED, exit_code=0),
+    )
+    _add_trial(connection, id, "fails", 3, {"x": "<b>bold</b>"})
+    evidence = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="Traceback\nValueError: no data")
+    _end(connection, id, "fails", TrialStatus.FAILED, Reason.USER_CODE, "exit code 1", evidence)
+    waits = Parameters(parameter_id=4, source=ParameterSource.ALGORITHM, values={"x": 1.0})
+    trials.add(
+        connection,
+        id="waits",
+        parameters=waits,
+        wait_code=WaitCode.CONCURRENCY,
+        wait_sentence="waits for a free slot",
+        now_ms=CREATED_MS,
+    )
+    for number in range(extra):
+        _add_trial(connection, id, f"e{number:04}", 5 + number, {"x": number})
+        _report(connection, id, f"e{number:04}", [], f"0.{number}")
+        _end(
+            connection,
+            id,
+            f"e{number:04}",
+            TrialStatus.SUCCEEDED,
+            Reason.NONE,
+            "",
+            JobReport(state=JobState.SUCCEEDED, exit_code=0),
+        )
+
+
+def _job(id: str, trial_id: str) -> str:
+    return f"nni_exp_{id}_trial_{trial_id}"
+
+
+def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: int, values: object) -> None:
+    parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values)
+    trials.add(
+        connection,
+        id=trial_id,
+        parameters=parameters,
+        wait_code=WaitCode.SUBMITTED,
+        wait_sentence="",
+        now_ms=CREATED_MS,
+    )
+    name = _job(id, trial_id)
+    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, now_ms=CREATED_MS)
+    jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name))
+    trials.set_running(connection, trial_id, CREATED_MS + 1_000)
+
+
+def _report(connection: sqlite3.Connection, id: str, trial_id: str, intermediates: Sequence[str], final: str) -> None:
+    values = [(MetricType.PERIODICAL, text) for text in intermediates] + [(MetricType.FINAL, final)]
+    found = [Metric(type=kind, data=text, value=_number(text), number=n) for n, (kind, text) in enumerate(values)]
+    chunk = metrics.Chunk(
+        job_name=_job(id, trial_id), outbox="outbox/main.jsonl", start=0, end=100, lines=len(found), metrics=found
+    )
+    assert metrics.store(connection, chunk, CREATED_MS + 2_000).stored is metrics.Stored.NEW
+
+
+def _number(text: str) -> float | None:
+    value = json.loads(text)
+    return value["default"] if isinstance(value, dict) else value
+
+
+def _end(
+    connection: sqlite3.Connection,
+    id: str,
+    trial_id: str,
+    status: TrialStatus,
+    reason: Reason,
+    message: str,
+    report: JobReport,
+) -> None:
+    jobs.set_report(connection, _job(id, trial_id), report)
+    trials.finish(connection, trial_id, status=status, reason=reason, message=message, ended_ms=CREATED_MS + 5_000)
+    jobs.close(connection, trial_id, 1)
+
+
+def _write_logs(folder: Folder) -> None:
+    (folder.log / "nnimanager.log").write_text("one\ntwo\n")
+    attempt = folder.attempt("good1")
+    attempt.mkdir()
+    (attempt / "stdout").write_text("0123456789")
+    (attempt / "stderr").write_bytes(b"")
+    (attempt / "parameter.cfg").write_text("{}")

@@ -1,0 +1,102 @@
+"""Starting the daemon in the background, with programs that stand in for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from stand_in_daemon import StandInDaemon
+
+from nni_manager.cli import daemon
+from nni_manager.client.address import Address
+from nni_manager.domain.errors import InvalidInput, NniManagerError
+
+pytestmark = pytest.mark.acceptance
+
+ANSWER = "import os, sys; os.write(int(sys.argv[-1]), b{!r})"
+
+
+def program(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_ready(tmp_path: Path) -> None:
+    daemon.start(tmp_path, program(ANSWER.format("ready\n")))
+
+
+def test_its_sentence_is_the_error(tmp_path: Path) -> None:
+    with pytest.raises(NniManagerError, match=r"^the data directory is in use by process 7$"):
+        daemon.start(tmp_path, program(ANSWER.format("error: the data directory is in use by process 7\n")))
+
+
+def test_an_end_without_a_word_names_the_log(tmp_path: Path) -> None:
+    with pytest.raises(NniManagerError, match=rf"exit code 3 before it was ready; see {tmp_path}/daemon.log"):
+        daemon.start(tmp_path, program("import sys; print('no such module'); sys.exit(3)"))
+    assert (tmp_path / "daemon.log").read_text() == "no such module\n"
+
+
+def test_it_is_detached(tmp_path: Path) -> None:
+    """A session of its own, no standard input, both outputs in the log, started in the data directory."""
+    code = (
+        "import os, sys\n"
+        "print(os.getsid(0) == os.getpid(), sys.stdin.read() == '', os.getcwd(), flush=True)\n"
+        "print('err', file=sys.stderr, flush=True)\n"
+    )
+    daemon.start(tmp_path, program(code + ANSWER.format("ready\n")))
+    assert (tmp_path / "daemon.log").read_text() == f"True True {tmp_path}\nerr\n"
+
+
+def test_it_outlives_the_command(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "question")
+    os.mkfifo(tmp_path / "answer")
+    later = "; question = open('question').read(); open('answer', 'w').write(question.upper())"
+    child = program(ANSWER.format("ready\n") + later)
+    code = f"daemon.start(Path({str(tmp_path)!r}), {child!r})"
+    code = f"from pathlib import Path; from nni_manager.cli import daemon; {code}"
+    subprocess.run(program(code), timeout=30, check=True)
+    (tmp_path / "question").write_text("alive")
+    assert (tmp_path / "answer").read_text() == "ALIVE"
+
+
+def test_a_running_daemon_is_found(tmp_path: Path) -> None:
+    with StandInDaemon(tmp_path).running():
+        assert daemon.reach(tmp_path) == Address(socket=str(tmp_path / "control.sock"))
+    assert not (tmp_path / "start.lock").exists()
+
+
+def test_one_of_many_commands_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with StandInDaemon(tmp_path).running() as stand_in:
+        pointer = stand_in.directory / "control.json"
+        hidden = pointer.rename(stand_in.directory / "hidden.json")
+        starts: list[Path] = []
+
+        def start(data_dir: Path, command: list[str]) -> None:
+            starts.append(data_dir)
+            hidden.rename(pointer)
+
+        monkeypatch.setattr(daemon, "start", start)
+        found: list[Address] = []
+        threads = [threading.Thread(target=lambda: found.append(daemon.reach(tmp_path))) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert starts == [tmp_path]
+    assert found == [Address(socket=str(tmp_path / "control.sock"))] * 5
+
+
+def test_a_data_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match=r"file/data cannot be used \(Not a directory\); see --data-dir"):
+        daemon.reach(tmp_path / "file" / "data")
+
+
+def test_a_daemon_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "start", lambda data_dir, command: None)
+    with pytest.raises(NniManagerError, match="started and ended at once"):
+        daemon.reach(tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,544 @@
+"""The keeper's client against a keeper's socket that is played in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.platform_kit import keeper_client
+from nni_manager.platform_kit.keeper_client import Keeper
+from trial_runner import protocol
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(5)]
+
+Message = dict[str, Any]
+
+
+class Peer:
+    """The keeper's end of one connection. Greets by itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = protocol.Decoder()
+        self.requests: asyncio.Queue[Message] = asyncio.Queue()
+        self.is_over = asyncio.Event()
+
+    async def serve(self) -> None:
+        with suppress(ConnectionError):
+            while data := await self._reader.read(65536):
+                for message in self._decoder.feed(data):
+                    if message["verb"] == "hello":
+                        self.send({"id": message["id"], "result": {"pid": 1}})
+                    else:
+                        self.requests.put_nowait(message)
+        self.is_over.set()
+
+    async def answer(self, **content: Any) -> Message:
+        """Answers the next request, and tells it."""
+        request = await self.requests.get()
+        self.send({"id": request["id"], **content})
+        return request
+
+    def lines(self, owner: str, start: int, count: int = 1) -> None:
+        lines = {"event": "lines", "owner": owner, "name": "job", "outbox": "outbox/main.jsonl", "lines": ["1"] * count}
+        self.send({**lines, "start": start, "end": start + 2 * count})
+
+    def send(self, message: Message) -> None:
+        self.send_bytes(protocol.encode(message))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def hang_up(self) -> None:
+        self._writer.close()
+
+
+class Door:
+    """The keeper's socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self._peers: asyncio.Queue[Peer] = asyncio.Queue()
+        self._all: list[Peer] = []
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_unix_server(self._on_connected, self._path)
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for peer in self._all:
+            peer.hang_up()
+        await asyncio.gather(*(peer.is_over.wait() for peer in self._all))
+
+    async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, self._path)
+        return transport
+
+    async def peer(self) -> Peer:
+        """Of the next connection that is made."""
+        return await self._peers.get()
+
+    @property
+    def connections(self) -> int:
+        return len(self._all)
+
+    async def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(reader, writer)
+        self._all.append(peer)
+        self._peers.put_nowait(peer)
+        await peer.serve()
+
+
+class Owner:
+    """A listener that remembers; `store` is what it does with lines."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.store: Callable[[], Awaitable[object]] = _at_once
+
+    async def on_connected(self) -> None:
+        self.events.put_nowait(("connected",))
+
+    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
+        self.events.put_nowait(("lines", job_name, outbox, start, end, lines))
+        return self.store()
+
+    def on_ended(self, job_name: str, job: Message) -> None:
+        self.events.put_nowait(("ended", job_name, job))
+
+    def on_disconnected(self) -> None:
+        self.events.put_nowait(("disconnected",))
+
+    async def hears(self, *kinds: str) -> list[tuple[Any, ...]]:
+        """The next events, which must be of these kinds."""
+        events = [await self.events.get() for _ in kinds]
+        assert [event[0] for event in events] == list(kinds)
+        return events
+
+    def has_heard_nothing(self) -> bool:
+        return self.events.empty()
+
+
+async def _at_once() -> None:
+    pass
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Door]:
+    door = Door(tmp_path / "keeper.sock")
+    await door.open()
+    yield door
+    await door.close()
+
+
+@asynccontextmanager
+async def at_work(keeper: Keeper) -> AsyncIterator[Keeper]:
+    run = asyncio.create_task(keeper.run(), name="keeper")
+    try:
+        yield keeper
+        assert not run.done(), run
+    finally:
+        run.cancel()
+        with suppress(asyncio.CancelledError):
+            await run
+
+
+@pytest.fixture
+async def keeper(door: Door) -> AsyncIterator[Keeper]:
+    async with at_work(Keeper(door.connect)) as keeper:
+        yield keeper
+
+
+@pytest.fixture
+async def owner(keeper: Keeper) -> Owner:
+    """Listens as ``exp``."""
+    owner = Owner()
+    await keeper.listen("exp", owner)
+    await owner.hears("connected")
+    return owner
+
+
+@pytest.fixture
+async def peer(owner: Owner, door: Door) -> Peer:
+    """Of the first connection."""
+    return await door.peer()
+
+
+# ---------------------------------------------------------------------------------------------- requests
+
+
+async def test_a_request_is_answered(keeper: Keeper, peer: Peer) -> None:
+    request = asyncio.create_task(keeper.request("signal", name="job", grace_s=1))
+    asked = await peer.answer(result={"x": 1})
+    assert (asked["verb"], asked["name"], asked["grace_s"]) == ("signal", "job", 1)
+    assert await request == {"x": 1}
+
+
+async def test_answers_come_in_any_order(keeper: Keeper, peer: Peer) -> None:
+    requests = [asyncio.create_task(keeper.request("list", number=number)) for number in range(3)]
+    asked = [await peer.requests.get() for _ in requests]
+    for message in reversed(asked):
+        peer.send({"id": message["id"], "result": message["number"]})
+    assert await asyncio.gather(*requests) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", [protocol.REJECTED, protocol.INVALID])
+async def test_a_request_that_will_never_work_is_rejected(keeper: Keeper, peer: Peer, kind: str) -> None:
+    request = asyncio.create_task(keeper.request("spawn"))
+    await peer.answer(error={"kind": kind, "message": "there is no folder"})
+    with pytest.raises(SubmitRejected, match="there is no folder"):
+        await request
+
+
+async def test_a_refusal_says_that_nothing_was_done(keeper: Keeper, peer: Peer) -> None:
+    request = asyncio.create_task(keeper.request("spawn"))
+    await peer.answer(error={"kind": protocol.UNAVAILABLE, "message": "the disk is full"})
+    with pytest.raises(PlatformUnavailable, match="the disk is full") as refused:
+        await request
+    assert refused.value.refused
+
+
+async def test_when_the_connection_breaks_nothing_is_known_of_a_request(keeper: Keeper, peer: Peer) -> None:
+    requests = [asyncio.create_task(keeper.request("spawn", name=name)) for name in "ab"]
+    await peer.requests.get()
+    peer.hang_up()
+    for request in requests:
+        with pytest.raises(PlatformUnavailable, match="the connection to the local keeper broke") as broken:
+            await request
+        assert not broken.value.refused
+
+
+async def test_without_a_connection_a_request_says_why() -> None:
+    async def refuse(_make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        raise ConnectionRefusedError("nobody is at home")
+
+    async with at_work(Keeper(refuse, name="far")) as keeper:
+        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: not connected yet"):
+            await keeper.request("list")
+        await keeper.listen("exp", Owner())
+        await _few_turns()
+        with pytest.raises(PlatformUnavailable, match="nobody is at home"):
+            await keeper.request("list")
+
+
+async def test_a_request_given_up_disturbs_no_other(keeper: Keeper, peer: Peer) -> None:
+    first, second = (asyncio.create_task(keeper.request("list")) for _ in range(2))
+    asked = [await peer.requests.get() for _ in range(2)]
+    first.cancel()
+    for message in asked:
+        peer.send({"id": message["id"], "result": message["id"]})
+    assert await second == asked[1]["id"]
+
+
+# ---------------------------------------------------------------------------------------------- connections
+
+
+@pytest.mark.looptime
+async def test_waits_between_tries_grow(caplog: pytest.LogCaptureFixture) -> None:
+    loop, tries = asyncio.get_running_loop(), []
+    enough = asyncio.Event()
+
+    async def refuse(_make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        tries.append(loop.time())
+        if len(tries) == 8:
+            enough.set()
+        raise ConnectionRefusedError("nobody is at home")
+
+    async with at_work(Keeper(refuse)) as keeper:
+        await keeper.listen("exp", Owner())
+        await enough.wait()
+        waits = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert waits == pytest.approx([0.02, 0.1, 0.3, 1, 3, 3, 3], abs=0.01)
+    assert [record.getMessage() for record in caplog.records] == ["keeper local: nobody is at home"]  # once
+
+
+async def test_nobody_connects_before_somebody_listens(door: Door, keeper: Keeper) -> None:
+    await asyncio.sleep(0)
+    assert door.connections == 0
+    await keeper.listen("exp", Owner())
+    await door.peer()
+
+
+async def test_a_lost_connection_is_made_again(keeper: Keeper, owner: Owner, peer: Peer, door: Door) -> None:
+    peer.hang_up()
+    await owner.hears("disconnected", "connected")
+    again = await door.peer()
+    request = asyncio.create_task(keeper.request("list"))
+    await again.answer(result="answered")
+    assert await request == "answered"
+
+
+async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
+    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(keeper_client.asyncio, "sleep", note)  # the clock
+    for _ in range(4):
+        peer.hang_up()
+        await owner.hears("disconnected", "connected")
+        peer = await door.peer()
+    assert waits == [0.02, 0.1, 0.3, 1.0]
+
+
+async def test_a_keeper_that_refuses_to_greet_is_tried_again(tmp_path: Path) -> None:
+    greetings = 0
+
+    async def grumble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal greetings
+        decoder, messages = protocol.Decoder(), []
+        while not messages:
+            messages = decoder.feed(await reader.read(65536))
+        greetings += 1
+        error = {"error": {"kind": protocol.INVALID, "message": "not today"}}
+        answer = error if greetings == 1 else {"result": None}
+        writer.write(protocol.encode({"id": messages[0]["id"], **answer}))
+        await reader.read()
+        writer.close()
+
+    path, owner = str(tmp_path / "keeper.sock"), Owner()
+    server = await asyncio.start_unix_server(grumble, path)
+    async with at_work(Keeper(lambda make: _connected(make, path))) as keeper:
+        await keeper.listen("exp", owner)
+        await owner.hears("disconnected", "connected")
+    server.close()
+    assert greetings == 2
+
+
+async def _connected(make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport:
+    return (await asyncio.get_running_loop().create_unix_connection(make_protocol, path))[0]
+
+
+async def test_the_last_to_leave_closes_the_connection(keeper: Keeper, owner: Owner, peer: Peer, door: Door) -> None:
+    other = Owner()
+    await keeper.listen("other", other)
+    await other.hears("connected")
+    keeper.leave("exp")
+    keeper.leave("exp")
+    peer.lines("exp", 0)
+    peer.lines("other", 0)
+    await other.hears("lines")
+    assert not peer.is_over.is_set()
+    request = asyncio.create_task(keeper.request("list"))
+    await peer.requests.get()
+    keeper.leave("other")
+    await peer.is_over.wait()
+    with pytest.raises(PlatformUnavailable, match="no experiment needs it"):
+        await request
+    assert owner.has_heard_nothing()
+    await keeper.listen("exp", owner)
+    await owner.hears("connected")
+    assert door.connections == 2
+
+
+async def test_whoever_leaves_before_the_connection_is_made_leaves_none(door: Door) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        begun.set()
+        await go_on.wait()
+        return await door.connect(make_protocol)
+
+    async with at_work(Keeper(slowly)) as keeper:
+        await keeper.listen("exp", Owner())
+        await begun.wait()
+        keeper.leave("exp")
+        go_on.set()
+        await (await door.peer()).is_over.wait()
+
+
+async def test_a_stopping_daemon_closes_the_connection(door: Door) -> None:
+    owner = Owner()
+    async with at_work(Keeper(door.connect)) as keeper:
+        await keeper.listen("exp", owner)
+        await owner.hears("connected")
+        request = asyncio.create_task(keeper.request("list"))
+        await asyncio.sleep(0)
+    await (await door.peer()).is_over.wait()
+    with pytest.raises(PlatformUnavailable, match="the daemon is stopping"):
+        await request
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+async def test_events_go_to_the_owner_of_the_job(keeper: Keeper, owner: Owner, peer: Peer) -> None:
+    other, job = Owner(), {"state": protocol.ENDED, "exit_code": 0}
+    await keeper.listen("other", other)
+    peer.lines("exp", 0)
+    peer.lines("nobody", 0)
+    peer.send({"event": "ended", "owner": "nobody", "name": "job", "job": job})
+    peer.send({"event": "ended", "owner": "other", "name": "job-2", "job": job})
+    peer.send({"event": "of a newer keeper"})
+    peer.send({"event": "ended", "owner": "exp", "name": "job", "job": job})
+    events = await owner.hears("lines", "ended")
+    assert events == [("lines", "job", "outbox/main.jsonl", 0, 2, ["1"]), ("ended", "job", job)]
+    assert await other.hears("connected", "ended") == [("connected",), ("ended", "job-2", job)]
+
+
+async def test_every_owner_hears_of_a_broken_connection(keeper: Keeper, owner: Owner, peer: Peer) -> None:
+    other = Owner()
+    await keeper.listen("other", other)
+    peer.hang_up()
+    await other.hears("connected", "disconnected", "connected")
+    await owner.hears("disconnected", "connected")
+
+
+async def test_what_was_not_stored_is_asked_for_on_a_new_connection(
+    owner: Owner, peer: Peer, door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise OSError("no space left")
+
+    owner.store = fail
+    peer.lines("exp", 0)
+    await owner.hears("lines", "disconnected", "connected")
+    owner.store = _at_once
+    (await door.peer()).lines("exp", 0)
+    await owner.hears("lines")
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in errors] == [
+        "results were not stored; connecting again to get them once more"
+    ]
+
+
+async def test_what_an_owner_drops_when_it_leaves_disturbs_nobody(keeper: Keeper, owner: Owner, peer: Peer) -> None:
+    other, failing = Owner(), asyncio.Event()
+
+    async def fail() -> None:
+        await failing.wait()
+        raise OSError("closed")
+
+    other.store = fail
+    await keeper.listen("other", other)
+    peer.lines("other", 0)
+    await other.hears("connected", "lines")
+    keeper.leave("other")
+    failing.set()
+    peer.lines("exp", 0)
+    await owner.hears("lines")
+    request = asyncio.create_task(keeper.request("list"))
+    await peer.answer(result="still here")
+    assert await request == "still here"
+    assert owner.has_heard_nothing()
+
+
+async def test_nothing_more_is_read_while_too_many_lines_are_not_stored(
+    keeper: Keeper, owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_client, "MAX_UNSTORED_LINES", 100)
+    stores: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def hold() -> None:
+        stored = asyncio.Event()
+        stores.put_nowait(stored)
+        await stored.wait()
+
+    owner.store = hold
+    peer.lines("exp", 0, 50)
+    peer.lines("exp", 100, 60)
+    await owner.hears("lines", "lines")
+    peer.lines("exp", 220, 1)
+    request = asyncio.create_task(keeper.request("list"))
+    await peer.answer(result="late")
+    await _few_turns()
+    assert owner.has_heard_nothing() and not request.done()
+    (await stores.get()).set()  # 60 lines are left: above half of the limit
+    await _few_turns()
+    assert owner.has_heard_nothing() and not request.done()
+    (await stores.get()).set()
+    await owner.hears("lines")
+    assert await request == "late"
+
+
+async def test_a_new_connection_begins_with_nothing_unstored(
+    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_client, "MAX_UNSTORED_LINES", 100)
+    gate = asyncio.Event()
+    owner.store = gate.wait
+    peer.lines("exp", 0, 99)
+    await owner.hears("lines")
+    peer.hang_up()
+    await owner.hears("disconnected", "connected")
+    again = await door.peer()
+    for start in (0, 2):
+        again.lines("exp", start)
+    await owner.hears("lines", "lines")
+    gate.set()
+    again.lines("exp", 4)
+    await owner.hears("lines")
+
+
+async def _few_turns() -> None:
+    """Long enough for everything that is in the socket to be read, if anybody reads."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+# ---------------------------------------------------------------------------------------------- nonsense
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"\0\0\0\2{]",
+        b"\0\0\0\2\xff\xff",
+        b"\0\0\0\2[]",
+        b"\0\0\0\0017",
+        b"\0\0\0\2{}",
+        struct.pack(">I", protocol.MAX_FRAME + 1),
+        b"HTTP/1.1 400 Bad Request\r\n",
+        struct.pack(">I", 200_000) + b"[" * 200_000,
+        protocol.encode({"event": "lines", "owner": "exp"}),
+        protocol.encode({"event": "ended", "owner": "exp", "name": "job", "job": {}}),
+        protocol.encode({"event": "ended", "owner": ["exp"], "name": "job", "job": {"state": "ENDED"}}),
+        protocol.encode({"id": 1}),
+        protocol.encode({"id": [], "result": 1}),
+        protocol.encode({"id": 1, "error": "no"}),
+    ],
+    ids=range(14),
+)
+async def test_nonsense_ends_the_connection_and_nothing_else(
+    keeper: Keeper, owner: Owner, peer: Peer, door: Door, nonsense: bytes
+) -> None:
+    request = asyncio.create_task(keeper.request("spawn"))
+    await peer.requests.get()
+    peer.send_bytes(nonsense)
+    with pytest.raises(PlatformUnavailable):
+        await request
+    await owner.hears("disconnected", "connected")
+    (await door.peer()).lines("exp", 0)
+    await owner.hears("lines")
+
+
+async def test_a_message_may_come_in_pieces(owner: Owner, peer: Peer) -> None:
+    message = {"event": "ended", "owner": "exp", "name": "jöb", "job": {"state": protocol.ENDED}}
+    for byte in protocol.encode(message):
+        peer.send_bytes(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await owner.hears("ended") == [("ended", "jöb", message["job"])]
+
+
+async def test_an_answer_nobody_waits_for_is_dropped(keeper: Keeper, owner: Owner, peer: Peer) -> None:
+    peer.send({"id": 99, "result": 1})
+    peer.send({"id": None, "error": {"kind": protocol.INVALID, "message": "A message is not JSON."}})
+    peer.lines("exp", 0)
+    await owner.hears("lines")

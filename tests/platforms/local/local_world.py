@@ -1,0 +1,329 @@
+"""This machine as a `World`: a real keeper, real processes that do what they are told through a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.ids import job_name
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper_process import LocalKeeper
+from nni_manager.platform_kit.testing import Feature, World
+from nni_manager.platforms.local.platform import LocalPlatform
+from nni_manager.platforms.local.states import job_report
+from trial_runner import protocol
+
+#: Does what comes through the pipe `orders`, and says so in the pipe `answers`. Ends when nobody holds `orders` open.
+OBEDIENT = """
+echo started >> "$NNI_OUTPUT_DIR/starts"
+exec 3< "$NNI_OUTPUT_DIR/orders" 4> "$NNI_OUTPUT_DIR/answers"
+while read -r order text <&3; do
+    case $order in
+        exit) [ "$text" = 0 ] || echo "it broke" >&2; exit "$text" ;;
+        print) echo "$text" ;;
+        report) echo "$text" >> "$NNI_OUTBOX" ;;
+        environment) env -0 > "$NNI_OUTPUT_DIR/shown" ;;
+        show) cat "$text" > "$NNI_OUTPUT_DIR/shown" ;;
+    esac
+    echo done >&4
+done
+"""
+_SECRET = "s3cr3t-of-the-caller"
+_PATIENCE_S = 20.0
+
+
+class LocalWorld(World):
+    absent: ClassVar[Mapping[Feature, str]] = {
+        Feature.CREDENTIALS: "local has no credentials",
+        Feature.PENDING: "local starts a job at once",
+    }
+    native_states = re.findall("[A-Z]+", re.findall(r"`state` is one of ([A-Z, ]+)", protocol.__doc__ or "")[0])
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.secrets = (_SECRET,)
+        self.code = directory / "code"
+        self.trials = directory / "trials"
+        self._keeper_directory = directory / "keeper"
+        # Paths of sockets are short.
+        self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))
+        self._process = LocalKeeper(self._keeper_directory, self._runtime / "keeper.sock")
+        self._specs: dict[str, JobSpec] = {}
+        self._pipes: dict[str, _Pipes] = {}
+        self._transport: asyncio.Transport | None = None
+        self._is_out = False
+        self.keeper: _CountingKeeper
+
+    async def __aenter__(self) -> Self:
+        self.code.mkdir()
+        self.trials.mkdir()
+        (self.code / "job.sh").write_text(OBEDIENT)
+        for name, text in self.code_files.items():
+            (self.code / name).write_text(text)
+        self._connect_anew()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        self._is_out = False
+        if self.keeper_pid is not None:
+            await self._end_jobs()
+        await self._disconnect()
+        if self.keeper_pid is not None:
+            await self.kill_keeper(signal.SIGTERM)
+        if self._process._process is not None:
+            await asyncio.to_thread(self._process._process.wait)
+        for pipes in self._pipes.values():
+            pipes.close()
+        shutil.rmtree(self._runtime)
+
+    # The adapter
+
+    def make(self) -> Platform:
+        return LocalPlatform({}, self.recorder.host(self.keeper))
+
+    def state_of(self, native: str) -> JobState:
+        return job_report({"state": native, "exit_code": 0}).state
+
+    async def restart(self) -> None:
+        await self._disconnect()
+        self._connect_anew()
+
+    # Jobs
+
+    def job(self, trial_id: str) -> JobSpec:
+        spec = self.command(trial_id, "exec /bin/sh job.sh")
+        if spec.name not in self._pipes:
+            self._pipes[spec.name] = _Pipes(Path(spec.attempt_directory))
+        return spec
+
+    def command(self, trial_id: str, command: str, **changes: Any) -> JobSpec:
+        """A job that runs a command of its own; the same one every time for the same trial."""
+        name = job_name(self.recorder.experiment_id, trial_id, 1)
+        if name not in self._specs:
+            self._specs[name] = replace(self._spec(name, trial_id, command), **changes)
+        return self._specs[name]
+
+    async def tell(self, handle: JobHandle, order: str) -> None:
+        """Has the obedient job do something; returns when it is done."""
+        await self._pipes[handle.job_name].tell(order)
+
+    async def end(self, handle: JobHandle, exit_code: int) -> None:
+        pid = self.pid(handle)
+        self._pipes[handle.job_name].order(f"exit {exit_code}")
+        await ended(pid)
+
+    async def vanish(self, handle: JobHandle) -> None:
+        await self.start_outage()
+        pid = self.pid(handle)
+        await self.kill_keeper(signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)
+        await ended(pid)
+        self._state_file(handle).unlink()
+        shutil.rmtree(handle.data)
+        await self.end_outage()
+
+    async def count(self, job_name: str) -> int:
+        await self._pipes[job_name].tell("ping")
+        return len(_lines(Path(self._specs[job_name].attempt_directory, "starts")))
+
+    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
+        await self.tell(handle, "environment")
+        entries = self._shown(handle).rstrip("\0").split("\0")
+        return dict(entry.split("=", 1) for entry in entries)
+
+    async def code_file(self, handle: JobHandle, name: str) -> str:
+        await self.tell(handle, f"show {name}")  # relative to where it runs
+        return self._shown(handle)
+
+    async def parameter_record(self, handle: JobHandle) -> str:
+        environment = await self.environment(handle)
+        await self.tell(handle, f"show {environment[protocol.ENV_SYSTEM_DIR]}/{protocol.PARAMETER_FILE}")
+        return self._shown(handle)
+
+    async def write_log(self, handle: JobHandle, line: str) -> None:
+        await self.tell(handle, f"print {line}")
+
+    def pid(self, handle: JobHandle) -> int:
+        """The main process, as the keeper recorded it."""
+        entries = map(json.loads, self._state_file(handle).read_text().splitlines())
+        return next(entry["pid"] for entry in entries if "pid" in entry)
+
+    # The platform
+
+    @property
+    def remote_calls(self) -> int:
+        return self.keeper.calls
+
+    async def start_outage(self) -> None:
+        self._is_out = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def end_outage(self) -> None:
+        self._is_out = False
+
+    @property
+    def keeper_pid(self) -> int | None:
+        """None when none has ever run."""
+        try:
+            text = (self._keeper_directory / "keeper.lock").read_text()
+        except FileNotFoundError:
+            return None
+        return int(text) if text else None
+
+    async def kill_keeper(self, number: signal.Signals) -> None:
+        """Returns when it is dead; quiet when it has left by itself."""
+        pid = self.keeper_pid
+        assert pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        await ended(pid)
+
+    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        if self._is_out:
+            raise ConnectionRefusedError("there is an outage")
+        self._transport = await self._process.connect(make_protocol)
+        return self._transport
+
+    def _connect_anew(self) -> None:
+        self.keeper = _CountingKeeper(self._connect)
+        self._run = asyncio.create_task(self.keeper.run(), name="keeper")
+
+    async def _disconnect(self) -> None:
+        self._run.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._run
+
+    async def _end_jobs(self) -> None:
+        await self.keeper.listen("the end", _Nobody())
+        async with asyncio.timeout(_PATIENCE_S):
+            while running := await self._running_jobs():
+                for name in running:
+                    with suppress(PlatformUnavailable):
+                        await self.keeper.request("signal", name=name, grace_s=0)
+                await asyncio.sleep(0.01)
+        self.keeper.leave("the end")
+
+    async def _running_jobs(self) -> list[str]:
+        try:
+            jobs = (await self.keeper.request("list"))["jobs"]
+        except PlatformUnavailable:
+            return list(self._specs)
+        return [name for name, job in jobs.items() if job["state"] == protocol.RUNNING]
+
+    def _spec(self, name: str, trial_id: str, command: str) -> JobSpec:
+        experiment_id = self.recorder.experiment_id
+        return JobSpec(
+            name=name,
+            experiment_id=experiment_id,
+            trial_id=trial_id,
+            attempt=1,
+            sequence_id=0,
+            command=command,
+            parameter_record='{"parameter_id": 0, "parameters": {"x": "ä"}}',
+            protocol_environment={
+                protocol.ENV_EXPERIMENT_ID: experiment_id,
+                protocol.ENV_TRIAL_ID: trial_id,
+                protocol.ENV_SEQUENCE_ID: "0",
+            },
+            caller_environment={"PATH": os.environ["PATH"], "API_KEY": _SECRET},
+            code_directory=str(self.code),
+            attempt_directory=str(self.trials / trial_id),
+        )
+
+    def _state_file(self, handle: JobHandle) -> Path:
+        return self._keeper_directory / "jobs" / f"{handle.job_name}.jsonl"
+
+    def _shown(self, handle: JobHandle) -> str:
+        return Path(handle.data, "shown").read_text()
+
+
+class _CountingKeeper(Keeper):
+    calls = 0
+
+    async def request(self, verb: str, **arguments: Any) -> Any:
+        self.calls += 1
+        return await super().request(verb, **arguments)
+
+
+class _Nobody:
+    """Keeps a connection needed."""
+
+    async def on_connected(self) -> None:
+        pass
+
+    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        pass
+
+    def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
+        pass
+
+    def on_disconnected(self) -> None:
+        pass
+
+
+class _Pipes:
+    """Both pipes of an obedient job. Open for reading and writing, so that neither side waits for the other."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._orders = _pipe(directory / "orders")
+        self._answers = _pipe(directory / "answers")
+        self._answered: asyncio.Queue[None] = asyncio.Queue()
+        asyncio.get_running_loop().add_reader(self._answers, self._read)
+
+    def order(self, text: str) -> None:
+        os.write(self._orders, f"{text}\n".encode())
+
+    async def tell(self, text: str) -> None:
+        self.order(text)
+        await asyncio.wait_for(self._answered.get(), _PATIENCE_S)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._answers)
+        os.close(self._orders)
+        os.close(self._answers)
+
+    def _read(self) -> None:
+        for _ in os.read(self._answers, 4096).splitlines():
+            self._answered.put_nowait(None)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def _pipe(path: Path) -> int:
+    os.mkfifo(path)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+
+async def ended(pid: int) -> None:
+    """Waits for the end of any process."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, gone.set)
+    try:
+        await asyncio.wait_for(gone.wait(), _PATIENCE_S)
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

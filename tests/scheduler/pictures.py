@@ -1,0 +1,127 @@
+"""Snapshots in a few words, and what a plan makes of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, ExperimentStatus, Hold, HoldCode, PlatformSpec
+from nni_manager.domain.ids import job_name
+from nni_manager.domain.job import JobState
+from nni_manager.domain.trial import StopRequest, TrialStatus
+from nni_manager.scheduler.decisions import AskTuner, Cancel, Decisions, Forget, Submit
+from nni_manager.scheduler.plan import plan
+from nni_manager.scheduler.snapshot import Proposal, Snapshot, Surroundings
+from nni_manager.store.experiments import ExperimentRow
+from nni_manager.store.trials import AttemptRow, OpenTrial
+
+NOW = 1_000_000
+HANDLE = json.dumps({"platform": "fake", "version": 1, "data": ""})
+RECORD = '{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": 1}, "parameter_index": 0}'
+
+
+def spec(**changes: Any) -> ExperimentSpec:
+    """Two at a time, no limits."""
+    fields: dict[str, Any] = {
+        "name": None, "search_space": {}, "trial_command": "true", "trial_code_directory": "/code",
+        "trial_concurrency": 2, "trial_gpu_number": None, "max_experiment_duration_s": None, "max_trial_number": None,
+        "max_trial_duration_s": None, "debug": False, "log_level": "info", "working_directory": "/work",
+        "tuner_gpu_indices": None, "tuner": AlgorithmSpec(name="Random"), "assessor": None,
+        "platforms": (PlatformSpec(name="fake", settings={}),),
+    }  # fmt: skip
+    return ExperimentSpec(**{**fields, **changes})
+
+
+def experiment(status: str = "RUNNING", **changes: Any) -> ExperimentRow:
+    """Made at 0, counted until now."""
+    fields: dict[str, Any] = {
+        "id": "exp1", "error": "", "hold": None, "config": "{}", "created_ms": 0, "ended_ms": None,
+        "exec_ms": 0, "counted_ms": NOW, "next_sequence_id": 0, "next_parameter_id": 0, "ended_trials": 0, "revision": 1,
+    }  # fmt: skip
+    return ExperimentRow(status=ExperimentStatus(status), **{**fields, **changes})
+
+
+def job(id: str, state: str, attempt: int = 1, **changes: Any) -> AttemptRow:
+    fields: dict[str, Any] = {
+        "handle": None if state == "INTENT" else HANDLE, "exit_code": None, "signal": None, "reason": "", "message": "",
+        "stderr_tail": "", "started_ms": None, "ended_ms": None,
+    }  # fmt: skip
+    return AttemptRow(job_name=job_name("exp1", id, attempt), state=state, **{**fields, **changes})
+
+
+def trial(
+    id: str, status: str = "WAITING", state: str = "", *, asked: str = "", attempt: int = 1, wait: str = "",
+    started: int | None = None, record: str = RECORD, sequence: int = 0, **evidence: Any,
+) -> OpenTrial:  # fmt: skip
+    """`state` of its job; empty: it has none."""
+    return OpenTrial(
+        id=id, sequence_id=sequence, status=TrialStatus(status), record=record, created_ms=0, started_ms=started,
+        attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait,
+        job=job(id, state, attempt, **evidence) if state else None,
+    )  # fmt: skip
+
+
+def running(id: str, **changes: Any) -> OpenTrial:
+    return trial(id, "RUNNING", "RUNNING", **{"started": NOW - 1000, **changes})
+
+
+def waiting(id: str, **changes: Any) -> OpenTrial:
+    return trial(id, **changes)
+
+
+def ended(id: str, state: str = "SUCCEEDED", **changes: Any) -> OpenTrial:
+    """Its job has ended; the plan has not seen it yet."""
+    return trial(id, "RUNNING", state, **{"started": NOW - 1000, **changes})
+
+
+def hold(code: str = "TUNER_RAISED") -> Hold:
+    return Hold(code=HoldCode(code), sentence="put it right")
+
+
+def proposals(*numbers: int) -> tuple[Proposal, ...]:
+    return tuple(Proposal(parameter_id=number, values={"x": number}) for number in numbers)
+
+
+class Plan:
+    """The plan of a snapshot, in short words."""
+
+    def __init__(
+        self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
+        retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str], ...] = (),
+        **here: Any,
+    ) -> None:  # fmt: skip
+        surroundings = Surroundings(**{"now_ms": NOW, **here})
+        self.snapshot = Snapshot(
+            experiment=row or experiment(next_sequence_id=len(trials)), spec=config or spec(), open_trials=trials,
+            retries={t.id: (0, 0) for t in trials if t.job is not None and _is_final(t.job.state)} | (retries or {}),
+            fresh_ids=tuple(f"new{n:02}" for n in range(len(surroundings.proposals))), first_ended=first_ended,
+            here=surroundings,
+        )  # fmt: skip
+        self.decisions: Decisions = plan(self.snapshot)
+
+    def records(self, kind: type) -> list[Any]:
+        return [record for record in self.decisions.records if isinstance(record, kind)]
+
+    @property
+    def submitted(self) -> list[str]:
+        return [call.trial_id for call in self.decisions.calls if isinstance(call, Submit)]
+
+    @property
+    def cancelled(self) -> list[str]:
+        return [call.handle.job_name[-5:] for call in self.decisions.calls if isinstance(call, Cancel)]
+
+    @property
+    def forgotten(self) -> list[str]:
+        return [call.handle.job_name for call in self.decisions.calls if isinstance(call, Forget)]
+
+    @property
+    def asked(self) -> int:
+        return sum(call.count for call in self.decisions.calls if isinstance(call, AskTuner))
+
+    @property
+    def wake_at(self) -> int | None:
+        return self.decisions.wake_at_ms
+
+
+def _is_final(state: str) -> bool:
+    return state != "INTENT" and JobState(state).is_final

@@ -1,0 +1,452 @@
+"""Every decision, as tables: what is the picture, what should happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.scheduler.decisions import (
+    AddTrial,
+    AskStop,
+    Finish,
+    GiveUpAttempt,
+    LoseSight,
+    PutOnHold,
+    SetStatus,
+    SetWait,
+    StartAttempt,
+    StartTrial,
+)
+from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
+
+pytestmark = pytest.mark.unit
+
+PENDING: dict[str, Any] = {"state": "PENDING", "wait": "SUBMITTED"}
+
+
+# ------------------------------------------------------------------------------------------------ free slots
+
+
+def test_proposals_become_trials_in_free_slots() -> None:
+    found = Plan(running("aaaaa"), config=spec(trial_concurrency=3), proposals=proposals(4, 5, 6))
+    assert [(r.trial_id, r.parameters.parameter_id) for r in found.records(AddTrial)] == [("new00", 4), ("new01", 5)]
+    assert [(r.trial_id, r.attempt, r.job_name) for r in found.records(StartAttempt)] == [
+        ("new00", 1, "nni_exp_exp1_trial_new00"), ("new01", 1, "nni_exp_exp1_trial_new01"),
+    ]  # fmt: skip
+    assert [(c.trial_id, c.sequence_id, c.record) for c in found.decisions.calls] == [
+        ("new00", 1, found.records(AddTrial)[0].parameters.record()),
+        ("new01", 2, found.records(AddTrial)[1].parameters.record()),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("here", "asked"), [
+    ({}, 3),
+    ({"asked": 1}, 2),
+    ({"asked": 5}, 0),
+    ({"ahead": 4}, 7),
+    ({"ahead": 4, "asked": 2, "proposals": proposals(1)}, 4),
+    ({"ahead": 2, "proposals": proposals(1, 2, 3, 4)}, 1),
+    ({"exhausted": True, "ahead": 4}, 0),
+])  # fmt: skip
+def test_the_tuner_is_asked_for_what_is_missing(here: dict[str, Any], asked: int) -> None:
+    assert Plan(config=spec(trial_concurrency=3), **here).asked == asked
+
+
+@pytest.mark.parametrize(("most", "made", "here", "started", "asked"), [
+    (5, 4, {"ahead": 9}, 0, 1),
+    (5, 4, {"proposals": proposals(1, 2)}, 1, 0),
+    (5, 5, {"proposals": proposals(1)}, 0, 0),
+    (5, 3, {"asked": 1, "ahead": 9}, 0, 1),
+    (3, 7, {"ahead": 9}, 0, 0),
+    (None, 7, {}, 0, 3),
+])  # fmt: skip
+def test_no_more_trials_than_allowed(
+    most: int | None, made: int, here: dict[str, Any], started: int, asked: int
+) -> None:
+    row = experiment(next_sequence_id=made)
+    found = Plan(row=row, config=spec(trial_concurrency=3, max_trial_number=most), **here)
+    assert (len(found.records(AddTrial)), found.asked) == (started, asked)
+
+
+def test_waiting_trials_come_before_new_ones() -> None:
+    found = Plan(waiting("aaaaa", attempt=2), proposals=proposals(1, 2))
+    assert found.submitted == ["aaaaa", "new00"]
+    assert found.records(StartAttempt)[0].job_name == "nni_exp_exp1_trial_aaaaa-2"
+
+
+def test_full_slots_take_nothing() -> None:
+    found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc"), proposals=proposals(1))
+    assert found.decisions.calls == []
+    (wait,) = found.records(SetWait)
+    assert (wait.trial_id, wait.code, wait.sentence) == (
+        "ccccc", WaitCode.CONCURRENCY, "all 2 slots of trialConcurrency are taken",
+    )  # fmt: skip
+
+
+def test_lowered_concurrency_stops_nobody() -> None:
+    found = Plan(running("aaaaa"), running("bbbbb"), running("ccccc"), config=spec(trial_concurrency=1))
+    assert found.decisions.calls == found.decisions.records == []
+
+
+def test_intents_count_as_slots() -> None:
+    found = Plan(trial("aaaaa", state="INTENT"), trial("bbbbb", state="INTENT"), waiting("ccccc"))
+    assert found.submitted == ["aaaaa", "bbbbb"]
+
+
+def test_an_ended_trials_slot_is_filled_at_once() -> None:
+    found = Plan(ended("aaaaa"), running("bbbbb"), proposals=proposals(1))
+    assert found.submitted == ["new00"]
+
+
+# ------------------------------------------------------------------------------------------------ holds
+
+
+@pytest.mark.parametrize("code", [code for code in HoldCode if code is not HoldCode.BAD_CREDENTIALS])
+def test_nothing_new_starts_on_hold(code: str) -> None:
+    row = experiment(hold=hold(code), next_sequence_id=2)
+    found = Plan(running("aaaaa"), waiting("bbbbb"), row=row, proposals=proposals(1), ahead=3)
+    assert found.decisions.calls == []
+    assert [(w.code, w.sentence) for w in found.records(SetWait)] == [
+        (WaitCode.HOLD, "the experiment is on hold: put it right")
+    ]
+
+
+def test_a_silent_tuner_is_a_hold_too() -> None:
+    found = Plan(waiting("aaaaa"), proposals=proposals(1), tuner_trouble=hold("TUNER_SILENT"))
+    assert found.decisions.calls == []
+    assert found.records(SetWait)[0].code is WaitCode.HOLD
+    assert found.records(SetStatus) == []
+
+
+@pytest.mark.parametrize(("code", "submitted"), [
+    ("TUNER_RAISED", ["aaaaa"]), ("SAME_FAILURE", ["aaaaa"]), ("BAD_CREDENTIALS", []), ("INTERNAL", []),
+])  # fmt: skip
+def test_intents_wait_only_for_what_a_person_must_do(code: str, submitted: list[str]) -> None:
+    found = Plan(trial("aaaaa", state="INTENT"), row=experiment(hold=hold(code), next_sequence_id=1))
+    assert found.submitted == submitted
+
+
+# ------------------------------------------------------------------------------------------------ platform trouble
+
+AWAY: dict[str, Any] = {"platform_trouble": "connection refused", "retry_at_ms": NOW + 500}
+
+
+def test_a_platform_in_trouble_is_left_alone_until_its_time() -> None:
+    found = Plan(trial("aaaaa", state="INTENT"), waiting("bbbbb"), proposals=proposals(1), **AWAY)
+    assert found.decisions.calls == []
+    assert found.wake_at == NOW + 500
+    assert {(w.trial_id, w.code, w.sentence) for w in found.records(SetWait)} == {
+        ("aaaaa", WaitCode.PLATFORM_UNAVAILABLE, "connection refused"),
+        ("bbbbb", WaitCode.PLATFORM_UNAVAILABLE, "connection refused"),
+    }
+
+
+def test_then_it_is_tried_again() -> None:
+    found = Plan(trial("aaaaa", state="INTENT"), waiting("bbbbb"), **{**AWAY, "retry_at_ms": NOW})
+    assert found.submitted == ["aaaaa", "bbbbb"]
+
+
+def test_free_slots_alone_are_reason_enough_to_try_again() -> None:
+    assert Plan(proposals=proposals(1), **AWAY).wake_at == NOW + 500
+
+
+@pytest.mark.parametrize("retry_at", [0, NOW - 1, NOW])
+def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
+    row = experiment(hold=hold(), next_sequence_id=2)
+    found = Plan(
+        waiting("aaaaa", wait="HOLD"), trial("bbbbb", **PENDING), row=row,
+        **{**AWAY, "retry_at_ms": retry_at, "unreachable_since_ms": NOW - 60_000},
+    )  # fmt: skip
+    assert found.wake_at is None or found.wake_at > NOW
+
+
+def test_a_job_in_the_platforms_queue_says_so_again_when_the_platform_is_back() -> None:
+    found = Plan(trial("aaaaa", state="PENDING", wait="PLATFORM_UNAVAILABLE"))
+    (wait,) = found.records(SetWait)
+    assert (wait.trial_id, wait.code) == ("aaaaa", WaitCode.SUBMITTED)
+    assert Plan(trial("aaaaa", **PENDING)).records(SetWait) == []
+
+
+def test_an_intent_under_way_is_not_submitted_twice() -> None:
+    found = Plan(trial("aaaaa", state="INTENT"), submitting=frozenset({"nni_exp_exp1_trial_aaaaa"}))
+    assert found.submitted == []
+
+
+# ------------------------------------------------------------------------------------------------ stopping trials
+
+
+@pytest.mark.parametrize(("asked", "status", "reason"), [
+    ("USER", "USER_CANCELED", "USER_REQUEST"), ("ASSESSOR", "EARLY_STOPPED", "ASSESSOR"),
+    ("EXPERIMENT_STOPPED", "USER_CANCELED", "EXPERIMENT_STOPPED"),
+])  # fmt: skip
+def test_a_waiting_trial_that_was_asked_to_stop_ends(asked: str, status: str, reason: str) -> None:
+    (finish,) = Plan(waiting("aaaaa", asked=asked)).records(Finish)
+    assert (finish.status, finish.reason, finish.message, finish.ended_ms) == (
+        status, reason, "it had not been submitted", NOW,
+    )  # fmt: skip
+
+
+def test_a_running_trial_that_was_asked_to_stop_is_cancelled_once() -> None:
+    assert Plan(running("aaaaa", asked="USER")).cancelled == ["aaaaa"]
+    sent = frozenset({"nni_exp_exp1_trial_aaaaa"})
+    assert Plan(running("aaaaa", asked="USER"), cancelled=sent).cancelled == []
+
+
+def test_an_intent_that_was_asked_to_stop_is_submitted_and_cancelled_when_it_has_a_handle() -> None:
+    found = Plan(trial("aaaaa", state="INTENT", asked="USER"))
+    assert (found.submitted, found.cancelled) == (["aaaaa"], [])
+    assert Plan(trial("aaaaa", asked="USER", **PENDING)).cancelled == ["aaaaa"]
+
+
+def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
+    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), unreachable_since_ms=NOW - 99_000).cancelled == [
+        "aaaaa"
+    ]
+
+
+@pytest.mark.parametrize("sequence", range(2))
+def test_stopping_asks_everybody(sequence: int) -> None:
+    row = experiment("STOPPING", next_sequence_id=4)
+    found = Plan(
+        running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc"), trial("ddddd", state="INTENT"), row=row,
+        proposals=proposals(1), ahead=4,
+    )  # fmt: skip
+    assert [(r.trial_id, r.by) for r in found.records(AskStop)] == [
+        (id_, StopRequest.EXPERIMENT_STOPPED) for id_ in ("aaaaa", "bbbbb", "ddddd")
+    ]
+    assert found.cancelled == ["aaaaa", "bbbbb"]
+    assert [(r.trial_id, r.reason) for r in found.records(Finish)] == [("ccccc", "EXPERIMENT_STOPPED")]
+    assert (found.submitted, found.asked, found.records(AddTrial)) == (["ddddd"], 0, [])
+    assert found.records(SetStatus) == []
+
+
+def test_stopping_keeps_an_earlier_wish() -> None:
+    found = Plan(running("aaaaa", asked="USER"), row=experiment("STOPPING", next_sequence_id=1))
+    assert found.records(AskStop) == []
+
+
+def test_stopping_ends_when_the_last_trial_has() -> None:
+    found = Plan(ended("aaaaa", "FAILED", asked="EXPERIMENT_STOPPED"), row=experiment("STOPPING", next_sequence_id=1))
+    assert [(f.status, f.reason) for f in found.records(Finish)] == [("USER_CANCELED", "EXPERIMENT_STOPPED")]
+    assert [r.status for r in found.records(SetStatus)] == ["STOPPED"]
+
+
+def test_what_succeeded_before_it_was_told_has_succeeded() -> None:
+    found = Plan(
+        ended("aaaaa", "SUCCEEDED", asked="EXPERIMENT_STOPPED"), row=experiment("STOPPING", next_sequence_id=1)
+    )
+    assert found.records(Finish)[0].status == "SUCCEEDED"
+
+
+# ------------------------------------------------------------------------------------------------ time
+
+
+@pytest.mark.parametrize(("started", "stopped", "wake_at"), [
+    (NOW - 10_000, True, None), (NOW - 10_001, True, None), (NOW - 9_999, False, NOW + 1), (NOW, False, NOW + 10_000),
+])  # fmt: skip
+def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) -> None:
+    found = Plan(running("aaaaa", started=started), config=spec(trial_concurrency=1, max_trial_duration_s=10))
+    assert [r.by for r in found.records(AskStop)] == ([StopRequest.TIMEOUT] if stopped else [])
+    assert found.cancelled == (["aaaaa"] if stopped else [])
+    assert found.wake_at == wake_at
+
+
+def test_max_trial_duration_does_not_count_waiting() -> None:
+    found = Plan(trial("aaaaa", **PENDING), config=spec(trial_concurrency=1, max_trial_duration_s=10))
+    assert (found.records(AskStop), found.wake_at) == ([], None)
+
+
+@pytest.mark.parametrize(("since", "status", "decided", "wake_at"), [
+    (NOW - 29_999, "RUNNING", None, NOW + 1), (NOW - 30_000, "RUNNING", LoseSight, None), (NOW, "RUNNING", None, NOW + 30_000),
+    (NOW - 40_000, "UNKNOWN", None, None), (None, "UNKNOWN", StartTrial, None), (None, "RUNNING", None, None),
+])  # fmt: skip
+def test_unknown_after_thirty_seconds_and_back(
+    since: int | None, status: str, decided: type | None, wake_at: int | None
+) -> None:
+    found = Plan(
+        trial("aaaaa", status, "RUNNING", started=5, started_ms=5), config=spec(trial_concurrency=1),
+        unreachable_since_ms=since, platform_trouble="away" if since else "", retry_at_ms=NOW,
+    )  # fmt: skip
+    assert [type(record) for record in found.decisions.records] == ([decided] if decided else [])
+    if decided is LoseSight:
+        assert found.records(LoseSight)[0].sentence == "the platform cannot be asked: away"
+    if decided is StartTrial:
+        assert found.records(StartTrial)[0].started_ms == 5
+    assert found.wake_at == wake_at
+
+
+def test_a_waiting_trial_never_becomes_unknown() -> None:
+    found = Plan(trial("aaaaa", **PENDING), unreachable_since_ms=0, platform_trouble="away")
+    assert found.records(LoseSight) == []
+    assert [w.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
+
+
+def test_what_ended_while_nobody_could_ask_has_ended() -> None:
+    assert Plan(trial("aaaaa", "UNKNOWN", "SUCCEEDED")).records(Finish)[0].status == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(("reported", "started"), [(77, 77), (None, NOW)])
+def test_a_trial_runs_since_its_job_does(reported: int | None, started: int) -> None:
+    found = Plan(trial("aaaaa", state="RUNNING", started_ms=reported))
+    assert [(r.trial_id, r.started_ms) for r in found.records(StartTrial)] == [("aaaaa", started)]
+
+
+# ------------------------------------------------------------------------------------------------ attempts
+
+
+@pytest.mark.parametrize(("state", "spent", "allowed", "decided"), [
+    ("LOST", (0, 0), 0, "PLATFORM"), ("LOST", (1, 0), 0, "PLATFORM"), ("LOST", (2, 0), 0, "SYS_CANCELED"),
+    ("LOST", (0, 9), 0, "PLATFORM"), ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"), ("CANCELLED", (0, 0), 0, "PLATFORM"),
+    ("FAILED", (0, 0), 0, "FAILED"), ("FAILED", (0, 0), 1, "USER_CODE"), ("FAILED", (2, 1), 2, "USER_CODE"),
+    ("FAILED", (0, 2), 2, "FAILED"), ("SUCCEEDED", (2, 2), 0, "SUCCEEDED"),
+])  # fmt: skip
+def test_retries_are_paid_from_two_accounts(state: str, spent: tuple[int, int], allowed: int, decided: str) -> None:
+    found = Plan(ended("aaaaa", state, exit_code=1), retries={"aaaaa": spent}, config=spec(max_trial_retries=allowed))
+    records = [*found.records(Finish), *found.records(GiveUpAttempt)]
+    assert [getattr(record, "account", None) or record.status for record in records] == [decided]
+    assert found.forgotten == ["nni_exp_exp1_trial_aaaaa"]
+
+
+def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
+    found = Plan(ended("aaaaa", "LOST", attempt=2))
+    (record,) = found.records(GiveUpAttempt)
+    assert (record.attempt, record.sentence) == (2, "attempt 2 ended (LOST: LOST); the next one starts soon")
+    assert found.wake_at == NOW
+    assert found.records(SetStatus) == []
+
+
+def test_a_refused_job_leaves_nothing_to_forget() -> None:
+    refused = ended("aaaaa", "FAILED", handle=None, reason="SUBMIT_REJECTED", message="no such queue", ended_ms=7)
+    found = Plan(refused)
+    (finish,) = found.records(Finish)
+    assert (finish.status, finish.reason, finish.message, finish.ended_ms) == (
+        "FAILED", "SUBMIT_REJECTED", "no such queue", 7,
+    )  # fmt: skip
+    assert found.forgotten == []
+
+
+# ------------------------------------------------------------------------------------------------ the same failure
+
+FAILED = ("FAILED", "USER_CODE", "exit code 1")
+
+
+@pytest.mark.parametrize(("before", "now", "held"), [
+    ([FAILED] * 4, 1, True),
+    ([], 5, True),
+    ([FAILED] * 3, 1, False),
+    ([FAILED] * 3 + [("FAILED", "USER_CODE", "exit code 2")], 1, False),
+    ([FAILED] * 3 + [("SUCCEEDED", "", "")], 1, False),
+    ([FAILED] * 4, 3, True),
+    ([FAILED] * 4, 0, False),
+])  # fmt: skip
+def test_the_first_five_failing_alike_hold_the_experiment(
+    before: list[tuple[str, str, str]], now: int, held: bool
+) -> None:
+    trials = [ended(f"t{n:04}", "FAILED", exit_code=1) for n in range(now)]
+    row = experiment(ended_trials=len(before), next_sequence_id=len(before) + now)
+    found = Plan(*trials, row=row, first_ended=tuple(before), proposals=proposals(1))
+    if not held:
+        assert found.records(PutOnHold) == []
+        return
+    (record,) = found.records(PutOnHold)
+    assert record.hold.code is HoldCode.SAME_FAILURE
+    assert "the first 5 trials all failed in the same way (USER_CODE: exit code 1)" in record.hold.sentence
+    assert found.submitted == [], "it holds from this very turn"
+
+
+def test_later_failures_hold_nothing() -> None:
+    row = experiment(ended_trials=5, next_sequence_id=6)
+    assert Plan(ended("aaaaa", "FAILED", exit_code=1), row=row).records(PutOnHold) == []
+
+
+@pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])
+def test_only_failures_are_failures(status: str) -> None:
+    before = (((status, "", "x")),) * 4
+    row = experiment(ended_trials=4, next_sequence_id=5)
+    assert Plan(ended("aaaaa", "FAILED", message="x"), row=row, first_ended=before).records(PutOnHold) == []
+
+
+# ------------------------------------------------------------------------------------------------ status
+
+
+def status_after(*trials: Any, status: str = "RUNNING", made: int = 3, **changes: Any) -> str:
+    row = experiment(status, next_sequence_id=made, exec_ms=changes.pop("exec_ms", 0))
+    limits = {"max_trial_number": 3, **changes.pop("limits", {})}
+    records = Plan(*trials, row=row, config=spec(**limits), **changes).records(SetStatus)
+    return records[0].status if records else status
+
+
+@pytest.mark.parametrize(("before", "after", "picture"), [
+    ("RUNNING", "NO_MORE_TRIAL", [running("aaaaa")]),
+    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [running("aaaaa")]),
+    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [ended("aaaaa"), running("bbbbb")]),
+    ("NO_MORE_TRIAL", "DONE", [ended("aaaaa")]),
+    ("NO_MORE_TRIAL", "DONE", []),
+    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [ended("aaaaa", "LOST")]),
+    ("NO_MORE_TRIAL", "NO_MORE_TRIAL", [waiting("aaaaa", attempt=2)]),
+    ("RUNNING", "NO_MORE_TRIAL", [waiting("aaaaa")]),
+    ("DONE", "RUNNING", [waiting("aaaaa")]),
+    ("DONE", "DONE", []),
+    ("ERROR", "ERROR", [running("aaaaa")]),
+    ("STOPPING", "STOPPING", [running("aaaaa")]),
+    ("STOPPING", "STOPPED", []),
+    ("STOPPING", "STOPPED", [waiting("aaaaa")]),
+])  # fmt: skip
+def test_status_at_the_limit(before: str, after: str, picture: list[Any]) -> None:
+    assert status_after(*picture, status=before) == after
+
+
+def test_raising_the_limit_goes_on() -> None:
+    assert status_after(running("aaaaa"), status="NO_MORE_TRIAL", limits={"max_trial_number": 9}) == "RUNNING"
+
+
+@pytest.mark.parametrize(("before", "after", "picture", "here"), [
+    ("RUNNING", "TUNER_NO_MORE_TRIAL", [running("aaaaa")], {}),
+    ("RUNNING", "RUNNING", [running("aaaaa"), running("bbbbb")], {"proposals": proposals(1)}),
+    ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [ended("aaaaa")], {}),
+    ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [], {"asked": 1}),
+    ("TUNER_NO_MORE_TRIAL", "DONE", [], {}),
+    ("TUNER_NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", [waiting("aaaaa", attempt=2)], {}),
+])  # fmt: skip
+def test_status_of_an_exhausted_tuner(before: str, after: str, picture: list[Any], here: dict[str, Any]) -> None:
+    assert status_after(*picture, status=before, limits={"max_trial_number": None}, exhausted=True, **here) == after
+
+
+def test_a_tuner_with_new_ideas_goes_on() -> None:
+    assert status_after(status="TUNER_NO_MORE_TRIAL", limits={"max_trial_number": None}) == "RUNNING"
+
+
+@pytest.mark.parametrize(("exec_ms", "counted_ms", "after", "wake_at"), [
+    (5_000, NOW, "RUNNING", NOW + 5_001), (10_000, NOW, "RUNNING", NOW + 1), (9_000, NOW - 2_000, "NO_MORE_TRIAL", NOW),
+    (10_001, NOW, "NO_MORE_TRIAL", NOW),
+])  # fmt: skip
+def test_max_experiment_duration(exec_ms: int, counted_ms: int, after: str, wake_at: int) -> None:
+    row = experiment(exec_ms=exec_ms, counted_ms=counted_ms, next_sequence_id=2)
+    found = Plan(
+        running("aaaaa"), running("bbbbb"), row=row, config=spec(max_experiment_duration_s=10), proposals=proposals(1)
+    )
+    assert [r.status for r in found.records(SetStatus)] == ([] if after == "RUNNING" else [after])
+    assert found.records(AddTrial) == []
+    assert found.wake_at == wake_at
+
+
+def test_time_after_the_end_does_not_count() -> None:
+    row = experiment("DONE", exec_ms=5_000, counted_ms=0, next_sequence_id=1)
+    assert Plan(row=row, config=spec(max_experiment_duration_s=10)).decisions.records == []
+
+
+@pytest.mark.parametrize("status", ["STOPPED", "VIEWED", "ERROR", "INITIALIZED"])
+def test_what_is_not_at_work_starts_nothing(status: str) -> None:
+    found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=experiment(status), proposals=proposals(1), ahead=5)
+    assert found.decisions.calls == found.decisions.records == []
+
+
+def test_a_done_experiment_asks_its_tuner_nothing() -> None:
+    assert Plan(row=experiment("DONE"), ahead=5).asked == 0
+
+
+def test_every_status_is_looked_at() -> None:
+    assert {s for s in ExperimentStatus if s.is_active} == {"RUNNING", "NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL"}

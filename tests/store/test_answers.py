@@ -1,0 +1,184 @@
+"""Big answers: always JSON, whatever was reported; paged and ordered."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.trial import WaitCode
+from nni_manager.store import answers, jobs, trials
+from nni_manager.store.answers import TRIAL_ORDERS, Page
+from tests.store.life import add, end, final, intermediate, report, start
+
+pytestmark = pytest.mark.unit
+
+ALL = Page(limit=1000, offset=0)
+
+
+def strict(text: str) -> Any:
+    """As browsers read JSON."""
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def listed(connection: sqlite3.Connection, status: str | None = None, order: str = "sequence", page: Page = ALL) -> Any:
+    return strict(answers.trials(connection, status=status, order=order, page=page))
+
+
+def finished(connection: sqlite3.Connection, id: str, number: int, data: str, value: float | None) -> None:
+    add(connection, id, number)
+    report(connection, start(connection, id), ("final", data, value))
+    end(connection, id)
+
+
+@pytest.fixture
+def five(connection: sqlite3.Connection) -> sqlite3.Connection:
+    finished(connection, "aaaaa", 0, "0.5", 0.5)
+    finished(connection, "bbbbb", 1, "NaN", math.nan)
+    finished(connection, "ccccc", 2, "Infinity", math.inf)
+    finished(connection, "ddddd", 3, "-1e300", -1e300)
+    add(connection, "eeeee", 4)
+    return connection
+
+
+def test_nothing_yet(connection: sqlite3.Connection) -> None:
+    assert listed(connection) == {"total": 0, "trials": []}
+    assert strict(answers.metrics(connection, trial_id=None, type=None, after=0, page=ALL)) == {"metrics": []}
+    assert answers.counts(connection) == {}
+    assert answers.best(connection, maximize=True) is None
+
+
+def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
+    values = {"ü \"'\n": [0.1, None, True, {"_name": "☃"}]}
+    add(connection, "aaaaa", 3, values, at=1)
+    job = start(connection, "aaaaa", at=2)
+    report(connection, job, intermediate(0.25), final(0.1), at=3)
+    jobs.set_report(connection, job, JobReport(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4))
+    end(connection, "aaaaa", "FAILED", "USER_CODE", "exit code 3", at=4)
+    found = strict(answers.trial(connection, "aaaaa"))
+    (attempt,) = found.pop("attempts")
+    assert found.pop("logPath").endswith("/exp1/trials/aaaaa")
+    assert found == {
+        "id": "aaaaa", "sequenceId": 0, "status": "FAILED", "parameterId": 3, "parameterSource": "algorithm",
+        "parameters": values, "createdMs": 1, "startedMs": 2, "endedMs": 4, "attempt": 1, "stopRequest": None,
+        "reason": "USER_CODE", "message": "exit code 3", "wait": None, "intermediates": 1, "lastValue": 0.25,
+        "finalValue": 0.1, "finalResult": "0.1",
+    }  # fmt: skip
+    assert attempt == {
+        "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "", "message": "",
+        "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
+    }  # fmt: skip
+
+
+def test_a_trial_that_waits_says_why(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    start(connection, "aaaaa")
+    jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
+    trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
+    found = strict(answers.trial(connection, "aaaaa"))
+    assert found["wait"] == {"code": "RETRY", "sentence": "again"}
+    assert found["logPath"].endswith("/aaaaa-2")
+    assert [attempt["givenUp"] for attempt in found["attempts"]] == ["PLATFORM"]
+
+
+def test_there_is_no_such_trial(connection: sqlite3.Connection) -> None:
+    with pytest.raises(NotFound, match="there is no trial zzzzz"):
+        answers.trial(connection, "zzzzz")
+
+
+def test_numbers_json_has_no_word_for_are_null(five: sqlite3.Connection) -> None:
+    found = listed(five)
+    assert [t["finalValue"] for t in found["trials"]] == [0.5, None, None, -1e300, None]
+    assert [t["finalResult"] for t in found["trials"]] == ["0.5", "NaN", "Infinity", "-1e300", None]
+
+
+@pytest.mark.parametrize("value", [
+    0.1, 1 / 3, 5e-324, 1.2345678901234567e100, -0.0, 1e16, 123456789.123456789, 2.0**53 + 2, 1e-7,
+])  # fmt: skip
+def test_numbers_keep_all_their_digits(connection: sqlite3.Connection, value: float) -> None:
+    finished(connection, "aaaaa", 0, repr(value), value)
+    ((trial),) = listed(connection)["trials"]
+    assert trial["finalValue"] == value
+
+
+@pytest.mark.parametrize("values", [0.1, "text", None, [], [1, [2]], {}, "", "ä\"'\\", 12345678901])
+def test_parameters_may_be_anything(connection: sqlite3.Connection, values: object) -> None:
+    parameters = trials.Parameters.from_record(json.dumps({"parameter_id": 0, "parameters": values}))
+    trials.add(
+        connection, id="aaaaa", parameters=parameters, wait_code=WaitCode.CONCURRENCY, wait_sentence="", now_ms=0
+    )
+    (trial,) = listed(connection)["trials"]
+    assert trial["parameters"] == values and type(trial["parameters"]) is type(values)
+
+
+@pytest.mark.parametrize(("order", "ids"), [
+    ("sequence", "abcde"), ("-sequence", "edcba"), ("final", "dacbe"), ("-final", "cadbe"),
+])  # fmt: skip
+def test_orders(five: sqlite3.Connection, order: str, ids: str) -> None:
+    found = [trial["id"][0] for trial in listed(five, order=order)["trials"]]
+    assert "".join(found[:3]) == ids[:3]
+    assert set(found[3:]) == set(ids[3:]), "those without a number stand at the end"
+
+
+def test_every_order_is_tested() -> None:
+    assert set(TRIAL_ORDERS) == {"sequence", "-sequence", "final", "-final"}
+
+
+@pytest.mark.parametrize(("limit", "offset", "ids"), [(2, 0, "ab"), (2, 3, "de"), (9, 4, "e"), (5, 5, ""), (0, 0, "")])
+def test_pages(five: sqlite3.Connection, limit: int, offset: int, ids: str) -> None:
+    found = listed(five, page=Page(limit=limit, offset=offset))
+    assert found["total"] == 5
+    assert "".join(trial["id"][0] for trial in found["trials"]) == ids
+
+
+def test_by_status(five: sqlite3.Connection) -> None:
+    found = listed(five, status="WAITING", page=Page(limit=0, offset=0))
+    assert found == {"total": 1, "trials": []}
+    assert [trial["id"] for trial in listed(five, status="WAITING")["trials"]] == ["eeeee"]
+    assert answers.counts(five) == {"SUCCEEDED": 4, "WAITING": 1}
+
+
+def test_metrics_in_the_order_they_were_stored(connection: sqlite3.Connection) -> None:
+    for number, id_ in enumerate(("aaaaa", "bbbbb")):
+        add(connection, id_, number)
+        job = start(connection, id_)
+        data = '{"default": 1, "x": "ü"}'
+        report(
+            connection, job, intermediate(number), ("final", data, {"default": 1}), ("intermediate", "NaN", math.nan)
+        )
+
+    def find(trial_id: str | None = None, type: str | None = None, after: int = 0, page: Page = ALL) -> list[Any]:
+        text = answers.metrics(connection, trial_id=trial_id, type=type, after=after, page=page)
+        return strict(text)["metrics"]  # type: ignore[no-any-return]
+
+    everything = find()
+    assert [m["id"] for m in everything] == [1, 2, 3, 4, 5, 6]
+    assert everything[1] == {
+        "id": 2, "trialId": "aaaaa", "attempt": 1, "type": "FINAL", "sequence": 0, "storedMs": 0,
+        "result": '{"default": 1, "x": "ü"}', "value": 1.0, "outbox": "outbox/main.jsonl", "number": 1,
+    }  # fmt: skip
+    assert (everything[2]["result"], everything[2]["value"], everything[2]["sequence"]) == ("NaN", None, 1)
+    assert [m["id"] for m in find("bbbbb")] == [4, 5, 6]
+    assert [m["id"] for m in find(type="FINAL")] == [2, 5]
+    assert [m["id"] for m in find("aaaaa", "PERIODICAL", after=1)] == [3]
+    assert [m["id"] for m in find(page=Page(limit=2, offset=3))] == [4, 5]
+
+
+def test_the_best_is_a_number_of_a_trial_that_succeeded(five: sqlite3.Connection) -> None:
+    add(five, "fffff", 5)
+    report(five, start(five, "fffff"), final(-math.inf))
+    end(five, "fffff", "FAILED", "USER_CODE")
+    for maximize, id_ in ((True, "ccccc"), (False, "ddddd")):
+        best = answers.best(five, maximize=maximize)
+        assert best is not None and best[0] == id_
+
+
+def test_of_equals_the_oldest_is_best(connection: sqlite3.Connection) -> None:
+    for number, id_ in enumerate(("bbbbb", "aaaaa")):
+        finished(connection, id_, number, "1", 1)
+    assert [(answers.best(connection, maximize=m) or "")[0] for m in (True, False)] == ["bbbbb", "bbbbb"]

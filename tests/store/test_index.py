@@ -1,0 +1,130 @@
+"""The list of experiments, and how it is made again from the folders."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import NotFound, StoreError
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store import experiments, index
+from nni_manager.store.database import connect
+from nni_manager.store.folder import Folder
+from nni_manager.store.index import Entry
+from nni_manager.store.migrate import migrate
+
+pytestmark = pytest.mark.unit
+
+ENTRY = Entry(
+    id="exp1", folder=Folder(Path("/work/exp1")), name="digits", platform="local", status=ExperimentStatus.RUNNING,
+    created_ms=5, ended_ms=None, is_open=True,
+)  # fmt: skip
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    path = tmp_path / "index.sqlite"
+    migrate(path, "index")
+    connection = connect(path)
+    yield connection
+    connection.close()
+
+
+def make_folder(place: Path, empty_database: Path, id: str, config: dict[str, object], *, at: int = 0) -> Folder:
+    folder = Folder(place / id)
+    (folder.path / "db").mkdir(parents=True)
+    shutil.copy(empty_database, folder.database)
+    connection = connect(folder.database)
+    experiments.create(
+        connection, id=id, config=json.dumps(config), environment={}, interpreter="", folder=str(folder.path), now_ms=at
+    )
+    connection.close()
+    return folder
+
+
+def test_entries_come_back_oldest_first(connection: sqlite3.Connection) -> None:
+    later = replace(ENTRY, id="exp0", created_ms=6, ended_ms=7, name=None, is_open=False, platform="local,remote")
+    for entry in (later, ENTRY, later):
+        index.put(connection, entry)
+    assert index.all_entries(connection) == [ENTRY, later]
+    assert index.get(connection, "exp0") == later
+
+
+def test_changes(connection: sqlite3.Connection) -> None:
+    index.put(connection, ENTRY)
+    index.set_status(connection, "exp1", ExperimentStatus.STOPPED, 9, is_open=False)
+    index.set_name(connection, "exp1", None)
+    assert index.get(connection, "exp1") == replace(
+        ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, name=None
+    )
+    index.remove(connection, "exp1")
+    assert index.all_entries(connection) == []
+    with pytest.raises(NotFound, match="there is no experiment exp1; `nnictl experiment list` shows all"):
+        index.get(connection, "exp1")
+
+
+@pytest.mark.parametrize(("config", "platform", "name"), [
+    ({"trainingService": {"platform": "local"}, "experimentName": "ä"}, "local", "ä"),
+    ({"trainingService": {"platform": "remote"}}, "remote", None),
+    ({"trainingService": [{"platform": "local"}, {"platform": "remote"}]}, "local,remote", None),
+])  # fmt: skip
+def test_an_entry_is_made_from_a_folder(
+    tmp_path: Path, empty_database: Path, config: dict[str, object], platform: str, name: str | None
+) -> None:
+    folder = make_folder(tmp_path, empty_database, "exp1", config, at=3)
+    entry = index.read_folder(folder)
+    assert entry == replace(ENTRY, folder=folder, platform=platform, name=name, created_ms=3)
+
+
+def test_the_index_is_made_again_from_the_folders(
+    tmp_path: Path, empty_database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config: dict[str, object] = {"trainingService": {"platform": "local"}}
+    for id_ in ("b", "a"):
+        make_folder(tmp_path, empty_database, id_, config)
+    stopped = connect(tmp_path / "a" / "db" / "nni.sqlite")
+    experiments.set_status(stopped, ExperimentStatus.STOPPED, 8)
+    stopped.close()
+    (tmp_path / "empty" / "db").mkdir(parents=True)
+    for id_ in ("broken", "rowless"):
+        (tmp_path / id_ / "db").mkdir(parents=True)
+    (tmp_path / "broken" / "db" / "nni.sqlite").write_text("no database " * 99)
+    shutil.copy(empty_database, tmp_path / "rowless" / "db" / "nni.sqlite")
+    with caplog.at_level(logging.WARNING):
+        found = index.find_folders(tmp_path)
+    assert [(entry.id, entry.is_open, entry.ended_ms) for entry in found] == [("a", False, 8), ("b", True, None)]
+    assert [next(p for p in ("broken", "rowless") if p in text) for text in caplog.messages] == ["broken", "rowless"]
+
+
+def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty_database: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    (folder.path / "db").mkdir(parents=True)
+    with pytest.raises(StoreError):
+        index.read_folder(folder)
+    folder.database.write_text("no database " * 99)
+    with pytest.raises(StoreError):
+        index.read_folder(folder)
+    shutil.copy(empty_database, folder.database)
+    with pytest.raises(StoreError, match="holds no experiment; it was not made to the end"):
+        index.read_folder(folder)
+    folder.database.unlink()
+    connection = sqlite3.connect(folder.database)
+    connection.execute("CREATE TABLE somebody_elses (x)")
+    connection.close()
+    with pytest.raises(StoreError, match="holds no experiment of this program"):
+        index.read_folder(folder)
+
+
+def test_a_folder_on_a_network_is_found_by_its_pointer(tmp_path: Path, empty_database: Path) -> None:
+    home = make_folder(tmp_path / "databases", empty_database, "exp1", {"trainingService": {"platform": "local"}})
+    (tmp_path / "exp1" / "db").mkdir(parents=True)
+    (tmp_path / "exp1" / "db" / "pointer.json").write_text(json.dumps({"database": str(home.database)}))
+    (entry,) = index.find_folders(tmp_path)
+    assert (entry.id, entry.folder.path) == ("exp1", tmp_path / "exp1")

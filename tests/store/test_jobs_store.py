@@ -1,0 +1,123 @@
+"""Attempts as rows: intent, handle, evidence, fence."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.trial import WaitCode
+from nni_manager.store import jobs, trials
+from nni_manager.store.trials import AttemptRow
+from tests.store.life import add, one
+
+pytestmark = pytest.mark.unit
+
+NAME = "nni_exp_exp1_trial_aaaaa"
+HANDLE = JobHandle(platform="local", version=3, job_name=NAME, data='{"deep": "ä"}')
+DONE = JobReport(state=JobState.FAILED, exit_code=2, message="exit code 2", stderr_tail="no", started_ms=5, ended_ms=6)
+
+
+@pytest.fixture(autouse=True)
+def intent(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, now_ms=4)
+
+
+def attempt(connection: sqlite3.Connection) -> AttemptRow:
+    (trial,) = trials.load_open(connection)
+    assert trial.job is not None
+    return trial.job
+
+
+def test_an_intent_has_neither_handle_nor_evidence(connection: sqlite3.Connection) -> None:
+    job = attempt(connection)
+    assert (job.job_name, job.state, job.handle, job.started_ms) == (NAME, jobs.INTENT, None, None)
+    assert jobs.undecided(connection) == [] == jobs.unforgotten(connection)
+
+
+def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
+    jobs.set_handle(connection, HANDLE)
+    assert attempt(connection).state == "PENDING"
+    assert jobs.undecided(connection) == [HANDLE]
+    assert jobs.parse_handle(NAME, attempt(connection).handle or "") == HANDLE
+    assert jobs.followed(connection) == {NAME: {}}
+
+
+def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
+    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5))
+    jobs.set_handle(connection, HANDLE)
+    assert (attempt(connection).state, attempt(connection).handle is not None) == ("RUNNING", True)
+
+
+def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> None:
+    jobs.set_report(connection, NAME, DONE)
+    for state in JobState:
+        jobs.set_report(connection, NAME, JobReport(state=state, exit_code=99, message="later"))
+    job = attempt(connection)
+    assert (job.state, job.exit_code, job.message, job.stderr_tail) == ("FAILED", 2, "exit code 2", "no")
+
+
+def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:
+    jobs.set_report(connection, NAME, JobReport(state=JobState.UNKNOWN, message="?"))
+    assert attempt(connection).state == jobs.INTENT
+
+
+def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
+    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5))
+    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9))
+    assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
+
+
+def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
+    jobs.set_handle(connection, HANDLE)
+    jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
+    jobs.set_report(connection, NAME, DONE)
+    jobs.set_handle(connection, HANDLE)
+    assert one(connection, "SELECT state FROM attempts") == "PENDING"
+    assert jobs.undecided(connection) == []
+    assert jobs.unforgotten(connection) == [HANDLE]
+    jobs.set_forgotten(connection, NAME)
+    assert jobs.unforgotten(connection) == []
+
+
+def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite3.Connection) -> None:
+    jobs.close(connection, "aaaaa", 1)
+    assert jobs.unforgotten(connection) == []
+    assert one(connection, "SELECT forgotten FROM attempts") == 1
+
+
+def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
+    jobs.take_back(connection, NAME)
+    (trial,) = trials.load_open(connection)
+    assert (trial.job, trial.attempt) == (None, 1)
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, now_ms=9)
+
+
+@pytest.mark.parametrize("what", ["handle", "report", "close"])
+def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection, what: str) -> None:
+    if what == "handle":
+        jobs.set_handle(connection, HANDLE)
+    elif what == "report":
+        jobs.set_report(connection, NAME, DONE)
+    else:
+        jobs.close(connection, "aaaaa", 1)
+    jobs.take_back(connection, NAME)
+    assert one(connection, "SELECT count(*) FROM attempts") == 1
+
+
+def test_retries_are_counted_on_two_accounts(connection: sqlite3.Connection) -> None:
+    for number, account in enumerate((jobs.PLATFORM, jobs.USER_CODE, jobs.PLATFORM), start=1):
+        if number > 1:
+            jobs.intend(connection, trial_id="aaaaa", number=number, job_name=f"{NAME}-{number}", now_ms=0)
+        jobs.close(connection, "aaaaa", number, account)
+        trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
+    assert jobs.retries(connection, "aaaaa") == (2, 1)
+    assert jobs.retries(connection, "zzzzz") == (0, 0)
+
+
+def test_a_job_name_is_used_once(connection: sqlite3.Connection) -> None:
+    add(connection, "bbbbb")
+    with pytest.raises(sqlite3.IntegrityError):
+        jobs.intend(connection, trial_id="bbbbb", number=1, job_name=NAME, now_ms=0)

@@ -1,0 +1,133 @@
+"""Results as rows: each line once, in order, and only from the attempt that counts."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+
+import pytest
+
+from nni_manager.domain.trial import WaitCode
+from nni_manager.store import history, jobs, trials
+from nni_manager.store.metrics import Chunk, Stored, store
+from tests.store.life import add, end, final, intermediate, one, report, start
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def job(connection: sqlite3.Connection) -> str:
+    add(connection, "aaaaa")
+    return start(connection, "aaaaa")
+
+
+def rows(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    return connection.execute("SELECT number, type, sequence, data, value FROM metrics ORDER BY id").fetchall()
+
+
+def test_lines_are_numbered_across_chunks(connection: sqlite3.Connection, job: str) -> None:
+    first = report(connection, job, intermediate(1), intermediate(2), at=7)
+    assert (first.stored, first.trial_id, first.has_intermediates) == (Stored.NEW, "aaaaa", True)
+    second = report(connection, job, final(9), intermediate(3), start=20)
+    assert second.stored is Stored.NEW
+    assert rows(connection) == [
+        (0, "PERIODICAL", 0, "1", 1.0), (1, "PERIODICAL", 1, "2", 2.0), (2, "FINAL", 0, "9", 9.0),
+        (3, "PERIODICAL", 2, "3", 3.0),
+    ]  # fmt: skip
+    assert one(connection, "SELECT intermediates, last_value, final_value, final_data FROM trials") == (
+        3,
+        3.0,
+        9.0,
+        "9",
+    )
+    assert jobs.offsets(connection, job) == {"outbox/main.jsonl": 40}
+    assert one(connection, "SELECT DISTINCT stored_ms FROM metrics WHERE number < 2") == 7
+
+
+def test_a_repeat_is_harmless(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, intermediate(1), intermediate(2))
+    before = rows(connection)
+    assert report(connection, job, intermediate(1), intermediate(2)).stored is Stored.REPEAT
+    assert report(connection, job, intermediate(2), start=10).stored is Stored.REPEAT
+    assert rows(connection) == before
+    assert one(connection, "SELECT intermediates FROM trials") == 2
+
+
+@pytest.mark.parametrize(("start_", "end_"), [(30, 40), (10, 40), (21, 31)])
+def test_a_gap_or_an_overlap_is_asked_for_again(
+    connection: sqlite3.Connection, job: str, start_: int, end_: int
+) -> None:
+    report(connection, job, intermediate(1), intermediate(2))
+    assert report(connection, job, final(3), start=start_, end=end_).stored is Stored.GAP
+    assert len(rows(connection)) == 2
+    assert jobs.offsets(connection, job) == {"outbox/main.jsonl": 20}
+    assert report(connection, job, final(3), start=20).stored is Stored.NEW
+
+
+def test_a_gap_at_the_very_start(connection: sqlite3.Connection, job: str) -> None:
+    assert report(connection, job, intermediate(1), start=10).stored is Stored.GAP
+    assert report(connection, job, intermediate(1)).stored is Stored.NEW
+
+
+def test_broken_lines_count_but_store_nothing(connection: sqlite3.Connection, job: str) -> None:
+    chunk = Chunk(job_name=job, outbox="outbox/main.jsonl", start=0, end=25, lines=3, metrics=())
+    receipt = store(connection, chunk, 0)
+    assert (receipt.stored, receipt.has_intermediates) == (Stored.NEW, False)
+    report(connection, job, intermediate(1), start=25)
+    assert [row[0] for row in rows(connection)] == [3]
+
+
+def test_outboxes_of_one_attempt_are_separate(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, intermediate(1), outbox="outbox/main.jsonl")
+    report(connection, job, intermediate(2), outbox="outbox/7.jsonl")
+    report(connection, job, intermediate(3), outbox=".nni/metrics")
+    assert [(number, sequence) for number, _, sequence, _, _ in rows(connection)] == [(0, 0), (0, 1), (0, 2)]
+    assert jobs.offsets(connection, job) == {"outbox/main.jsonl": 10, "outbox/7.jsonl": 10, ".nni/metrics": 10}
+
+
+def test_the_first_final_result_counts(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, final(1), final(2))
+    report(connection, job, final(3), start=20)
+    assert one(connection, "SELECT final_data, final_value FROM trials") == ("1", 1.0)
+    assert len(rows(connection)) == 3
+
+
+def test_a_first_final_without_a_number_counts_too(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, ("final", '"text"', "text"), final(2))
+    assert one(connection, "SELECT final_data, final_value FROM trials") == ('"text"', None)
+
+
+def test_numbers_that_are_none(connection: sqlite3.Connection, job: str) -> None:
+    report(
+        connection, job, intermediate(5), ("intermediate", "NaN", math.nan), ("intermediate", '"text"', "text"),
+        ("intermediate", "Infinity", math.inf), ("final", "NaN", math.nan),
+    )  # fmt: skip
+    assert [(data, value) for _, _, _, data, value in rows(connection)] == [
+        ("5", 5.0), ("NaN", None), ('"text"', None), ("Infinity", math.inf), ("NaN", None),
+    ]  # fmt: skip
+    assert one(connection, "SELECT final_data, final_value, last_value FROM trials") == ("NaN", None, math.inf)
+
+
+@pytest.mark.parametrize("name", ["nni_exp_exp1_trial_zzzzz", ""])
+def test_results_of_unknown_jobs_are_fenced_off(connection: sqlite3.Connection, job: str, name: str) -> None:
+    assert report(connection, name, final(1)).stored is Stored.FENCED
+    assert rows(connection) == []
+
+
+def test_results_of_a_decided_attempt_are_fenced_off(connection: sqlite3.Connection, job: str) -> None:
+    end(connection, "aaaaa")
+    assert report(connection, job, final(1)).stored is Stored.FENCED
+    assert one(connection, "SELECT final_data FROM trials") is None
+
+
+def test_the_next_attempt_starts_at_zero(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, intermediate(1), intermediate(2), final(3))
+    jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
+    trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
+    assert one(connection, "SELECT intermediates, last_value, final_data, final_value FROM trials") == (0, *[None] * 3)
+    again = start(connection, "aaaaa", 2)
+    assert report(connection, job, intermediate(8)).stored is Stored.FENCED
+    assert report(connection, again, intermediate(4)).stored is Stored.NEW
+    assert one(connection, "SELECT number, sequence FROM metrics WHERE attempt = 2") == (0, 0)
+    assert history.intermediates(connection, "aaaaa") == [4]
+    assert len(rows(connection)) == 4, "what the first attempt reported stays on record"

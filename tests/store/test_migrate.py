@@ -1,0 +1,135 @@
+"""Schemas: made, upgraded with a backup, refused when they come from the future."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.store import answers, experiments, history, jobs, migrate, trials
+from nni_manager.store.answers import Page
+from nni_manager.store.database import connect
+
+pytestmark = pytest.mark.unit
+
+OLD = Path(__file__).with_name("old_databases")
+FIRST = "CREATE TABLE things (name TEXT); INSERT INTO things VALUES ('old');"
+SECOND = "ALTER TABLE things ADD COLUMN size INTEGER NOT NULL DEFAULT 7;"
+
+#: Puts these migrations in place of ours.
+Use = Callable[..., None]
+
+
+@pytest.fixture
+def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Use:
+    folder = tmp_path / "migrations"
+    (folder / "things").mkdir(parents=True)
+    monkeypatch.setattr(migrate.resources, "files", lambda _: folder)
+
+    def put(*texts: str) -> None:
+        for number, text in enumerate(texts, start=1):
+            (folder / "things" / f"{number:04}_step.sql").write_text(text)
+
+    (folder / "things" / "notes.txt").write_text("no migration")
+    return put
+
+
+def read(path: Path, query: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("kind", ["experiment", "index"])
+def test_a_new_database_gets_the_newest_schema_and_no_backup(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "new.sqlite"
+    migrate.migrate(path, kind)
+    migrate.migrate(path, kind)
+    newest = len(list((resources.files("nni_manager.store.migrations") / kind).iterdir()))
+    assert read(path, "PRAGMA user_version") == [(newest,)]
+    assert read(path, "PRAGMA journal_mode") == [("wal",)]
+    assert not list(tmp_path.glob("*.bak"))
+
+
+def test_an_upgrade_keeps_the_data_and_a_backup(tmp_path: Path, use: Use) -> None:
+    path = tmp_path / "things.sqlite"
+    use(FIRST)
+    migrate.migrate(path, "things")
+    use(FIRST, SECOND)
+    migrate.migrate(path, "things")
+    assert read(path, "SELECT name, size FROM things") == [("old", 7)]
+    assert read(path, "PRAGMA user_version") == [(2,)]
+    backup = tmp_path / "things.sqlite.v1.bak"
+    assert read(backup, "SELECT * FROM things") == [("old",)]
+    assert read(backup, "PRAGMA user_version") == [(1,)]
+
+
+def test_an_upgrade_that_fails_changes_nothing(tmp_path: Path, use: Use) -> None:
+    path = tmp_path / "things.sqlite"
+    use(FIRST)
+    migrate.migrate(path, "things")
+    use(FIRST, SECOND + "INSERT INTO nowhere VALUES (1);")
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        migrate.migrate(path, "things")
+    assert read(path, "SELECT * FROM things") == [("old",)]
+    assert read(path, "PRAGMA user_version") == [(1,)]
+
+
+def test_a_schema_of_the_future_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "nni.sqlite"
+    connection = connect(path)
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(StoreTooNew, match=r"has schema 99, this version knows \d+: use the version that wrote it"):
+        migrate.migrate(path, "experiment")
+    assert read(path, "SELECT count(*) FROM sqlite_master") == [(0,)]
+
+
+def test_a_file_that_is_no_database_is_one_of_our_errors(tmp_path: Path) -> None:
+    path = tmp_path / "nni.sqlite"
+    path.write_text("something else " * 100)
+    with pytest.raises(StoreCorrupt, match="restore it from a backup"):
+        migrate.migrate(path, "experiment")
+
+
+def test_a_locked_or_missing_place_is_one_of_our_errors(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        migrate.migrate(tmp_path / "nowhere" / "nni.sqlite", "experiment")
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in OLD.glob("*.sqlite")))
+def test_databases_of_old_releases_are_upgraded_and_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "nni.sqlite"
+    shutil.copy(OLD / name, path)
+    migrate.migrate(path, "experiment")
+    connection = connect(path)
+    row = experiments.load(connection)
+    assert (row.id, row.status, row.next_sequence_id, row.ended_trials) == ("old", ExperimentStatus.RUNNING, 4, 2)
+    assert row.hold is not None and row.hold.code is HoldCode.TUNER_RAISED
+    assert [trial.id for trial in trials.load_open(connection)] == ["runs1", "wait1"]
+    listed = json.loads(answers.trials(connection, status=None, order="sequence", page=Page(limit=9, offset=0)))
+    assert [(t["id"], t["status"], t["finalValue"]) for t in listed["trials"]] == [
+        ("good1", "SUCCEEDED", 0.75), ("fail1", "FAILED", None), ("runs1", "RUNNING", None), ("wait1", "WAITING", None),
+    ]  # fmt: skip
+    assert [item["value"] for item in history.ended(connection, after=0, intermediates=True)] == [
+        {"default": 0.75},
+        None,
+    ]
+    assert history.intermediates(connection, "runs1") == [0.5]
+    assert [handle.job_name for handle in jobs.undecided(connection)] == ["nni_exp_old_trial_runs1"]
+    connection.close()
+
+
+def test_there_is_a_database_of_every_released_schema() -> None:
+    released = len(list((resources.files("nni_manager.store.migrations") / "experiment").glob("*.sql")))
+    assert {path.stem for path in OLD.glob("*.sqlite")} == {f"{number:04}" for number in range(1, released + 1)}
+    assert all(path.stat().st_size < 100_000 for path in OLD.glob("*.sqlite"))

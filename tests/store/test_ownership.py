@@ -1,0 +1,57 @@
+"""One owner at a time; the lock dies with its holder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import AlreadyOwned
+from nni_manager.store.ownership import Ownership
+
+_HOLDER = """
+import sys, signal
+from pathlib import Path
+from nni_manager.store.ownership import Ownership
+held = Ownership(Path(sys.argv[1]), "the folder")
+print("held", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.unit
+def test_the_second_is_refused_until_the_first_lets_go(tmp_path: Path) -> None:
+    path = tmp_path / "owner.lock"
+    first = Ownership(path, "the folder")
+    with pytest.raises(AlreadyOwned, match=rf"^the folder is in use by process {os.getpid()}$"):
+        Ownership(path, "the folder")
+    first.release()
+    first.release()
+    Ownership(path, "the folder").release()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.unit
+def test_a_longer_number_of_an_earlier_holder_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "owner.lock"
+    path.write_text("12345678901234567890\n")
+    held = Ownership(path, "the folder")
+    assert path.read_text() == f"{os.getpid()}\n"
+    held.release()
+
+
+@pytest.mark.acceptance
+def test_another_process_is_named_and_its_death_ends_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "owner.lock"
+    other = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path)], stdout=subprocess.PIPE)
+    assert other.stdout is not None and other.stdout.readline() == b"held\n"
+    with pytest.raises(AlreadyOwned, match=f"in use by process {other.pid}$"):
+        Ownership(path, "the folder")
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    other.stdout.close()
+    Ownership(path, "the folder").release()

@@ -1,0 +1,229 @@
+"""Trials as rows: made, asked to stop, ended, tried again, opened again; and the experiment's own row."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.parameters import Parameters
+from nni_manager.domain.trial import StopRequest, TrialStatus, WaitCode
+from nni_manager.store import experiments, history, jobs, trials
+from tests.store.life import add, end, final, intermediate, one, report, start
+
+pytestmark = pytest.mark.unit
+
+
+def test_trials_are_numbered_and_open_oldest_first(connection: sqlite3.Connection) -> None:
+    assert [add(connection, id_, number) for number, id_ in enumerate(("ccccc", "aaaaa", "bbbbb"))] == [0, 1, 2]
+    assert [(trial.id, trial.sequence_id) for trial in trials.load_open(connection)] == [
+        ("ccccc", 0), ("aaaaa", 1), ("bbbbb", 2),
+    ]  # fmt: skip
+    row = experiments.load(connection)
+    assert (row.next_sequence_id, row.next_parameter_id) == (3, 3)
+
+
+def test_parameter_numbers_may_have_gaps_and_be_missing(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa", 7)
+    add(connection, "bbbbb", 3)
+    add(connection, "ccccc", None)
+    assert experiments.load(connection).next_parameter_id == 8
+
+
+def test_fresh_ids_are_taken_by_nobody(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(connection, "aaaaa")
+    monkeypatch.setattr(trials, "new_trial_ids", lambda: iter(["aaaaa", "bbbbb", "bbbbb", "aaaaa", "ccccc"]))
+    assert trials.fresh_ids(connection, 2) == ("bbbbb", "ccccc")
+    assert trials.fresh_ids(connection, 0) == ()
+
+
+def test_the_first_wish_to_stop_counts(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    assert trials.ask_stop(connection, "aaaaa", StopRequest.ASSESSOR)
+    assert trials.ask_stop(connection, "aaaaa", StopRequest.USER)
+    (trial,) = trials.load_open(connection)
+    assert trial.asked is StopRequest.ASSESSOR
+
+
+def test_ended_and_unknown_trials_cannot_be_asked_to_stop(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    end(connection, "aaaaa")
+    assert not trials.ask_stop(connection, "aaaaa", StopRequest.USER)
+    assert not trials.ask_stop(connection, "zzzzz", StopRequest.USER)
+    assert one(connection, "SELECT asked FROM trials") == ""
+
+
+def test_ends_are_counted_in_their_order(connection: sqlite3.Connection) -> None:
+    for id_ in ("aaaaa", "bbbbb", "ccccc"):
+        add(connection, id_)
+    end(connection, "ccccc", "FAILED", "USER_CODE", "exit code 1")
+    end(connection, "aaaaa", at=9)
+    assert trials.first_failures(connection, 5) == [("FAILED", "USER_CODE", "exit code 1"), ("SUCCEEDED", "", "")]
+    assert trials.first_failures(connection, 1) == [("FAILED", "USER_CODE", "exit code 1")]
+    assert experiments.load(connection).ended_trials == 2
+    assert [trial.id for trial in trials.load_open(connection)] == ["bbbbb"]
+    assert one(connection, "SELECT ended_ms, wait_code FROM trials WHERE id = 'aaaaa'") == (9, "")
+
+
+def test_unknown_and_back_leaves_no_old_words(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    start(connection, "aaaaa", at=5)
+    trials.set_unknown(connection, "aaaaa", "the platform cannot be asked")
+    assert one(connection, "SELECT status, message FROM trials") == ("UNKNOWN", "the platform cannot be asked")
+    trials.set_running(connection, "aaaaa", 5)
+    assert one(connection, "SELECT status, message FROM trials") == ("RUNNING", "")
+    trials.set_unknown(connection, "aaaaa", "the platform cannot be asked")
+    trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
+    assert one(connection, "SELECT status, message, started_ms, attempt FROM trials") == ("WAITING", "", None, 2)
+
+
+# ------------------------------------------------------------------------------------------------ resume
+
+
+def stop(connection: sqlite3.Connection, id: str) -> None:
+    end(connection, id, "USER_CANCELED", "EXPERIMENT_STOPPED", "killed")
+
+
+def test_what_the_stop_ended_waits_again(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa", 0, {"x": 1})
+    report(connection, start(connection, "aaaaa", at=2), intermediate(1), final(2))
+    trials.ask_stop(connection, "aaaaa", StopRequest.EXPERIMENT_STOPPED)
+    stop(connection, "aaaaa")
+    assert trials.reopen_stopped(connection) == 1
+    (trial,) = trials.load_open(connection)
+    assert (trial.status, trial.attempt, trial.asked, trial.job, trial.started_ms) == ("WAITING", 2, None, None, None)
+    assert trial.wait_code == WaitCode.CONCURRENCY
+    assert json.loads(trial.record) == {
+        "parameter_id": 0, "parameter_source": "resumed", "parameters": {"x": 1}, "parameter_index": 0,
+    }  # fmt: skip
+    assert one(connection, "SELECT reason, message, ended_ms, end_order, final_data, intermediates FROM trials") == (
+        "", "", None, None, None, 0,
+    )  # fmt: skip
+    assert jobs.retries(connection, "aaaaa") == (0, 0), "a stop costs no retry"
+
+
+def test_what_never_had_a_job_keeps_its_attempt(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    stop(connection, "aaaaa")
+    add(connection, "bbbbb")
+    start(connection, "bbbbb")
+    jobs.close(connection, "bbbbb", 1, jobs.PLATFORM)
+    trials.next_attempt(connection, "bbbbb", WaitCode.RETRY, "again")
+    stop(connection, "bbbbb")
+    trials.reopen_stopped(connection)
+    assert [(trial.id, trial.attempt) for trial in trials.load_open(connection)] == [("aaaaa", 1), ("bbbbb", 2)]
+    start(connection, "aaaaa", 1)
+    start(connection, "bbbbb", 2)
+
+
+def test_stopping_and_resuming_may_go_on(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    for attempt in (1, 2, 3):
+        start(connection, "aaaaa", attempt)
+        end(connection, "aaaaa", "USER_CANCELED", "EXPERIMENT_STOPPED", attempt=attempt)
+        assert trials.reopen_stopped(connection) == 1
+    end(connection, "aaaaa", attempt=4)
+    assert one(connection, "SELECT end_order FROM trials") == 4
+    assert experiments.load(connection).ended_trials == 4
+
+
+@pytest.mark.parametrize(("status", "reason"), [
+    ("SUCCEEDED", ""), ("FAILED", "USER_CODE"), ("USER_CANCELED", "USER_REQUEST"), ("EARLY_STOPPED", "ASSESSOR"),
+    ("SYS_CANCELED", "LOST"),
+])  # fmt: skip
+def test_everything_else_stays_ended(connection: sqlite3.Connection, status: str, reason: str) -> None:
+    add(connection, "aaaaa")
+    end(connection, "aaaaa", status, reason)
+    assert trials.reopen_stopped(connection) == 0
+    assert one(connection, "SELECT status FROM trials") == status
+
+
+def test_what_a_person_gave_stays_a_persons(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa", None)
+    stop(connection, "aaaaa")
+    trials.reopen_stopped(connection)
+    (trial,) = trials.load_open(connection)
+    assert Parameters.from_record(trial.record).source == "customized"
+
+
+# ------------------------------------------------------------------------------------------------ history
+
+
+def test_the_past_is_told_in_the_order_of_ends(connection: sqlite3.Connection) -> None:
+    for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc")):
+        add(connection, id_, number, {"x": number})
+    report(connection, start(connection, "bbbbb"), intermediate(1), intermediate(2), final(0.5))
+    end(connection, "bbbbb")
+    end(connection, "aaaaa", "FAILED", "USER_CODE")
+    first, second = history.ended(connection, after=0, intermediates=True)
+    assert first == {
+        "trial_id": "bbbbb", "parameter_id": 1, "parameters": {"x": 1}, "source": "algorithm", "status": "SUCCEEDED",
+        "value": 0.5, "end_order": 1, "intermediates": [1, 2],
+    }  # fmt: skip
+    assert (second["trial_id"], second["value"], second["intermediates"]) == ("aaaaa", None, [])
+    assert [item["trial_id"] for item in history.ended(connection, after=1, intermediates=False)] == ["aaaaa"]
+    assert [item["trial_id"] for item in history.ended(connection, after=0, until=1, intermediates=False)] == ["bbbbb"]
+    assert history.ended(connection, after=0, intermediates=False)[0]["intermediates"] == []
+    assert [item["trial_id"] for item in history.unfinished(connection)] == ["ccccc"]
+
+
+def test_what_was_reopened_is_unfinished(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    stop(connection, "aaaaa")
+    trials.reopen_stopped(connection)
+    assert history.ended(connection, after=0, intermediates=False) == []
+    assert [item["source"] for item in history.unfinished(connection)] == ["resumed"]
+
+
+def test_imports_come_back_one_by_one(connection: sqlite3.Connection) -> None:
+    experiments.add_import(connection, '[{"parameter": {"x": 1}, "value": 2}]', 1)
+    experiments.add_import(connection, "[]", 2)
+    assert history.imported(connection) == [[{"parameter": {"x": 1}, "value": 2}], []]
+
+
+# ------------------------------------------------------------------------------------------------ the experiment
+
+
+def test_a_new_experiment(connection: sqlite3.Connection) -> None:
+    row = experiments.load(connection)
+    assert (row.id, row.status, row.hold, row.error, row.revision) == ("exp1", ExperimentStatus.RUNNING, None, "", 1)
+    assert (row.created_ms, row.ended_ms, row.exec_ms, row.next_sequence_id) == (1000, None, 0, 0)
+    assert experiments.caller(connection) == ({"A": "1"}, "/usr/bin/python3")
+    assert row.config not in repr(row)
+
+
+def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
+    experiments.count_time(connection, 1500, active=True)
+    experiments.count_time(connection, 9000, active=False)
+    experiments.count_time(connection, 9010, active=True)
+    experiments.count_time(connection, 9000, active=True)  # the clock was set back
+    row = experiments.load(connection)
+    assert (row.exec_ms, row.counted_ms) == (510, 9000)
+
+
+def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:
+    ends = []
+    for status, now in (
+        ("DONE", 5), ("STOPPING", 6), ("STOPPED", 7), ("RUNNING", 8), ("STOPPING", 9), ("STOPPED", 10), ("ERROR", 11),
+    ):  # fmt: skip
+        experiments.set_status(connection, ExperimentStatus(status), now)
+        ends.append(experiments.load(connection).ended_ms)
+    assert ends == [5, 5, 5, None, None, 10, 10]
+
+
+def test_a_hold_ends_by_its_own_code_only(connection: sqlite3.Connection) -> None:
+    hold = Hold(code=HoldCode.TUNER_SILENT, sentence="silent", details="stack")
+    experiments.set_hold(connection, hold)
+    experiments.end_hold(connection, HoldCode.TUNER_DIED)
+    assert experiments.load(connection).hold == hold
+    experiments.end_hold(connection, HoldCode.TUNER_SILENT)
+    assert experiments.load(connection).hold is None
+
+
+@pytest.mark.parametrize("status", TrialStatus)
+def test_only_open_trials_are_loaded(connection: sqlite3.Connection, status: TrialStatus) -> None:
+    add(connection, "aaaaa")
+    connection.execute("UPDATE trials SET status = ?", (status,))
+    assert bool(trials.load_open(connection)) is not status.is_final

@@ -1,0 +1,48 @@
+"""Starting one process, in the way of this Python and in that of Python 3.7."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trial_runner.keeper import launch
+from trial_runner.keeper.launch import Streams
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture(params=[True, False], ids=["posix_spawn", "subprocess"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_HAS_POSIX_SPAWN", request.param)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    flags = os.O_WRONLY | os.O_CREAT
+    descriptors = [
+        os.open(os.devnull, os.O_RDONLY),
+        os.open(tmp_path / "stdout", flags),
+        os.open(tmp_path / "stderr", flags),
+    ]
+    yield Streams(*descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_a_shell_runs_the_command_in_a_session_of_its_own(tmp_path: Path, streams: Streams) -> None:
+    before = os.getcwd()
+    command = 'pwd; cat; echo "$ONLY"; ps -o sid= -p $$; exit 7'
+    pid = launch.launch(command, str(tmp_path), {"ONLY": "this", "PATH": os.environ["PATH"]}, streams)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert (tmp_path / "stdout").read_text().split() == [str(tmp_path), "this", str(pid)]
+    assert os.getcwd() == before
+
+
+def test_what_cannot_be_started_raises_and_changes_nothing(tmp_path: Path, streams: Streams) -> None:
+    before = os.getcwd()
+    with pytest.raises(FileNotFoundError):
+        launch.launch("exit 0", str(tmp_path / "missing"), {}, streams)
+    with pytest.raises(OSError, match="too long"):
+        launch.launch("x" * 3_000_000, str(tmp_path), {}, streams)
+    assert os.getcwd() == before
