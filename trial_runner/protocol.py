@@ -44,6 +44,28 @@ Nothing is sent about a job on a new connection before `spawn` or `follow` names
 the first. Requests are carried out in their order, one spawn at a time; hello, list, read and facts may pass those
 that wait. A frame that is no JSON object ends the connection. Kinds of error: ``unavailable`` (disk full, read-only, no
 process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
+
+Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer.
+
+===============  ==================================================================  ================================
+route            body                                                                answer
+===============  ==================================================================  ================================
+POST version     version, python, host, pid, channel (push|pull)                     accepted, managerVersion
+GET parameters   –                                                                   the parameter record
+GET code         –                                                                   tar.gz; 204: none to be fetched
+GET outboxes     –                                                                   {outbox: bytes stored}
+POST status      event "started", pid, startedMs; or event "exited", exitCode,       stop, graceS
+                 signal, stderrTail, startedMs, endedMs, outboxes {name: bytes}
+POST metrics     outbox, start, end, lines (as the keeper's event)                   offset: bytes stored
+POST log         file (stdout|stderr|trial.log), offset, data [, source]             offset: bytes stored
+POST heartbeat   reporter                                                            stop, graceS [, everyS]
+===============  ==================================================================  ================================
+
+400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
+attempt is decided, whatever it still reports. 429 (with Retry-After), 5xx, no connection: again, with growing waits.
+In a log's `data` every byte that is no UTF-8 is a question mark, so that its UTF-8 is as long as what it stands for.
+`source` names the process of a job with several, when it is not the one that reports. Where the manager cannot be
+reached it reads, instead, `runner.json` (the version's body), the outboxes, and `exit.json` in the attempt's folder.
 """
 
 import json
@@ -91,6 +113,48 @@ ENV_COMMAND_CHANNEL = "NNI_TRIAL_COMMAND_CHANNEL"
 ENV_GPUS = "CUDA_VISIBLE_DEVICES"
 #: Names the job a process belongs to; every child inherits it.
 ENV_JOB = "NNI_MANAGER_JOB"
+
+# Environment of a runner
+ENV_MANAGER_URL = "NNI_MANAGER_URL"
+#: Secret; the runner takes it out of the environment before anything else.
+ENV_TOKEN = "NNI_TRIAL_TOKEN"  # noqa: S105 - a name, no token
+ENV_COMMAND = "NNI_RUNNER_COMMAND"
+ENV_GRACE_S = "NNI_RUNNER_GRACE_S"
+#: 1: this process reports metrics; 0: it only forwards its logs.
+ENV_REPORTER = "NNI_RUNNER_REPORTER"
+#: auto, push or pull.
+ENV_CHANNEL = "NNI_RUNNER_CHANNEL"
+#: fetch: from the manager; present: the code lies in `NNI_CODE_DIR`.
+ENV_CODE = "NNI_RUNNER_CODE"
+#: Seconds for which a runner with nothing else to do tries to reach the manager.
+ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
+
+PUSH = "push"
+PULL = "pull"
+
+#: Made by the runner from the lines that NNI's 2.x SDK prints, see `STDOUT_METRIC_MARK`.
+STDOUT_METRICS_OUTBOX = "outbox/stdout-metrics.jsonl"
+STDOUT_METRIC_MARK = b"NNISDK_MEb'"
+TRIAL_LOG_FILE = "trial.log"
+CODE_FOLDER = "code"
+#: What a runner that is not heard says about itself.
+RUNNER_FILE = "runner.json"
+
+# Exit codes of a runner whose command had none; otherwise the command's, or 128 + the signal that ended it.
+EXIT_USAGE = 64
+EXIT_BAD_CODE = 65
+EXIT_UNREACHABLE = 75
+EXIT_DENIED = 77
+EXIT_VERSION_REFUSED = 78
+EXIT_FENCED = 79
+EXIT_CANNOT_START = 126
+
+#: Bytes of lines in one post; a single longer line goes alone.
+MAX_METRICS_POST = 256 * 1024
+#: Bytes of a log in one post.
+MAX_LOG_POST = 64 * 1024
+#: Bytes of standard error that tell why a command failed.
+MAX_STDERR_TAIL = 2048
 
 #: What upstream `nni` 3.x imports as its channel; the module stands beside the stand-in.
 COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"

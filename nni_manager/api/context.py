@@ -36,6 +36,8 @@ class ApiContext:
     stop_daemon: Callable[[bool], None]
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event
+    #: True: the daemon ends by itself with its last open experiment.
+    ends_by_itself: bool = False
     clock: Clock = now_ms
     #: What experiments run with whose creator names no environment.
     environment: Mapping[str, str] = field(default_factory=_own_environment, repr=False)

@@ -24,6 +24,7 @@ async def show(context: Context) -> Daemon:
         started_ms=context.started_ms,
         doors=[Door.model_validate(door) for door in context.doors()],
         experiments=len(await context.service.entries()),
+        ends_by_itself=context.ends_by_itself,
     )
 
 

@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nni_manager import __version__
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
 from nni_manager.scheduler.open_experiment import Means
@@ -25,21 +25,35 @@ from nni_manager.store.ownership import Ownership
 
 #: In the data directory: where the control socket is.
 POINTER_FILE = "control.json"
+#: How long the end of a keeper that has no job is waited for, in seconds.
+_KEEPER_END_S = 0.5
+
+
+@asynccontextmanager
+async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> AsyncIterator[None]:
+    """The data directory is made when missing, and this daemon's alone. Raises AlreadyOwned or InvalidInput."""
+    _make_data_directory(data_directory)
+    lock = await _lock(data_directory, wait_for_lock_s)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @asynccontextmanager
 async def experiments(settings: Settings) -> AsyncIterator[tuple[Supervisor, Service]]:
-    """Everything but the doors. Raises AlreadyOwned, InvalidInput or StoreError before anything was started."""
-    _make_data_directory(settings.data_dir)
+    """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
+    was started."""
     async with AsyncExitStack() as stack:
-        lock = Ownership(settings.data_dir / "daemon.lock", f"the data directory {settings.data_dir}")
-        stack.callback(lock.release)
         index_database = await _open_index(settings.data_dir)
         stack.push_async_callback(index_database.close)
-        keeper = await stack.enter_async_context(_keeper(settings.data_dir))
+        process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
+        keeper = await stack.enter_async_context(_keeper(process))
         supervisor = Supervisor(index_database, Means(settings=settings, keeper=keeper, clock=now_ms))
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
+        if not supervisor.open_ids and not supervisor.not_opened:
+            await process.ended(within_s=_KEEPER_END_S)  # it has no job; whoever waits for our end waits for its, too
 
 
 def control_socket(data_directory: Path) -> Path:
@@ -72,6 +86,17 @@ def _make_data_directory(path: Path) -> None:
         ) from None
 
 
+async def _lock(data_directory: Path, wait_s: float) -> Ownership:
+    deadline = asyncio.get_running_loop().time() + wait_s
+    while True:
+        try:
+            return Ownership(data_directory / "daemon.lock", f"the data directory {data_directory}")
+        except AlreadyOwned:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise
+            await asyncio.sleep(0.05)
+
+
 async def _open_index(data_directory: Path) -> Database:
     """The index; made from the folders when it is missing."""
     path = data_directory / "index.sqlite"
@@ -85,16 +110,15 @@ async def _open_index(data_directory: Path) -> Database:
 
 
 @asynccontextmanager
-async def _keeper(data_directory: Path) -> AsyncIterator[Keeper]:
-    process = LocalKeeper(data_directory / "keeper", _socket(data_directory, "keeper"))
+async def _keeper(process: LocalKeeper) -> AsyncIterator[Keeper]:
     keeper = Keeper(process.connect)
-    task = asyncio.create_task(keeper.run(), name="keeper")
+    tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
     try:
         yield keeper
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 def _socket(data_directory: Path, kind: str) -> Path:

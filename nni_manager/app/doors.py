@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import psutil
 import uvicorn
@@ -23,6 +25,7 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 #: How long answers under way may take at shutdown, in seconds.
 _GRACE_S = 0.5
+_BACKLOG = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,35 @@ class Door:
 
     kind: str
     address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """A TCP port that is ours. `address`: ``http://host:port``, the host as it was given."""
+
+    address: str
+    #: They listen; several where a name stands for several addresses.
+    sockets: tuple[socket.socket, ...]
+
+
+def reserve(host: str, port: int) -> Reserved:
+    """Looks the host up and takes the port; 0: any free one.
+
+    Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours.
+    """
+    taken: list[socket.socket] = []
+    try:
+        for family, address in _addresses(host, port):
+            taken.append(_listen(family, address, taken[0].getsockname()[1] if taken else port))
+    except OSError as error:
+        for each in taken:
+            each.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AlreadyOwned(f"port {port} is in use by {_holder(port)}; choose another with --port") from None
+        reason = error.strerror or str(error)
+        raise InvalidInput(f"{host}:{port} cannot be listened on ({reason}); choose another with --host") from None
+    shown = f"[{host}]" if ":" in host else host
+    return Reserved(address=f"http://{shown}:{taken[0].getsockname()[1]}", sockets=tuple(taken))
 
 
 class _Server(uvicorn.Server):
@@ -75,19 +107,15 @@ class Doors:
         finally:
             os.umask(mask)
         self._sockets.append(path)
-        await self._add(server, Door(kind="control", address=str(path)))
+        await self._add(server)
+        self._open.append(Door(kind="control", address=str(path)))
 
-    async def open_service(self, host: str, port: int) -> None:
-        """A TCP port. Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours."""
-        try:
-            server = await asyncio.get_running_loop().create_server(self._protocol, host, port)
-        except OSError as error:
-            if error.errno == 98:
-                raise AlreadyOwned(f"port {port} is in use by {_holder(port)}; choose another with --port") from None
-            raise InvalidInput(f"{host}:{port} cannot be listened on: {error.strerror or error}") from None
-        bound = server.sockets[0].getsockname()[1]
-        shown = f"[{host}]" if ":" in host else host
-        await self._add(server, Door(kind="service", address=f"http://{shown}:{bound}"))
+    async def open_service(self, reserved: Reserved) -> None:
+        """A TCP port. Whoever came since it was reserved is served now."""
+        for each in reserved.sockets:
+            server = await asyncio.get_running_loop().create_server(self._protocol, sock=each)
+            await self._add(server)
+        self._open.append(Door(kind="service", address=reserved.address))
 
     async def close(self) -> None:
         """Refuses new requests, gives those under way a moment. Idempotent."""
@@ -106,9 +134,8 @@ class Doors:
             path.unlink(missing_ok=True)
         self._open.clear()
 
-    async def _add(self, server: asyncio.Server, door: Door) -> None:
+    async def _add(self, server: asyncio.Server) -> None:
         self._server.servers.append(server)
-        self._open.append(door)
         if self._clock is None:
             await self._server.on_tick(0)
             self._clock = asyncio.create_task(self._tick(), name="server clock")
@@ -123,6 +150,26 @@ class Doors:
         return self._config.http_protocol_class(  # type: ignore[call-arg]
             config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state
         )
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
+    taken = socket.socket(family)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taken.bind((address[0], port, *address[2:]))
+        taken.listen(_BACKLOG)
+        taken.setblocking(False)
+    except OSError:
+        taken.close()
+        raise
+    return taken
 
 
 def _holder(port: int) -> str:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvloop
 
@@ -16,18 +16,21 @@ from nni_manager import __version__
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.app import log as logs
-from nni_manager.app.build import control_socket, experiments, pointer
-from nni_manager.app.doors import Doors
+from nni_manager.app.build import control_socket, experiments, ownership, pointer
+from nni_manager.app.doors import Doors, Reserved, reserve
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.web.pages import PagesContext, create_pages
 
 log = logging.getLogger(__name__)
 
 #: A daemon started for one command ends when no experiment was made for so long, in seconds.
 _UNUSED_S = 60.0
+#: It may be started while its predecessor is still ending; that takes so long at most, in seconds.
+_LOCK_WAIT_S = 5.0
 
 
 def serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
@@ -37,7 +40,6 @@ def serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int | None,
     """
     if listen and not insecure:
         _check_address(settings)
-    os.umask(0o077)
     logs.set_up(settings.log_level)
     return uvloop.run(_serve(settings, listen=listen, auto=auto, ready_fd=ready_fd))
 
@@ -46,10 +48,14 @@ async def _serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int 
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with experiments(settings) as (supervisor, service):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=_LOCK_WAIT_S if auto else 0))
+        # before anything is started: a port that somebody else has must not cost a running experiment anything
+        reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
+        supervisor, service = await stack.enter_async_context(experiments(settings))
         if auto:
             _end_when_unused(supervisor, stopping)
-        async with _doors(settings, service, stopping, listen=listen):
+        async with _doors(settings, service, stopping, reserved, auto=auto):
             log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
             if ready_fd is not None:
                 os.write(ready_fd, b"ready\n")
@@ -60,7 +66,9 @@ async def _serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int 
 
 
 @asynccontextmanager
-async def _doors(settings: Settings, service: Service, stopping: asyncio.Event, *, listen: bool) -> AsyncIterator[None]:
+async def _doors(
+    settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, *, auto: bool
+) -> AsyncIterator[None]:
     socket = control_socket(settings.data_dir)
     doors: Doors
     context = ApiContext(
@@ -72,12 +80,14 @@ async def _doors(settings: Settings, service: Service, stopping: asyncio.Event, 
         ready=lambda: "",
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
+        ends_by_itself=auto,
     )
-    doors = Doors(create_application(context, token=settings.token, host=settings.host))
+    pages = create_pages(PagesContext(service=service, version=__version__))
+    doors = Doors(create_application(context, token=settings.token, host=settings.host, pages=pages))
     try:
         await doors.open_control(socket)
-        if listen:
-            await doors.open_service(settings.host, settings.port)
+        if reserved is not None:
+            await doors.open_service(reserved)
         for door in doors.open:
             log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
         async with pointer(settings.data_dir, socket):
@@ -103,13 +113,18 @@ _background: set[asyncio.Future[None]] = set()
 
 
 def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
-    supervisor.on_empty = stopping.set
-
     def look() -> None:
-        if not supervisor.open_ids:
+        if supervisor.is_opening:
+            look_later()  # what is coming may be refused
+        elif not supervisor.open_ids:
+            supervisor.is_ending = True
             stopping.set()
 
-    asyncio.get_running_loop().call_later(_UNUSED_S, look)
+    def look_later() -> None:
+        asyncio.get_running_loop().call_later(_UNUSED_S, look)
+
+    supervisor.on_empty = look
+    look_later()
 
 
 def _check_address(settings: Settings) -> None:

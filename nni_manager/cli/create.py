@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.ending import seen_out
 from nni_manager.cli.output import facts
 from nni_manager.cli.session import Connect, connected
 
@@ -74,13 +75,14 @@ def stop(connect: Connect, *, ids: tuple[str, ...], everything: bool) -> None:
     if everything and ids:
         raise click.UsageError("give either IDs or --all, not both")
     client = connect()
-    if everything:
-        stopped = client.stop_all()
-        click.echo("\n".join(map(_stopped, stopped)) if stopped else "No experiment is open.")
-        return
-    for id_ in selection.choose_open(client, ids):
-        client.stop(id_)
-        click.echo(_stopped(id_))
+    with seen_out(client, of_all=everything):
+        if everything:
+            stopped = client.stop_all()
+            click.echo("\n".join(map(_stopped, stopped)) if stopped else "No experiment is open.")
+            return
+        for id_ in selection.choose_open(client, ids):
+            client.stop(id_)
+            click.echo(_stopped(id_))
 
 
 def _stopped(id: str) -> str:

@@ -11,6 +11,7 @@ import click
 from nni_manager.cli import progress
 from nni_manager.cli.command_group import FAILED, INTERRUPTED
 from nni_manager.cli.display import Display
+from nni_manager.cli.ending import seen_out
 from nni_manager.cli.progress import State
 from nni_manager.cli.state_feed import StateFeed, StreamEnded
 from nni_manager.cli.verdict import Verdict, judge, passing_hold
@@ -29,7 +30,8 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
         verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
         click.echo(verdict.text, err=not verdict.is_good)
         if verdict.is_done:
-            client.stop(id)
+            with seen_out(client):
+                client.stop(id)
             click.echo(f"Experiment {id} is closed.")
     except KeyboardInterrupt:
         return _interrupt(client, id)
@@ -74,7 +76,8 @@ class _Watch:
 
 def _interrupt(client: ManagerClient, id: str) -> int:
     click.echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
-    client.stop(id)
+    with seen_out(client):
+        client.stop(id)
     click.echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
     return INTERRUPTED
 

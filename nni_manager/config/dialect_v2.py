@@ -6,6 +6,7 @@ A stored canonical mapping is written in this dialect too: one reader serves fil
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from nni_manager.config import scalars
 from nni_manager.config.algorithm_section import read_algorithm
@@ -13,9 +14,10 @@ from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
 from nni_manager.config.canonical import to_spec
 from nni_manager.config.document import fold
 from nni_manager.config.platform_section import SHARED, read_platforms
-from nni_manager.config.search_space import read_search_space
+from nni_manager.config.search_space import check_search_space, read_search_space, refuse_search_space
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 
 #: Every field of the top level, in the order of the canonical form.
@@ -63,6 +65,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     fields = _single_values(top) | _paths(top, source)
     fields |= {"searchSpace": read_search_space(top, source)}
     fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
+    _check_search_space(top, fields, source)
     fields |= {"trainingService": _training_service(top, fields, source)}
     top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
     _refuse_out_of_scope(top, fields)
@@ -99,6 +102,14 @@ def _tuner(top: Section, source: Source) -> dict[str, object] | None:
 
 def _algorithm(top: Section, name: str, family: Family, source: Source) -> dict[str, object] | None:
     return read_algorithm(top.raw(name), (name,), family, source) if top.has(name) else None
+
+
+def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
+    try:
+        if not source.stored:
+            check_search_space(fields["searchSpace"], fields["tuner"])
+    except InvalidInput as error:
+        refuse_search_space(top, error)
 
 
 def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> object:

@@ -12,6 +12,7 @@ from pathlib import Path
 from nni_manager.config import dialect_v2
 from nni_manager.config.document import Document, Unreadable, fold
 from nni_manager.config.scalars import kind
+from nni_manager.config.search_space import check_search_space
 from nni_manager.config.source import Source
 from nni_manager.config.text_file import FileRefused, read_text
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
@@ -67,6 +68,7 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
     for name in fields:
         if name not in CHANGEABLE:
             raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
+    check_search_space(fields.get("searchSpace"), spec.canonical["tuner"])
     return from_canonical({**spec.canonical, **fields})
 
 

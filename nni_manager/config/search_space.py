@@ -1,18 +1,23 @@
-"""`searchSpace`, or the file that `searchSpaceFile` names → one mapping. What it means is the tuner's business."""
+"""`searchSpace`, or the file that `searchSpaceFile` names → one mapping.
+
+Built-in tuners take NNI's dimensions; what it means to a user's tuner is that tuner's business.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from nni_manager.config.algorithms import TUNERS
 from nni_manager.config.document import MAX_DEPTH, Unreadable
 from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
 from nni_manager.config.text_file import FileRefused, read_text
-from nni_manager.domain.errors import Problem
+from nni_manager.domain import search_space
+from nni_manager.domain.errors import InvalidInput, Problem
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -27,6 +32,18 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     elif not top.has("searchSpace"):
         top.require("searchSpace", "give it here, or name a searchSpaceFile; an empty one is {}")
     return top.take("searchSpace", _usable)
+
+
+def check_search_space(space: object, tuner: Mapping[str, object] | None) -> None:
+    """Whether the tuner, by its canonical section, can search there. Raises InvalidInput naming the dimension."""
+    if space is not None and tuner is not None and tuner.get("name") in TUNERS.arguments:
+        search_space.parse(space)
+
+
+def refuse_search_space(top: Section, error: InvalidInput) -> None:
+    """Notes what `check_search_space` raised."""
+    name = next(filter(top.has, _FIELDS))
+    top.refuse(name, str(error).removeprefix("searchSpace").removeprefix("."))
 
 
 def _usable(raw: object) -> dict[str, object]:

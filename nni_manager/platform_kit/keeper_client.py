@@ -71,6 +71,7 @@ class Keeper:
         attempt = 0
         try:
             while True:
+                self._lost.clear()
                 await self._needed.wait()
                 if await self._serve():
                     attempt = 0
@@ -92,6 +93,7 @@ class Keeper:
         self._listeners.pop(owner, None)
         if not self._listeners:
             self._needed.clear()
+            self._note_change()
             self._close("no experiment needs it")
 
     async def request(self, verb: str, **arguments: Any) -> Any:
@@ -106,14 +108,22 @@ class Keeper:
     # Connection
 
     async def _until_connected(self) -> _Connection:
-        """A keeper that is being started or sought is worth a moment; one that was sought in vain is not."""
+        """A keeper that is being started or sought is worth a moment; one that was sought in vain or lost is not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                while self._connection is None and not self.trouble:
+                while self._connection is None and not self._is_in_vain():
                     await self._changed.wait()
         if self._connection is None:
-            raise PlatformUnavailable(f"the {self.name} keeper cannot be reached: {self.trouble or 'no answer'}")
+            reason = self._is_in_vain() or "no answer"
+            raise PlatformUnavailable(f"the {self.name} keeper cannot be reached: {reason}")
         return self._connection
+
+    def _is_in_vain(self) -> str:
+        """Why it would be to wait for a connection now; empty while one is being made."""
+        if not self._needed.is_set():
+            return "nobody listens to it"
+        # `run` may be waiting for the very listener that asks, so it cannot make another one.
+        return self.trouble or ("the connection broke" if self._lost.is_set() else "")
 
     def _note_change(self) -> None:
         """Wakes whoever waits for the connection."""
@@ -133,7 +143,6 @@ class Keeper:
         return clock() - began >= _STEADY_S or not self._needed.is_set()
 
     async def _open(self) -> None:
-        self._lost.clear()
         transport = await self._connect(lambda: _Connection(self))
         self._connection = transport.get_protocol()  # type: ignore[assignment]
         if not self._needed.is_set():  # everybody left meanwhile
@@ -163,6 +172,7 @@ class Keeper:
         self._connection = None
         self._unstored = 0
         self._lost.set()
+        self._note_change()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():

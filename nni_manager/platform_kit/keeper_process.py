@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import PlatformUnavailable
@@ -22,6 +24,7 @@ class LocalKeeper:
         self._directory = directory
         self._socket = socket
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = asyncio.Event()
 
     async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
@@ -30,6 +33,30 @@ class LocalKeeper:
         except (FileNotFoundError, ConnectionRefusedError):
             await self._start()
             return await self._connect(make_protocol)
+
+    async def reap(self) -> None:
+        """Takes a keeper of ours that has ended off the process table. Ends only by cancellation."""
+        while True:
+            await self._started.wait()
+            self._started.clear()
+            if self._process is not None and self._process.poll() is None:
+                await _end_of(self._process.pid)
+                self._process.poll()
+
+    async def ended(self, within_s: float) -> None:
+        """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
+        if (pid := await asyncio.to_thread(self._holder)) is not None:
+            with suppress(TimeoutError, ProcessLookupError):
+                await asyncio.wait_for(_end_of(pid), within_s)
+
+    def _holder(self) -> int | None:
+        """The process that holds the keeper's lock."""
+        with suppress(FileNotFoundError), (self._directory / "keeper.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read() or 0) or None
+        return None
 
     async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, str(self._socket))
@@ -43,6 +70,7 @@ class LocalKeeper:
         read_end, write_end = os.pipe()
         try:
             self._process = await asyncio.to_thread(self._spawn, write_end)
+            self._started.set()
         except BaseException:
             os.close(read_end)
             raise
@@ -72,6 +100,18 @@ class LocalKeeper:
                 command, pass_fds=(ready,), start_new_session=True, cwd="/",
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
             )  # fmt: skip
+
+
+async def _end_of(pid: int) -> None:
+    """Raises ProcessLookupError."""
+    process = os.pidfd_open(pid)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(process, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(process)
+        os.close(process)
 
 
 async def _read(descriptor: int) -> bytes:

@@ -61,6 +61,8 @@ class Actions:
     def enter(self, group: asyncio.TaskGroup) -> None:
         """Tasks made from now on belong to `group`; what an earlier one had under way is over."""
         self._group = group
+        self._forgetting = None
+        self._to_forget.clear()
         self.submitting.clear()
         self.cancelled.clear()
 
@@ -97,8 +99,10 @@ class Actions:
 
     async def finish(self) -> None:
         """Waits, for a moment, until the platform knows what it may forget."""
-        if self._forgetting is not None:
-            await asyncio.wait({self._forgetting}, timeout=1)
+        forgetting = self._forgetting
+        if forgetting is not None:
+            await asyncio.wait({forgetting}, timeout=1)
+            forgetting.cancel()
         if self._forgotten:
             await self._loop.turn()
 
@@ -124,6 +128,7 @@ class Actions:
         except PlatformUnavailable as error:
             self._note_refusal(call.job_name, error)
         except BadCredentials as error:
+            self._refused.append(call.job_name)
             self._loop.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
         except Exception as error:
             self._note_bug(error)

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from nni_manager.domain import outbox
 from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.contract import Delivery, Host, Platform
@@ -63,6 +64,8 @@ class ExperimentLoop:
         self._reports: dict[str, JobReport] = {}
         self._new_hold: Hold | None = None
         self._last: Result | None = None
+        self._shown_hold: Hold | None = None
+        self._corruption: StoreCorrupt | None = None
         #: The experiment is STOPPED: nothing more to do.
         self.closed = asyncio.Event()
 
@@ -92,7 +95,12 @@ class ExperimentLoop:
         chunk = metrics.Chunk(
             job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics
         )
-        receipt = await self.database.write(lambda c: metrics.store(c, chunk, self._clock()))
+        try:
+            receipt = await self.database.write(lambda c: metrics.store(c, chunk, self._clock()))
+        except StoreCorrupt as error:
+            self._corruption = error  # the platform would only offer the lines again
+            self.wake()
+            raise
         if receipt.has_intermediates:
             self.feed.judge(receipt.trial_id)
         self._changed()
@@ -120,6 +128,8 @@ class ExperimentLoop:
     async def turn(self) -> None:
         """One turn: everything seen so far goes in, everything decided is carried out."""
         self._event.clear()
+        if self._corruption is not None:
+            raise self._corruption
         seen, here, spec = self._take_seen(), self._surroundings(), self.spec
         told, assessed = self.feed.told, spec.assessor is not None
         result = await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
@@ -139,7 +149,8 @@ class ExperimentLoop:
         if self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold):
             await self._note_status(result)
         self._last = result
-        if result.records:
+        if result.records or self.derived_hold != self._shown_hold:
+            self._shown_hold = self.derived_hold
             self._changed()
 
     async def _note_status(self, result: Result) -> None:

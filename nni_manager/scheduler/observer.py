@@ -76,8 +76,10 @@ class Observer:
         try:
             reports = await self._platform.observe(handles)
         except PlatformUnavailable as error:
+            self._changed |= names
             self._note(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
         except BadCredentials as error:
+            self._changed |= names
             self._note(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
         else:
             self._note(None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Platform
@@ -73,13 +73,15 @@ class OpenExperiment:
         return self.loop.spec
 
     async def run(self) -> None:
-        """The exception barrier: a fault puts this experiment on hold, and only this one."""
+        """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
         experiment_log.current.set(self.id)
         attempt = 0
         while not self.loop.closed.is_set():
             try:
                 await self.loop.run()
             except Exception as error:
+                if (corruption := _corruption(error)) is not None:
+                    raise corruption from error
                 log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
                 self.loop.put_on_hold(_internal(error))
                 await asyncio.sleep(_RESTART_WAITS_S[min(attempt, len(_RESTART_WAITS_S) - 1)])
@@ -99,7 +101,8 @@ async def open_experiment(
         await asyncio.to_thread(migrate.migrate, folder.database, "experiment")
         changes = Changes()
         database = Database(folder.database, on_trouble=changes.note)
-        row, (environment, interpreter) = await database.write(lambda c: _load(c, folder, means.clock()))
+        held.callback(lambda: asyncio.ensure_future(database.close()))
+        row, (environment, interpreter) = await database.try_write(lambda c: _load(c, folder, means.clock()))
         spec = experiment_file.from_canonical(json.loads(row.config))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         loop = _build_loop(
@@ -148,6 +151,13 @@ def platform_class(spec: ExperimentSpec) -> type[Platform]:
     if len(spec.platforms) > 1:
         raise InvalidInput("trainingService: several platforms at once are not in this version yet; leave one")
     return registry.adapter_class(registry.find(spec.platforms[0].name))
+
+
+def _corruption(error: Exception) -> StoreCorrupt | None:
+    """The database itself is broken; found in whichever task came upon it."""
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(_corruption, error.exceptions)), None)
+    return error if isinstance(error, StoreCorrupt) else None
 
 
 def _internal(error: Exception) -> Hold:

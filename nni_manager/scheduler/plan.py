@@ -48,6 +48,8 @@ from nni_manager.store.trials import AttemptRow, OpenTrial
 SAME_FAILURES = 5
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN.
 UNKNOWN_AFTER_MS = 30_000
+#: What a trial waits for between its submission and its start.
+SUBMITTED = "handed to the platform, not started yet"
 #: Holds under which not even intended jobs are submitted.
 _NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
 
@@ -248,7 +250,7 @@ class _Draft:
     def fill_slots(self) -> None:
         """Starts waiting trials, then new ones, then asks the tuner for what is missing."""
         if not self._takes_trials:
-            if self.waiting and self.here.platform_trouble:
+            if not self._may_submit:
                 self.decisions.wake_at(self.here.retry_at_ms)
             return
         free = self.spec.trial_concurrency - len(self.in_play)
@@ -293,14 +295,13 @@ class _Draft:
         for trial in self.waiting:
             if trial.wait_code != code:
                 self.decisions.records.append(SetWait(trial_id=trial.id, code=code, sentence=sentence))
+        code, sentence = WaitCode.SUBMITTED, SUBMITTED
         if self.here.platform_trouble:
-            for trial in self.in_play:
-                if trial.status is TrialStatus.WAITING and trial.wait_code != WaitCode.PLATFORM_UNAVAILABLE:
-                    self.decisions.records.append(
-                        SetWait(
-                            trial_id=trial.id, code=WaitCode.PLATFORM_UNAVAILABLE, sentence=self.here.platform_trouble
-                        )
-                    )
+            code, sentence = WaitCode.PLATFORM_UNAVAILABLE, self.here.platform_trouble
+        for trial in self.in_play:
+            starts = trial.job is not None and trial.job.state == JobState.RUNNING
+            if trial.status is TrialStatus.WAITING and trial.wait_code != code and not starts:
+                self.decisions.records.append(SetWait(trial_id=trial.id, code=code, sentence=sentence))
 
     def _wait_reason(self) -> tuple[WaitCode, str]:
         if self._hold is not None:
@@ -320,7 +321,7 @@ class _Draft:
 
     def _status(self) -> ExperimentStatus:
         now = self.experiment.status
-        still_open = bool(self.in_play or self.waiting or self._adds_or_retries)
+        still_open = bool(self.in_play or self.waiting or self._starts_or_retries)
         if now is ExperimentStatus.STOPPING:
             return now if still_open else ExperimentStatus.STOPPED
         if now is ExperimentStatus.DONE:
@@ -335,8 +336,8 @@ class _Draft:
         return ExperimentStatus.RUNNING
 
     @property
-    def _adds_or_retries(self) -> bool:
-        return any(isinstance(record, AddTrial | GiveUpAttempt) for record in self.decisions.records)
+    def _starts_or_retries(self) -> bool:
+        return any(isinstance(record, StartAttempt | GiveUpAttempt) for record in self.decisions.records)
 
 
 def _handle(job: AttemptRow) -> JobHandle:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
-from nni_manager.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.ids import new_experiment_id
 from nni_manager.domain.parameters import Parameters, ParameterSource
@@ -21,7 +21,7 @@ from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.scheduler.open_experiment import OpenExperiment, platform_class
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import experiments, index, migrate, trials
-from nni_manager.store.database import Database
+from nni_manager.store.database import Database, classified
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
 
@@ -50,6 +50,10 @@ class Service:
 
     async def create(self, submission: Submission) -> str:
         """Makes the experiment and starts to work on it; answers its id. Nothing is left behind when it fails."""
+        with self._supervisor.opening():
+            return await self._create(submission)
+
+    async def _create(self, submission: Submission) -> str:
         spec = submission.spec
         platform_class(spec).check(spec)
         id_ = new_experiment_id()
@@ -57,11 +61,16 @@ class Service:
         try:
             await asyncio.to_thread(self._make_folder, id_, folder, submission)
             entry = await asyncio.to_thread(index.read_folder, folder)
-            await self._supervisor.index.write(lambda c: index.put(c, entry))
+            await self._supervisor.index.try_write(lambda c: index.put(c, entry))
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
             raise
-        await self._supervisor.open(entry)
+        try:
+            await self._supervisor.open(entry)
+        except BaseException:
+            await self._supervisor.note(lambda c: index.remove(c, id_))
+            await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
+            raise
         return id_
 
     async def change(self, id: str, fields: Mapping[str, object]) -> None:
@@ -71,12 +80,12 @@ class Service:
             before = experiment.spec
             spec = experiment_file.change(before, fields)
             text = json.dumps(spec.canonical)
-            await experiment.database.write(lambda c: _change(c, text, self._means.clock()))
+            await experiment.database.try_write(lambda c: _change(c, text, self._means.clock()))
             experiment.loop.spec = spec
             experiment.loop.feed.spec = spec
             if spec.search_space != before.search_space:
                 experiment.loop.feed.change_search_space(spec)
-        await self._supervisor.index.write(lambda c: index.set_name(c, id, spec.name))
+        await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
     async def stop(self, id: str) -> None:
@@ -85,7 +94,7 @@ class Service:
         experiment = self._supervisor.get(id)
         if experiment is None:
             if entry.status is ExperimentStatus.VIEWED:
-                await self._supervisor.index.write(
+                await self._supervisor.index.try_write(
                     lambda c: index.set_status(c, id, ExperimentStatus.STOPPED, entry.ended_ms, is_open=False)
                 )
             return
@@ -97,6 +106,8 @@ class Service:
         """Answers which were stopped."""
         ids = self._supervisor.open_ids
         await asyncio.gather(*map(self.stop, ids))
+        if not ids:
+            self._supervisor.look_whether_empty()
         return ids
 
     async def resume(self, id: str) -> None:
@@ -104,11 +115,8 @@ class Service:
         entry = await self.entry(id)
         experiment = self._supervisor.get(id)
         if experiment is None:
-            await asyncio.to_thread(_reopen, entry.folder, self._means.clock())
-            await self._supervisor.index.write(
-                lambda c: index.set_status(c, id, ExperimentStatus.RUNNING, None, is_open=True)
-            )
-            await self._supervisor.open(entry)
+            with self._supervisor.opening():
+                await self._open_again(entry)
             return
         await experiment.loop.feed.reset()
         await self._write(experiment, lambda c: _go_on(c, self._means.clock()))
@@ -128,14 +136,14 @@ class Service:
         if self._supervisor.get(id) is not None:
             raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
         viewed = replace(entry, status=ExperimentStatus.VIEWED)
-        await self._supervisor.index.write(lambda c: index.put(c, viewed))
+        await self._supervisor.index.try_write(lambda c: index.put(c, viewed))
 
     async def delete(self, id: str) -> None:
         """Removes a stopped experiment's folder and its entry."""
         entry = await self.entry(id)
         if self._supervisor.get(id) is not None:
             raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
-        await self._supervisor.index.write(lambda c: index.remove(c, id))
+        await self._supervisor.index.try_write(lambda c: index.remove(c, id))
         await asyncio.to_thread(entry.folder.remove)
 
     async def entry(self, id: str) -> Entry:
@@ -204,15 +212,20 @@ class Service:
 
     # Helpers
 
+    async def _open_again(self, entry: Entry) -> None:
+        await asyncio.to_thread(_reopen, entry.folder, self._means.clock())
+        await self._supervisor.note(
+            lambda c: index.set_status(c, entry.id, ExperimentStatus.RUNNING, None, is_open=True)
+        )
+        await self._supervisor.open(entry)
+
     def _writable(self, id: str) -> OpenExperiment:
         experiment = self._supervisor.find(id)
         return experiment
 
     async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
         """A command is refused, not queued, while it cannot be stored."""
-        if experiment.database.trouble:
-            raise StoreUnavailable(f"{experiment.database.trouble}; nothing was changed, try again later")
-        return await experiment.database.write(function)
+        return await experiment.database.try_write(function)
 
     def _make_folder(self, id_: str, folder: Folder, submission: Submission) -> None:
         """Runs in a thread. Raises InvalidInput when the folder cannot be made."""
@@ -228,7 +241,10 @@ class Service:
                 )  # fmt: skip
             connection.close()
         except (OSError, sqlite3.OperationalError) as error:
-            raise InvalidInput(f"experimentWorkingDirectory: {folder.path} cannot be made: {error}") from error
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise InvalidInput(
+                f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
+            ) from error
 
 
 def _change(connection: sqlite3.Connection, text: str, now_ms: int) -> None:
@@ -252,12 +268,14 @@ def _go_on(connection: sqlite3.Connection, now_ms: int) -> None:
 def _reopen(folder: Folder, now_ms: int) -> None:
     """Trials that the stop ended wait again, with the same parameters."""
     migrate.migrate(folder.database, "experiment")
-    connection = sqlite3.connect(folder.database)
+    connection = sqlite3.connect(folder.database, timeout=1)
     try:
         with connection:
             trials.reopen_stopped(connection)
             experiments.set_hold(connection, None)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
     finally:
         connection.close()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-from nni_manager.domain.errors import Conflict, NniManagerError, NotFound
+from nni_manager.domain.errors import Conflict, NniManagerError, NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
@@ -16,6 +17,11 @@ from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 
 log = logging.getLogger(__name__)
+
+#: How long somebody waits until the index is written, in seconds.
+_INDEX_PATIENCE_S = 1.0
+#: Seconds until an experiment whose disk could not be written is opened again.
+_OPEN_AGAIN_S = 2.0
 
 
 class Supervisor:
@@ -29,12 +35,16 @@ class Supervisor:
         self._group: asyncio.TaskGroup
         #: Why an experiment that should be worked on is not: id → sentence.
         self.not_opened: dict[str, str] = {}
-        #: Called when the last experiment was closed.
+        self._opening = 0
+        #: The daemon ends, and begins nothing new.
+        self.is_ending = False
+        #: Called when the last experiment was closed, or all were to be and none was open.
         self.on_empty: Callable[[], None] = lambda: None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Opens what the index calls open. One that cannot be opened is named and harms no other."""
+        failure: Exception | None = None  # of our user: the group would wrap it
         async with asyncio.TaskGroup() as group:
             self._group = group
             for entry in await self.index.read(index.all_entries):
@@ -42,9 +52,13 @@ class Supervisor:
                     await self._open_or_note(entry)
             try:
                 yield
+            except Exception as error:
+                failure = error
             finally:
                 for task in list(self._tasks.values()):
                     task.cancel()
+        if failure is not None:
+            raise failure
 
     def find(self, id: str) -> OpenExperiment:
         """Raises Conflict when it is closed."""
@@ -72,31 +86,78 @@ class Supervisor:
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
         return experiment
 
+    @property
+    def is_opening(self) -> bool:
+        return self._opening > 0
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Around what leads to `open`, so that the daemon does not end meanwhile. Raises Conflict when it ends."""
+        if self.is_ending:
+            raise Conflict("the daemon is ending, as no experiment was open any more; try again in a moment")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+
+    def look_whether_empty(self) -> None:
+        if not self._open:
+            self.on_empty()
+
     async def closed(self, id: str) -> None:
         """Waits until nobody works on it any more."""
         task = self._tasks.get(id)
         if task is not None:
             await asyncio.wait({task})
 
+    async def note(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        """Writes what is so into the index; one that cannot be written at once is written later, and delays nothing."""
+        write = self.index.start_write(function)
+        write.add_done_callback(_log_failure)
+        await asyncio.wait({write}, timeout=_INDEX_PATIENCE_S)
+
     async def _open_or_note(self, entry: Entry) -> None:
+        if not await self._try_open(entry):
+            self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
+
+    async def _open_later(self, entry: Entry) -> None:
+        """A disk that cannot be written now gets room some day."""
+        while True:
+            await asyncio.sleep(_OPEN_AGAIN_S)
+            if await self._try_open(entry):
+                break
+
+    async def _try_open(self, entry: Entry) -> bool:
+        """Whether there is nothing more to try: it is open, or needs a person."""
         try:
             await self.open(entry)
         except (NniManagerError, OSError) as error:
-            log.error("experiment %s cannot be opened: %s", entry.id, error)
-            self.not_opened[entry.id] = f"experiment {entry.id} cannot be opened: {error}"
+            sentence = f"experiment {entry.id} cannot be opened: {error}"
+            if self.not_opened.get(entry.id) != sentence:
+                log.error("%s", sentence)
+            self.not_opened[entry.id] = sentence
+            return not isinstance(error, StoreUnavailable | OSError)
+        return True
 
     async def _run(self, experiment: OpenExperiment) -> None:
         try:
             await experiment.run()
+        except StoreCorrupt as error:
+            log.error("experiment %s cannot go on: %s", experiment.id, error)
+            self.not_opened[experiment.id] = f"experiment {experiment.id} cannot go on: {error}"
         finally:
             self._open.pop(experiment.id, None)
             self._tasks.pop(experiment.id, None)
             await asyncio.shield(experiment.close())
-            if not self._open:
-                self.on_empty()
+            experiment.changes.note()
+            self.look_whether_empty()
 
     async def _note_status(self, experiment: OpenExperiment, result: Result) -> None:
         is_open = result.status is not ExperimentStatus.STOPPED
-        await self.index.write(
-            lambda c: index.set_status(c, experiment.id, result.status, result.ended_ms, is_open=is_open)
-        )
+        await self.note(lambda c: index.set_status(c, experiment.id, result.status, result.ended_ms, is_open=is_open))
+
+
+def _log_failure(write: asyncio.Future[None]) -> None:
+    if not write.cancelled() and (error := write.exception()) is not None:
+        log.error("the index is not up to date: %s", error)

@@ -131,9 +131,10 @@ class TunerFeed:
 
     async def reset(self) -> None:
         """A person resumed: begin again with a fresh process."""
-        self.failure = self.silence = None
+        self.failure = None
         self._deaths.clear()
-        await self._drop_host()
+        await self._drop_host()  # at once when it is silent
+        self.silence = None
         self._work.set()
         self._wake()
 
@@ -243,7 +244,8 @@ class TunerFeed:
     # What may go wrong
 
     async def _call(self, verb: str, **arguments: Any) -> Any:
-        assert self._host is not None
+        if self._host is None:  # a person resumed while the store was asked
+            raise TunerDied("the tuner was started afresh")
         try:
             return await self._host.call(
                 verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments

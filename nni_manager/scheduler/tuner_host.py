@@ -17,10 +17,11 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from trial_runner import protocol
 
-#: The process gets so long to end by itself when its input is closed, in seconds.
-_END_TIMEOUT_S = 2.0
-#: How long a dump of its stacks may take, in seconds.
-_STACK_TIMEOUT_S = 2.0
+#: The process gets so long to end by itself when its input is closed, in seconds; the daemon's own end waits for it.
+_END_TIMEOUT_S = 0.5
+#: How often the file of its stacks is looked at, and the seconds before each look.
+_STACK_LOOKS = 40
+_STACK_LOOK_S = 0.05
 
 
 class TunerHost:
@@ -81,15 +82,17 @@ class TunerHost:
 
     async def stacks(self) -> str:
         """What every thread of the process is doing right now; empty when it does not tell."""
-        self._stack_file.write_bytes(b"")  # the process holds it open for appending
+        with contextlib.suppress(OSError):  # a disk that cannot be written costs the stack, nothing else
+            self._stack_file.write_bytes(b"")  # the process holds it open for appending
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR1)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STACK_TIMEOUT_S):
-                while not (text := _text_of(self._stack_file)).strip():  # noqa: ASYNC110 (another process's file; once, 2 s)
-                    await asyncio.sleep(0.05)
-                return text
-        return ""
+        text = ""
+        for _ in range(_STACK_LOOKS):
+            await asyncio.sleep(_STACK_LOOK_S)
+            before, text = text, _text_of(self._stack_file)
+            if text.endswith("\n") and text == before:  # it is written in pieces
+                break
+        return text
 
     async def close(self, *, kill: bool = False) -> None:
         """Ends the process and everything it started. `kill`: do not wait for it to end by itself. Idempotent."""
@@ -111,7 +114,7 @@ class TunerHost:
                 for message in self._decoder.feed(data):
                     if message.get("id") == request["id"]:
                         return message
-        except (ConnectionError, ValueError) as error:
+        except (ConnectionError, ValueError, RuntimeError) as error:  # uvloop calls a pipe nobody reads a RuntimeError
             raise TunerDied(f"the tuner's process broke off: {error}", self._last_words()) from error
         code = await self._process.wait()
         raise TunerDied(f"the tuner's process ended ({_ending(code)})", self._last_words())

@@ -30,6 +30,7 @@ file is emptied when the next request begins.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import io
 import logging
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 STACK_FILE = "NNI_MANAGER_STACK_FILE"
 _READ_SIZE = 1 << 16
+#: From <linux/prctl.h>.
+_PR_SET_PDEATHSIG = 1
 
 Message = dict[str, Any]
 _log = logging.getLogger("nni_manager.tuner_process")
@@ -60,6 +63,7 @@ _log = logging.getLogger("nni_manager.tuner_process")
 
 def main() -> None:
     """Serves until standard input ends."""
+    _die_with_parent()
     requests, answers = _take_pipes()
     _start_log()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent
@@ -184,6 +188,11 @@ def _described(error: BaseException) -> Message:
     """Our own errors are sentences already; others need their name."""
     message = str(error) if isinstance(error, NniManagerError) else f"{type(error).__name__}: {error}"
     return {"kind": "raised", "message": message, "details": "".join(traceback.format_exception(error))}
+
+
+def _die_with_parent() -> None:
+    """Also in a call that never comes back, and does not even let other threads run."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _take_pipes() -> tuple[int, int]:

@@ -15,13 +15,12 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.plan import SAME_FAILURES, plan
+from nni_manager.scheduler.plan import SAME_FAILURES, SUBMITTED, plan
 from nni_manager.scheduler.snapshot import Surroundings, load
 from nni_manager.store import experiments, history, jobs, trials
 
 #: Execution time is written down at least so often, in milliseconds.
 _COUNT_EVERY_MS = 10_000
-_SUBMITTED = "handed to the platform, not started yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +103,13 @@ def take_in(connection: sqlite3.Connection, seen: Seen) -> None:
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
     trials.add(
         connection, id=record.trial_id, parameters=record.parameters, wait_code=WaitCode.SUBMITTED,
-        wait_sentence=_SUBMITTED, now_ms=now_ms,
+        wait_sentence=SUBMITTED, now_ms=now_ms,
     )  # fmt: skip
 
 
 def _start_attempt(connection: sqlite3.Connection, record: d.StartAttempt, now_ms: int) -> None:
     jobs.intend(connection, trial_id=record.trial_id, number=record.attempt, job_name=record.job_name, now_ms=now_ms)
-    trials.set_waiting(connection, record.trial_id, WaitCode.SUBMITTED, _SUBMITTED)
+    trials.set_waiting(connection, record.trial_id, WaitCode.SUBMITTED, SUBMITTED)
 
 
 def _start_trial(connection: sqlite3.Connection, record: d.StartTrial, now_ms: int) -> None:

@@ -49,11 +49,15 @@ _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
 class _Write(Generic[T]):
     """A function on its way to the writer, and where its answer goes."""
 
-    __slots__ = ("error", "function", "future", "result")
+    __slots__ = ("error", "function", "future", "is_patient", "result")
 
-    def __init__(self, function: Callable[[Connection], T], future: asyncio.Future[T] | None) -> None:
+    def __init__(
+        self, function: Callable[[Connection], T], future: asyncio.Future[T] | None, *, is_patient: bool = True
+    ) -> None:
         self.function = function
         self.future = future
+        #: Waits, however long, until the file can be written.
+        self.is_patient = is_patient
         self.result: T | None = None
         self.error: BaseException | None = None
 
@@ -76,6 +80,17 @@ class Database:
         """Runs `function` in a transaction; answers after the commit. Its own exceptions come back to the caller."""
         return await self.start_write(function)
 
+    async def try_write(self, function: Callable[[Connection], T]) -> T:
+        """The same for somebody who waits for an answer.
+
+        Raises StoreUnavailable, having changed nothing, while the file cannot be written.
+        """
+        if self.trouble:
+            raise _refusal(self.trouble)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submit(_Write(function, future, is_patient=False))
+        return await future
+
     def start_write(self, function: Callable[[Connection], T]) -> asyncio.Future[T]:
         """The same, queued before this returns: writes are carried out in the order they were started."""
         future: asyncio.Future[T] = self._loop.create_future()
@@ -94,11 +109,12 @@ class Database:
         """Writes what is queued (unless there is trouble), then closes everything. Idempotent."""
         writer, self._writer = self._writer, None
         self._closing.set()
+        # the writer last: a connection that may only read leaves the write-ahead log behind
+        while self._idle_readers:
+            self._idle_readers.pop().close()
         if writer is not None:
             self._queue.put(None)
             await self._loop.run_in_executor(None, writer.join)
-        while self._idle_readers:
-            self._idle_readers.pop().close()
 
     def _submit(self, write: _Write[Any]) -> None:
         if self._closing.is_set():
@@ -163,6 +179,7 @@ class Database:
                 if not _is_transient(error) or (self._closing.is_set() and attempt):
                     return self._give_up(connection, batch, error)
                 self._set_trouble(f"the database {self.path} {_TRANSIENT[_code(error)]} ({error})")
+                batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
             self._closing.wait(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
             attempt += 1
 
@@ -172,6 +189,26 @@ class Database:
         for write in batch:
             write.error = classified(self.path, error)
         return connection
+
+    def _refuse_impatient(self, batch: list[_Write[Any]]) -> list[_Write[Any]]:
+        """Answers those that will not wait, also behind this batch; answers the others."""
+        while (item := self._next_queued()) is not None:
+            batch.append(item)
+        refused = [write for write in batch if not write.is_patient]
+        for write in refused:
+            write.error = _refusal(self.trouble)
+        self._answer(refused)
+        return [write for write in batch if write.is_patient]
+
+    def _next_queued(self) -> _Write[Any] | None:
+        """None when there is no other, or only the word that it was the last one."""
+        try:
+            item = self._queue.get_nowait()
+        except queue.Empty:
+            return None
+        if item is None:
+            self._queue.put(None)
+        return item
 
     def _set_trouble(self, trouble: str) -> None:
         if trouble == self.trouble:
@@ -251,6 +288,10 @@ def _resolve(batch: list[_Write[Any]]) -> None:
             write.future.set_exception(write.error)
         else:
             write.future.set_result(write.result)
+
+
+def _refusal(trouble: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{trouble}; nothing was changed, try again later")
 
 
 def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:

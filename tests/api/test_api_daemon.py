@@ -28,7 +28,7 @@ async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None
     Daemon.model_validate_json(answer.content)
     assert answer.json() == {
         "version": "1.2.3", "pid": os.getpid(), "dataDirectory": str(world.data), "startedMs": CREATED_MS,
-        "doors": [{"kind": "control", "address": "/run/control.sock"}], "experiments": 1,
+        "doors": [{"kind": "control", "address": "/run/control.sock"}], "experiments": 1, "endsByItself": False,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,9 @@ class FakeManager:
 
     def add(self, *states: Json) -> None:
         self.known.update({state["id"]: state for state in states})
+
+    def daemon(self) -> Json:
+        return {"pid": os.getpid(), "endsByItself": False}
 
     def create(self, config: str, **caller: Any) -> str:
         self._note("create", config, caller)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -49,6 +50,8 @@ class StandInDaemon:
             return (201, {"id": "k3v9x0qa"}) if method == "POST" else (200, {"experiments": self.states[:1]})
         if path.startswith("/api/v1/experiments/k3v9x0qa"):
             return 200, self.states[-1]
+        if path == "/api/v1/daemon":
+            return 200, {"pid": os.getpid(), "endsByItself": False}
         return 404, {"error": f"there is nothing at {path}"}
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

@@ -23,25 +23,35 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(5)]
 Message = dict[str, Any]
 
 
-class Peer:
+class Peer(asyncio.Protocol):
     """The keeper's end of one connection. Greets by itself."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    transport: asyncio.Transport
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
         self._decoder = protocol.Decoder()
         self.requests: asyncio.Queue[Message] = asyncio.Queue()
         self.is_over = asyncio.Event()
 
-    async def serve(self) -> None:
-        with suppress(ConnectionError):
-            while data := await self._reader.read(65536):
-                for message in self._decoder.feed(data):
-                    if message["verb"] == "hello":
-                        self.send({"id": message["id"], "result": {"pid": 1}})
-                    else:
-                        self.requests.put_nowait(message)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._door.welcome(self)
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._decoder.feed(data):
+            if message["verb"] == "hello":
+                self.greet(message)
+            else:
+                self.requests.put_nowait(message)
+
+    def connection_lost(self, error: Exception | None) -> None:
         self.is_over.set()
+
+    def greet(self, hello: Message) -> None:
+        greeting = self._door.greetings.pop(0) if self._door.greetings else {"result": {"pid": 1}}
+        self.send({"id": hello["id"], **greeting})
 
     async def answer(self, **content: Any) -> Message:
         """Answers the next request, and tells it."""
@@ -57,10 +67,10 @@ class Peer:
         self.send_bytes(protocol.encode(message))
 
     def send_bytes(self, data: bytes) -> None:
-        self._writer.write(data)
+        self.transport.write(data)
 
     def hang_up(self) -> None:
-        self._writer.close()
+        self.transport.close()
 
 
 class Door:
@@ -70,14 +80,16 @@ class Door:
         self._path = str(path)
         self._peers: asyncio.Queue[Peer] = asyncio.Queue()
         self._all: list[Peer] = []
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server
+        #: Odd answers to the next greetings.
+        self.greetings: list[Message] = []
 
     async def open(self) -> None:
-        self._server = await asyncio.start_unix_server(self._on_connected, self._path)
+        self._server = await asyncio.get_running_loop().create_unix_server(lambda: Peer(self), self._path)
 
     async def close(self) -> None:
-        assert self._server is not None
         self._server.close()
+        await _few_turns()  # of whoever stood at the door
         for peer in self._all:
             peer.hang_up()
         await asyncio.gather(*(peer.is_over.wait() for peer in self._all))
@@ -94,11 +106,9 @@ class Door:
     def connections(self) -> int:
         return len(self._all)
 
-    async def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = Peer(reader, writer)
+    def welcome(self, peer: Peer) -> None:
         self._all.append(peer)
         self._peers.put_nowait(peer)
-        await peer.serve()
 
 
 class Owner:
@@ -225,12 +235,73 @@ async def test_without_a_connection_a_request_says_why() -> None:
         raise ConnectionRefusedError("nobody is at home")
 
     async with at_work(Keeper(refuse, name="far")) as keeper:
-        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: not connected yet"):
+        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: nobody listens to it"):
             await keeper.request("list")
         await keeper.listen("exp", Owner())
         await _few_turns()
         with pytest.raises(PlatformUnavailable, match="nobody is at home"):
             await keeper.request("list")
+
+
+async def test_a_request_waits_for_a_connection_that_is_being_made(door: Door) -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        await go_on.wait()
+        return await door.connect(make_protocol)
+
+    async with at_work(Keeper(slowly)) as keeper:
+        await keeper.listen("exp", Owner())
+        request = asyncio.create_task(keeper.request("list"))
+        await _few_turns()
+        assert not request.done()
+        go_on.set()
+        await (await door.peer()).answer(result="answered")
+        assert await request == "answered"
+
+
+async def test_a_request_does_not_outwait_the_last_listener() -> None:
+    async def never(_make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async with at_work(Keeper(never)) as keeper:
+        await keeper.listen("exp", Owner())
+        request = asyncio.create_task(keeper.request("list"))
+        await _few_turns()
+        keeper.leave("exp")
+        with pytest.raises(PlatformUnavailable, match="nobody listens"):
+            await request
+
+
+@pytest.mark.looptime
+async def test_a_request_does_not_wait_for_ever_for_a_connection() -> None:
+    async def never(_make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async with at_work(Keeper(never)) as keeper:
+        await keeper.listen("exp", Owner())
+        with pytest.raises(PlatformUnavailable, match="no answer"):
+            await keeper.request("list")
+
+
+async def test_a_listener_that_asks_on_a_connection_just_lost_holds_nobody_up(keeper: Keeper, door: Door) -> None:
+    class Slow(Owner):
+        """Asks when the connection it was told of is gone."""
+
+        async def on_connected(self) -> None:
+            await super().on_connected()
+            if door.connections == 1:
+                (await door.peer()).hang_up()
+                await self.hears("connected", "disconnected")
+                with pytest.raises(PlatformUnavailable, match="the connection broke"):
+                    await keeper.request("follow")
+
+    owner = Slow()
+    await keeper.listen("exp", owner)
+    await owner.hears("connected")
+    assert door.connections == 2
 
 
 async def test_a_request_given_up_disturbs_no_other(keeper: Keeper, peer: Peer) -> None:
@@ -298,32 +369,14 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
     assert waits == [0.02, 0.1, 0.3, 1.0]
 
 
-async def test_a_keeper_that_refuses_to_greet_is_tried_again(tmp_path: Path) -> None:
-    greetings = 0
-
-    async def grumble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal greetings
-        decoder, messages = protocol.Decoder(), []
-        while not messages:
-            messages = decoder.feed(await reader.read(65536))
-        greetings += 1
-        error = {"error": {"kind": protocol.INVALID, "message": "not today"}}
-        answer = error if greetings == 1 else {"result": None}
-        writer.write(protocol.encode({"id": messages[0]["id"], **answer}))
-        await reader.read()
-        writer.close()
-
-    path, owner = str(tmp_path / "keeper.sock"), Owner()
-    server = await asyncio.start_unix_server(grumble, path)
-    async with at_work(Keeper(lambda make: _connected(make, path))) as keeper:
-        await keeper.listen("exp", owner)
-        await owner.hears("disconnected", "connected")
-    server.close()
-    assert greetings == 2
-
-
-async def _connected(make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport:
-    return (await asyncio.get_running_loop().create_unix_connection(make_protocol, path))[0]
+@pytest.mark.parametrize("greeting", [{"error": {"kind": protocol.INVALID, "message": "not today"}}, {"result": None}])
+async def test_an_odd_greeting_harms_nobody(keeper: Keeper, door: Door, greeting: Message) -> None:
+    door.greetings.append(greeting)
+    owner = Owner()
+    await keeper.listen("exp", owner)
+    if "error" in greeting:
+        await owner.hears("disconnected")
+    await owner.hears("connected")
 
 
 async def test_the_last_to_leave_closes_the_connection(keeper: Keeper, owner: Owner, peer: Peer, door: Door) -> None:

@@ -36,7 +36,8 @@ def experiment(status: str = "RUNNING", **changes: Any) -> ExperimentRow:
     """Made at 0, counted until now."""
     fields: dict[str, Any] = {
         "id": "exp1", "error": "", "hold": None, "config": "{}", "created_ms": 0, "ended_ms": None,
-        "exec_ms": 0, "counted_ms": NOW, "next_sequence_id": 0, "next_parameter_id": 0, "ended_trials": 0, "revision": 1,
+        "exec_ms": 0, "counted_ms": NOW, "next_sequence_id": 0, "next_parameter_id": 0, "ended_trials": 0,
+        "revision": 1,
     }  # fmt: skip
     return ExperimentRow(status=ExperimentStatus(status), **{**fields, **changes})
 

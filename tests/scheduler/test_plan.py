@@ -260,7 +260,8 @@ def test_max_trial_duration_does_not_count_waiting() -> None:
 
 
 @pytest.mark.parametrize(("since", "status", "decided", "wake_at"), [
-    (NOW - 29_999, "RUNNING", None, NOW + 1), (NOW - 30_000, "RUNNING", LoseSight, None), (NOW, "RUNNING", None, NOW + 30_000),
+    (NOW - 29_999, "RUNNING", None, NOW + 1), (NOW - 30_000, "RUNNING", LoseSight, None),
+    (NOW, "RUNNING", None, NOW + 30_000),
     (NOW - 40_000, "UNKNOWN", None, None), (None, "UNKNOWN", StartTrial, None), (None, "RUNNING", None, None),
 ])  # fmt: skip
 def test_unknown_after_thirty_seconds_and_back(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sqlite3
@@ -15,6 +16,16 @@ from nni_manager.store.database import connect
 from nni_manager.store.migrate import migrate
 
 CONFIG = {"experimentName": "digits", "searchSpace": {}, "trainingService": {"platform": "local"}, "tuner": {}}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def main_thread_loop() -> Iterator[None]:
+    """pytest-asyncio 1.5 makes the main thread a loop when it has none, and never closes it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 @pytest.fixture(scope="session")

@@ -193,6 +193,44 @@ async def test_another_process_locks_the_file_for_a_while(database: Database, fi
 
 
 @pytest.mark.unit
+async def test_who_will_not_wait_is_refused_and_nothing_of_it_is_stored(
+    database: Database, file: Path, troubles: Troubles
+) -> None:
+    assert await database.try_write(insert(0)) == 0
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    patient = [database.start_write(insert(1))]
+    refused = [asyncio.ensure_future(database.try_write(insert(number))) for number in (7, 8)]
+    await asyncio.sleep(0)  # they are queued
+    patient.append(database.start_write(insert(2)))
+    await troubles.next()
+    for attempt in (*refused, database.try_write(insert(9))):
+        with pytest.raises(StoreUnavailable, match="is locked by another process .*nothing was changed, try again"):
+            await attempt
+    other.execute("ROLLBACK")
+    other.close()
+    assert await asyncio.gather(*patient) == [1, 2]
+    await troubles.next()
+    assert await database.try_write(insert(3)) == 3
+    assert look(file) == [0, 1, 2, 3]
+
+
+@pytest.mark.unit
+async def test_trouble_ends_although_nobody_is_left_to_write(
+    database: Database, file: Path, troubles: Troubles
+) -> None:
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable):
+        await database.try_write(insert(1))
+    await troubles.next()
+    other.execute("ROLLBACK")
+    other.close()
+    await troubles.next()
+    assert (database.trouble, look(file)) == ("", [])
+
+
+@pytest.mark.unit
 async def test_a_connection_that_was_opened_read_only_is_not_kept(
     database: Database, file: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

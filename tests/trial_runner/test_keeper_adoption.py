@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from keeper_client_for_tests import Client, Heard, KeeperProcess, is_alive, keeper_directory
 
-from trial_runner import protocol
-from trial_runner.keeper import processes
+from trial_runner import processes, protocol
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trial_runner.keeper import launch
-from trial_runner.keeper.launch import Streams
+from trial_runner import launch
+from trial_runner.launch import Streams
 
 pytestmark = pytest.mark.acceptance
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trial_runner.keeper.records import cut_frames, cut_lines
+from trial_runner.records import cut_frames, cut_lines
 
 pytestmark = pytest.mark.unit
 

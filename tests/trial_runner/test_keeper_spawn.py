@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from trial_runner import protocol
-from trial_runner.keeper import processes, spawn
+from trial_runner import processes, protocol
+from trial_runner.keeper import spawn
 from trial_runner.keeper.files import StateFiles
 from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.loop import Loop
 from trial_runner.keeper.refusal import Refusal
 from trial_runner.keeper.requests import SpawnRequest, spawn_request
 from trial_runner.keeper.spawn import Spawn
+from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.acceptance
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from trial_runner.keeper import inotify, watches
+from trial_runner import inotify
+from trial_runner.inotify import Event, Inotify
+from trial_runner.keeper import watches
 from trial_runner.keeper.files import Claim
-from trial_runner.keeper.inotify import Event, Inotify
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.loop import Loop
 from trial_runner.keeper.watches import Watches
+from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.unit
 

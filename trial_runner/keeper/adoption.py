@@ -4,8 +4,8 @@ import os
 import time
 from typing import Optional
 
-from trial_runner import protocol
-from trial_runner.keeper import attempt_folder, files, marks, processes
+from trial_runner import processes, protocol
+from trial_runner.keeper import attempt_folder, files, marks
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.files import End, MainProcess, Record, StateFiles
 from trial_runner.keeper.follow import Follow

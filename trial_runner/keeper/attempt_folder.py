@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from typing import Any, Dict, List
 
 from trial_runner import protocol
-from trial_runner.keeper.files import write_file
 from trial_runner.keeper.refusal import Refusal, system_refusal
+from trial_runner.whole_file import write_file
 
 #: Bytes of one answer, before base64.
 _MAX_READ = 4 * 1024 * 1024

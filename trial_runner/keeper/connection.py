@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List
 
 from trial_runner import protocol
-from trial_runner.keeper.loop import READ, WRITE, Loop
+from trial_runner.loop import READ, WRITE, Loop
 
 _RECEIVE_BYTES = 256 * 1024
 #: Bytes unsent above which no further request is taken up: a peer that reads no answers must not fill our memory.

@@ -11,13 +11,13 @@ import signal
 import time
 from typing import Callable, Iterable, List, Optional
 
-from trial_runner import protocol
-from trial_runner.keeper import attempt_folder, marks, processes
+from trial_runner import processes, protocol
+from trial_runner.keeper import attempt_folder, marks
 from trial_runner.keeper.files import End
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
-from trial_runner.keeper.loop import Loop
 from trial_runner.keeper.saving import Saving
+from trial_runner.loop import Loop
 
 #: So many processes of a job are waited for at a time: their deaths lead to the others.
 _MAX_WATCHED = 64

@@ -10,6 +10,7 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
+from trial_runner.whole_file import write_all, write_file
 
 _SUFFIX = ".jsonl"
 
@@ -135,27 +136,6 @@ def read_exit_file(claim: Claim, main: Optional[MainProcess]) -> Optional[End]:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return end if is_ours else None
-
-
-def write_file(path: str, data: bytes) -> None:
-    """A temporary name first, so that nobody reads half of it. Raises OSError, leaving nothing."""
-    temporary = path + ".tmp"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            write_all(descriptor, data)
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Raises OSError; part of it may be written then."""
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def _line(content: Dict[str, Any]) -> bytes:

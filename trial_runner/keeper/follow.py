@@ -9,8 +9,8 @@ from trial_runner.keeper.connection import Connection
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.loop import Loop
 from trial_runner.keeper.watches import Watches
+from trial_runner.loop import Loop
 
 #: Bytes unsent above which nothing is read and no end is told.
 _MAX_UNSENT = 256 * 1024

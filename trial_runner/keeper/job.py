@@ -4,9 +4,9 @@ from typing import Any, Callable, Dict, Optional
 
 from trial_runner import protocol
 from trial_runner.keeper.files import Claim, End, MainProcess
-from trial_runner.keeper.loop import Timer
-from trial_runner.keeper.outboxes import Outboxes
-from trial_runner.keeper.processes import Exit
+from trial_runner.loop import Timer
+from trial_runner.outboxes import Outboxes
+from trial_runner.processes import Exit
 
 
 class Job:

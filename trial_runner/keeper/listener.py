@@ -5,7 +5,7 @@ import os
 import socket
 from typing import Callable, Optional
 
-from trial_runner.keeper.loop import Loop
+from trial_runner.loop import Loop
 
 #: What the kernel's address structure takes, without the final null.
 MAX_PATH_BYTES = 107

@@ -7,13 +7,11 @@ be read from outside.
 """
 
 import os
-import random
 import resource
 from contextlib import contextmanager
 from typing import Iterator, List, Tuple
 
-from trial_runner import protocol
-from trial_runner.keeper import processes
+from trial_runner import processes, protocol
 
 _RTTIME = "rttime"
 #: Where a hard limit of real-time CPU time is set: bytes of message queues, a little less than allowed.
@@ -24,18 +22,17 @@ _VARIABLE = "variable"
 # `resource` does not name this one.
 _RLIMIT_RTTIME = 15
 _RTTIME_BASE = 2**60
-_random = random.SystemRandom()
 
 
 def new_tag() -> str:
     """A tag nobody bears, as text that can be stored."""
     if resource.getrlimit(_RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
-        return "{}:{}".format(_RTTIME, _RTTIME_BASE + _random.getrandbits(48))
+        return "{}:{}".format(_RTTIME, _RTTIME_BASE + _random_number())
     soft = resource.getrlimit(resource.RLIMIT_MSGQUEUE)[0]
     if soft > 4096:
         # Few values, so an equal tag of another keeper is thinkable: the variable stays the finer mark.
-        return "{}:{}".format(_MSGQUEUE, soft - 1 - _random.randrange(soft // 2))
-    return "{}:{}".format(_VARIABLE, _random.getrandbits(48))
+        return "{}:{}".format(_MSGQUEUE, soft - 1 - _random_number() % (soft // 2))
+    return "{}:{}".format(_VARIABLE, _random_number())
 
 
 def variable(name: str, tag: str) -> str:
@@ -67,6 +64,11 @@ def marked_processes(name: str, tag: str) -> List[int]:
     """All of this machine, by looking at every one: some microseconds each."""
     own = os.getpid()
     return [pid for pid in processes.all_pids() if pid != own and is_marked(pid, name, tag)]
+
+
+def _random_number() -> int:
+    """Of 48 bits. The module `random` would bring megabytes with it."""
+    return int.from_bytes(os.urandom(6), "big")
 
 
 def _bears(pid: int, tag: str) -> bool:

@@ -7,7 +7,7 @@ from trial_runner.keeper import files
 from trial_runner.keeper.files import StateFiles
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.loop import Loop
+from trial_runner.loop import Loop
 
 #: Seconds until a write that failed is tried again.
 _RETRY_S = 2.0

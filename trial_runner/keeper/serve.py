@@ -6,11 +6,9 @@ import os
 import signal
 import socket
 import sys
-import tempfile
-from hashlib import sha256
 from typing import Optional
 
-from trial_runner.keeper import processes
+from trial_runner import processes
 from trial_runner.keeper.listener import MAX_PATH_BYTES
 from trial_runner.keeper.server import Server
 
@@ -39,6 +37,9 @@ def default_socket_path(directory: str) -> str:
     path = os.path.join(directory, "keeper.sock")
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         return path
+    import tempfile  # both bring much with them and are seldom needed
+    from hashlib import sha256
+
     digest = sha256(os.fsencode(directory)).hexdigest()[:16]
     return os.path.join(tempfile.gettempdir(), "nni-manager-{}".format(os.getuid()), digest + ".sock")
 

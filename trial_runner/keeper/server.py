@@ -6,8 +6,7 @@ import socket
 from collections import deque
 from typing import Callable, Deque, Optional
 
-from trial_runner import protocol
-from trial_runner.keeper import processes
+from trial_runner import processes, protocol
 from trial_runner.keeper.adoption import Adoption
 from trial_runner.keeper.connection import Connection
 from trial_runner.keeper.ending import Ending
@@ -17,14 +16,14 @@ from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.listener import Listener
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.loop import Loop, Timer
 from trial_runner.keeper.requests import Message
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 from trial_runner.keeper.verbs import READING, Verbs
+from trial_runner.loop import Loop, Timer
 
 #: Seconds that a keeper without jobs waits for a connection before it ends itself.
-_LINGER_S = 1.0
+_LINGER_S = 0.05
 #: The same before the first connection: whoever started it may be slow.
 _FIRST_LINGER_S = 5.0
 

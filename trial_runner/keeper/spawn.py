@@ -10,14 +10,14 @@ import time
 from contextlib import ExitStack
 from typing import Callable, Tuple
 
-from trial_runner import protocol
-from trial_runner.keeper import attempt_folder, marks, processes
+from trial_runner import processes, protocol
+from trial_runner.keeper import attempt_folder, marks
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.job import Job
-from trial_runner.keeper.launch import Streams, launch
 from trial_runner.keeper.refusal import Refusal, system_refusal
 from trial_runner.keeper.requests import SpawnRequest
+from trial_runner.launch import Streams, launch
 
 
 class Spawn:

@@ -6,12 +6,11 @@ Where the kernel cannot watch a folder (its limits are reached), that job counts
 import os
 from typing import Callable, Dict, Iterable, NamedTuple, Optional, Set
 
-from trial_runner import protocol
-from trial_runner.keeper import inotify
-from trial_runner.keeper.inotify import Event, Inotify
+from trial_runner import inotify, protocol
+from trial_runner.inotify import Event, Inotify
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.loop import Loop, Timer
+from trial_runner.loop import Loop, Timer
 
 #: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
 _GATHER_S = 0.01

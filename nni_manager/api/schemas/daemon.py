@@ -27,6 +27,9 @@ class Daemon(Wire):
     started_ms: int = Field(description="When it was started, milliseconds since the epoch.")
     doors: list[Door] = Field(description="All open doors.")
     experiments: int = Field(description="How many experiments it knows, stopped ones included.")
+    ends_by_itself: bool = Field(
+        description="True: a command started it, and it ends with its last open experiment. False: it goes on without."
+    )
 
 
 class StopDaemon(Wire):

@@ -54,6 +54,7 @@ class LocalPlatform(Platform):
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         self.host.keeper.leave(self.host.experiment_id)
+        self._forget_told()
         # What is not stored by now, the keeper sends again to whoever enters next.
         deliveries = self._pending_deliveries()
         for delivery in deliveries:
@@ -107,9 +108,7 @@ class LocalPlatform(Platform):
         self.host.wake("")
 
     def on_disconnected(self) -> None:
-        self._is_connected = False
-        self._reports.clear()
-        self._held_ends.clear()
+        self._forget_told()
         self.host.wake("")
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> asyncio.Task[None]:
@@ -169,6 +168,12 @@ class LocalPlatform(Platform):
     def _tell(self, name: str, report: JobReport) -> None:
         self._reports[name] = report
         self.host.wake(name)
+
+    def _forget_told(self) -> None:
+        """The next connection begins with nothing: what this one does not hear, it must ask about."""
+        self._is_connected = False
+        self._reports.clear()
+        self._held_ends.clear()
 
     def _pending_deliveries(self) -> set[asyncio.Task[None]]:
         return set().union(*self._deliveries.values())

@@ -5,7 +5,6 @@
 
 import os
 import signal
-import subprocess
 from typing import Dict, List, NamedTuple
 
 _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
@@ -44,6 +43,8 @@ def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, st
 
 
 def _popen(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:
+    import subprocess  # costs memory where it is not needed
+
     process = subprocess.Popen(
         arguments,
         cwd=directory,

@@ -8,6 +8,7 @@ import struct
 import time
 from typing import Iterable, List, NamedTuple, Optional, Set
 
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_PIDFD_OPEN = 434  # the same on every architecture
 #: ``_IOWR(0xFF, 11, struct pidfd_info)`` with the structure's first size, 64 bytes.
@@ -40,6 +41,11 @@ def become_subreaper() -> None:
     """Orphans below this process become its children. Raises OSError."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot become a child subreaper")
+
+
+def forbid_inspection() -> None:
+    """Other processes of this user may not read our memory. A best effort: root may, and some kernels cannot."""
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def boot_id() -> str:
@@ -104,7 +110,7 @@ def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
     """
     stat = read_stat(pid)
     if stat is not None and stat.start_ticks == start_ticks:
-        return _decode(stat.exit_status)
+        return exit_of(stat.exit_status)
     information = bytearray(64)
     struct.pack_into("<Q", information, 0, _PIDFD_INFO_EXIT)
     try:
@@ -113,7 +119,7 @@ def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
         return None
     if not struct.unpack_from("<Q", information, 0)[0] & _PIDFD_INFO_EXIT:
         return None
-    return _decode(struct.unpack_from("<i", information, 60)[0])
+    return exit_of(struct.unpack_from("<i", information, 60)[0])
 
 
 def children(pid: int) -> List[int]:
@@ -161,15 +167,16 @@ def reap(pid: int) -> bool:
         return True
 
 
-def _children_by_parent(parent: int) -> List[int]:
-    stats = ((pid, read_stat(pid)) for pid in all_pids())
-    return [pid for pid, stat in stats if stat is not None and stat.parent == parent]
-
-
-def _decode(status: int) -> Exit:
+def exit_of(status: int) -> Exit:
+    """What `wait` told."""
     if os.WIFSIGNALED(status):
         return Exit(None, os.WTERMSIG(status))
     return Exit(os.WEXITSTATUS(status), None)
+
+
+def _children_by_parent(parent: int) -> List[int]:
+    stats = ((pid, read_stat(pid)) for pid in all_pids())
+    return [pid for pid, stat in stats if stat is not None and stat.parent == parent]
 
 
 def _read(path: str) -> bytes:

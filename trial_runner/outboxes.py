@@ -5,9 +5,9 @@ import stat
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.keeper.records import Records, cut_frames, cut_lines
+from trial_runner.records import Records, cut_frames, cut_lines
 
-#: Bytes read at once; longer only for a single record that is longer.
+#: Bytes read at once where nobody says otherwise.
 CHUNK_BYTES = 256 * 1024
 #: A record longer than this is thrown away: its JSON might not fit into one message.
 _MAX_RECORD = 8 * 1024 * 1024
@@ -29,26 +29,52 @@ class Outboxes:
         self._attempt_directory = attempt_directory
         self._log = log
         self._offsets: Dict[str, int] = {}
+        #: Bytes read at once; longer only for a single record that is longer.
+        self.chunk_bytes = CHUNK_BYTES
 
     def rewind(self, offsets: Dict[str, int]) -> None:
         """The next chunks begin at these byte offsets; at 0 in outboxes that are not named."""
         self._offsets = dict(offsets)
 
+    def move(self, outbox: str, offset: int) -> None:
+        """The next chunk of this outbox begins there."""
+        self._offsets[outbox] = offset
+
+    def offsets(self) -> Dict[str, int]:
+        """Where the next chunk of each outbox that was ever read begins."""
+        return dict(self._offsets)
+
     def chunks(self, is_all: bool) -> Iterator[Chunk]:
         """What is new. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
-        for outbox in self._existing():
-            chunk = self._next_chunk(outbox, is_all)
+        for outbox in self.names():
+            chunk = self.next_chunk(outbox, is_all)
             while chunk is not None:
                 yield chunk
-                chunk = self._next_chunk(outbox, is_all)
+                chunk = self.next_chunk(outbox, is_all)
+
+    def names(self) -> List[str]:
+        """The outboxes that there are now."""
+        files = sorted(self._walk()[1])
+        return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
+
+    def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
+        """What is new in one outbox; None when there is nothing that is complete."""
+        start = self._offsets.get(outbox, 0)
+        try:
+            records = self._read(outbox, start, is_all)
+        except OSError as error:
+            self._log("{}/{} cannot be read: {}".format(self._attempt_directory, outbox, error.strerror))
+            return None
+        if records is None or records.length == 0:
+            return None
+        if records.skipped:
+            self._log_skipped(outbox, start, records.skipped)
+        self._offsets[outbox] = start + records.length
+        return Chunk(outbox, start, start + records.length, records.texts)
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
         return self._walk()[0]
-
-    def _existing(self) -> List[str]:
-        files = sorted(self._walk()[1])
-        return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
 
     def _walk(self) -> Tuple[List[str], List[str]]:
         folders = [protocol.OUTBOX_FOLDER]
@@ -76,20 +102,6 @@ class Outboxes:
             return False
         return stat.S_ISREG(mode)
 
-    def _next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
-        start = self._offsets.get(outbox, 0)
-        try:
-            records = self._read(outbox, start, is_all)
-        except OSError as error:
-            self._log("{}/{} cannot be read: {}".format(self._attempt_directory, outbox, error.strerror))
-            return None
-        if records is None or records.length == 0:
-            return None
-        if records.skipped:
-            self._log_skipped(outbox, start, records.skipped)
-        self._offsets[outbox] = start + records.length
-        return Chunk(outbox, start, start + records.length, records.texts)
-
     def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
         path = os.path.join(self._attempt_directory, outbox)
         if os.lstat(path).st_size <= start:
@@ -102,7 +114,7 @@ class Outboxes:
 
     def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool) -> Records:
         cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-        size = CHUNK_BYTES
+        size = self.chunk_bytes
         while True:
             data = os.pread(descriptor, size, start)
             is_last = is_all and len(data) < size

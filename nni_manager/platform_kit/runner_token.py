@@ -1,0 +1,40 @@
+"""The token of one attempt: it may read and write that attempt only. Derived, so that nothing needs to be stored."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+
+class RunnerTokens:
+    """Tokens of all jobs of a data directory. The secret behind them never leaves this class."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    @classmethod
+    def of(cls, data_directory: Path) -> RunnerTokens:
+        """With the secret of a data directory, made on first use, so that tokens outlive the daemon. Raises OSError."""
+        path = data_directory / "runner-secret"
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            return cls(path.read_bytes())
+        try:
+            os.write(file, secret := secrets.token_bytes(32))
+        finally:
+            os.close(file)
+        return cls(secret)
+
+    def token(self, job_name: str) -> str:
+        """What the runner of this job shows."""
+        digest = hmac.digest(self._secret, job_name.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest[:24]).decode()
+
+    def is_token(self, job_name: str, shown: str) -> bool:
+        """In constant time."""
+        return hmac.compare_digest(self.token(job_name).encode(), shown.encode())

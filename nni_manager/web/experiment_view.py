@@ -1,0 +1,88 @@
+"""Experiments as their pages show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.scheduler.service import Service
+from nni_manager.store import overview
+from nni_manager.store.database import Connection
+from nni_manager.store.index import Entry
+from nni_manager.store.overview import Live, Overview
+from nni_manager.web import trial_table
+from nni_manager.web.trial_table import Table, View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExperiment:
+    """A row of the list."""
+
+    entry: Entry
+    status: ExperimentStatus
+    hold: Hold | None
+    errors: tuple[str, ...]
+    #: Trials that have ended, and all of them.
+    ended: int
+    made: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownExperiment:
+    """Everything its page says."""
+
+    overview: Overview
+    entry: Entry
+    at_work: bool
+    table: Table
+
+    @property
+    def ended(self) -> int:
+        return ended(self.overview)
+
+    @property
+    def may_resume(self) -> bool:
+        return not self.at_work or bool(self.overview.hold) or self.overview.row.status is ExperimentStatus.ERROR
+
+
+async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperiment:
+    """One that cannot be read says why; a list must not fail because of it."""
+    try:
+        found = await service.read(entry.id, lambda c: overview.load(c, live(service, entry.id), now_ms))
+    except NniManagerError as error:
+        return ListedExperiment(entry=entry, status=entry.status, hold=None, errors=(str(error),), ended=0, made=0)
+    return ListedExperiment(
+        entry=entry, status=found.row.status, hold=found.hold, errors=found.errors, ended=ended(found),
+        made=found.row.next_sequence_id,
+    )  # fmt: skip
+
+
+async def shown(service: Service, id: str, view: View, now_ms: int) -> ShownExperiment:
+    """Raises NotFound or StoreError."""
+    state = live(service, id)
+
+    def read(connection: Connection) -> tuple[Overview, Table]:
+        return overview.load(connection, state, now_ms), trial_table.read(connection, view, now_ms)
+
+    entry = await service.entry(id)
+    found, table = await service.read(id, read)
+    return ShownExperiment(overview=found, entry=entry, at_work=state.at_work, table=table)
+
+
+def live(service: Service, id: str) -> Live:
+    at_work = service.at_work(id) is not None
+    return Live(at_work=at_work, derived_hold=service.derived_hold(id), problem=service.problem(id))
+
+
+def ended(found: Overview) -> int:
+    """Trials that have ended, in whatever way."""
+    return sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
+
+
+def limits(found: Overview) -> dict[str, Any]:
+    """As the config has them; None: no limit."""
+    names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
+    return {name: found.config.get(name) for name in names}

@@ -1,0 +1,62 @@
+"""Values as people read them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+_LONGEST = 60
+#: Whole numbers in JSON may be larger than any float.
+_HUGE = 10**300
+
+
+def moment(ms: int) -> str:
+    """``2026-11-20 18:57:03 UTC``."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def duration(ms: int) -> str:
+    """The two largest units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 7 min``, ``4 d 1 h``."""
+    if ms < 10_000:
+        return f"{max(ms, 0) / 1000:.1f} s"
+    seconds = ms // 1000
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
+
+
+def limit(value: int | str | None) -> str:
+    """A duration as the config has it: seconds, or text with a unit."""
+    return "no limit" if value is None else f"{value} s" if isinstance(value, int) else value
+
+
+def number(value: float) -> str:
+    """Six significant digits; NaN and Infinity by their names in JSON."""
+    return f"{value:.6g}" if abs(value) < float("inf") else json.dumps(value)
+
+
+def result(text: str | None) -> str:
+    """A reported result: its number, or what it is in short. `text`: JSON; NaN and Infinity may stand in it."""
+    if text is None:
+        return ""
+    value = json.loads(text)
+    if isinstance(value, dict):
+        value = value.get("default", value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number(float(value)) if is_number and abs(value) < _HUGE else short(value)
+
+
+def short(value: object) -> str:
+    """A value in one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def parameters(value: object) -> list[tuple[str, str]]:
+    """Names and values; one nameless value when it is no mapping."""
+    if isinstance(value, dict):
+        return [(str(name), short(inner)) for name, inner in value.items()]
+    return [("", short(value))]

@@ -1,0 +1,158 @@
+"""The pages and their buttons, as an application of its own. `app` puts the API's guard in front of it: that is what
+keeps other sites from pressing the buttons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
+from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
+from nni_manager.scheduler.service import Service
+from nni_manager.web import experiment_view
+from nni_manager.web.rendering import HERE, render
+from nni_manager.web.trial_table import PAGE_SIZE, View, page_number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagesContext:
+    """One per daemon."""
+
+    service: Service
+    version: str
+    clock: Clock = now_ms
+
+
+def create_pages(context: PagesContext) -> Starlette:
+    """Serves ``/``, ``/experiments/…`` and ``/static/…``."""
+    experiment = "/experiments/{id}"
+    routes = [
+        Route("/", _list, name="list"),
+        Route(experiment, _show),
+        Route(f"{experiment}/fragment", _fragment),
+        Route(f"{experiment}/stop", _stop, methods=["POST"]),
+        Route(f"{experiment}/resume", _resume, methods=["POST"]),
+        Route(f"{experiment}/trials/{{trial_id}}/kill", _kill, methods=["POST"]),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    handlers: Mapping[type[Exception], object] = {
+        NniManagerError: _on_domain_error,
+        HTTPException: _on_http_error,
+        Exception: _on_fault,
+    }
+    pages = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]  # handlers of subclasses
+    pages.state.context = context
+    return pages
+
+
+# Pages
+
+
+async def _list(request: Request) -> Response:
+    """Newest first."""
+    context, page = _context(request), page_number(request.query_params)
+    entries = (await context.service.entries())[::-1]
+    chosen = entries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
+    now = context.clock()
+    rows = await asyncio.gather(*(experiment_view.listed(context.service, entry, now) for entry in chosen))
+    pages = max(1, -(-len(entries) // PAGE_SIZE))
+    return render(request, "experiments.html", rows=rows, total=len(entries), page=page, pages=pages)
+
+
+async def _show(request: Request) -> Response:
+    return await _render_experiment(request, "experiment.html")
+
+
+async def _fragment(request: Request) -> Response:
+    """The part of the page that changes, for the script."""
+    return await _render_experiment(request, "experiment_body.html")
+
+
+async def _render_experiment(request: Request, template: str) -> Response:
+    context, view = _context(request), View.parse(request.query_params)
+    found = await experiment_view.shown(context.service, _experiment_id(request), view, context.clock())
+    limits = experiment_view.limits(found.overview)
+    return render(request, template, shown=found, table=found.table, view=view, limits=limits)
+
+
+# Buttons
+
+
+async def _stop(request: Request) -> Response:
+    """Comes back when its trials have ended."""
+    await _context(request).service.stop(_experiment_id(request))
+    return _back(request)
+
+
+async def _resume(request: Request) -> Response:
+    await _context(request).service.resume(_experiment_id(request))
+    return _back(request)
+
+
+async def _kill(request: Request) -> Response:
+    id_, trial_id = _experiment_id(request), request.path_params["trial_id"]
+    if TRIAL_ID.fullmatch(trial_id) is None:
+        raise NotFound(f"{trial_id!r} is no trial id; the experiment's page lists its trials")
+    await _context(request).service.kill_trial(id_, trial_id)
+    return _back(request)
+
+
+def _back(request: Request) -> Response:
+    """To the page that the button stands on, as it was sorted and paged."""
+    query = View.parse(request.query_params).query()
+    base = request.scope.get("root_path", "")
+    return RedirectResponse(f"{base}/experiments/{_experiment_id(request)}?{query}", HTTPStatus.SEE_OTHER)
+
+
+# Helpers
+
+
+def _context(request: Request) -> PagesContext:
+    context = request.app.state.context
+    assert isinstance(context, PagesContext)
+    return context
+
+
+def _experiment_id(request: Request) -> str:
+    """Raises NotFound for what cannot be one."""
+    id_ = str(request.path_params["id"])
+    if EXPERIMENT_ID.fullmatch(id_) is None:
+        raise NotFound(f"{id_!r} is no experiment id; the first page lists all")
+    return id_
+
+
+_STATUS: Mapping[type[Exception], HTTPStatus] = {
+    InvalidInput: HTTPStatus.BAD_REQUEST,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+async def _on_domain_error(request: Request, error: Exception) -> Response:
+    statuses = (_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+    return render(request, "error.html", next(statuses, HTTPStatus.INTERNAL_SERVER_ERROR), sentence=str(error))
+
+
+async def _on_fault(request: Request, _: Exception) -> Response:
+    """The server logs it with its traceback."""
+    sentence = "this is a fault in the manager; its log has the details, and trying again may help"
+    return render(request, "error.html", HTTPStatus.INTERNAL_SERVER_ERROR, sentence=sentence)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    sentence = f"there is no page {request.url.path}" if error.status_code == HTTPStatus.NOT_FOUND else error.detail
+    response = render(request, "error.html", error.status_code, sentence=sentence)
+    response.headers.update(error.headers or {})
+    return response

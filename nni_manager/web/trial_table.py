@@ -1,0 +1,119 @@
+"""The trials of an experiment as a table: which ones, in which order, and what a row says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.store import answers
+from nni_manager.store.answers import Page
+from nni_manager.store.database import Connection
+from nni_manager.web import formats
+
+PAGE_SIZE = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the query string asks for."""
+
+    order: str = "-sequence"
+    #: Empty: any.
+    status: str = ""
+    #: From 1.
+    page: int = 1
+
+    @staticmethod
+    def parse(query: Mapping[str, str]) -> View:
+        """Raises InvalidInput."""
+        order, status = query.get("order", "-sequence"), query.get("status", "")
+        if order not in answers.TRIAL_ORDERS:
+            raise InvalidInput(f"order: must be one of {', '.join(answers.TRIAL_ORDERS)}")
+        if status and status not in TrialStatus.__members__:
+            raise InvalidInput(f"status: must be one of {', '.join(TrialStatus)}")
+        return View(order=order, status=status, page=page_number(query))
+
+    def query(self, **changes: object) -> str:
+        """The query string of this view with something changed."""
+        fields = {"order": self.order, "status": self.status, "page": self.page, **changes}
+        return urlencode({name: value for name, value in fields.items() if value})
+
+    def sorted_by(self, column: str) -> str:
+        """The query string that sorts by `column`, or turns its order round."""
+        return self.query(order=column if self.order == f"-{column}" else f"-{column}", page=1)
+
+    def direction(self, column: str) -> str:
+        """What `aria-sort` says about a column."""
+        return {column: "ascending", f"-{column}": "descending"}.get(self.order, "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    id: str
+    number: int
+    status: str
+    #: Why it is so: the wait, or how it ended.
+    explanation: str
+    parameters: list[tuple[str, str]]
+    duration: str
+    attempt: int
+    intermediates: int
+    final: str
+    #: The final result as reported.
+    final_text: str
+    log_path: str
+    has_logs: bool
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    view: View
+    total: int
+    rows: list[Row]
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.total // PAGE_SIZE))
+
+
+def read(connection: Connection, view: View, now_ms: int) -> Table:
+    """One page of it."""
+    page = Page(limit=PAGE_SIZE, offset=(view.page - 1) * PAGE_SIZE)
+    found = json.loads(answers.trials(connection, status=view.status or None, order=view.order, page=page))
+    return Table(view=view, total=found["total"], rows=[_row(trial, now_ms) for trial in found["trials"]])
+
+
+def page_number(query: Mapping[str, str]) -> int:
+    """From 1. Raises InvalidInput."""
+    text = query.get("page", "1")
+    if not (text.isascii() and text.isdecimal() and 1 <= len(text) <= 9 and int(text)):
+        raise InvalidInput("page: must be a number from 1")
+    return int(text)
+
+
+def _row(trial: dict[str, Any], now_ms: int) -> Row:
+    return Row(
+        id=trial["id"], number=trial["sequenceId"], status=trial["status"], explanation=_explanation(trial),
+        parameters=formats.parameters(trial["parameters"]), duration=_duration(trial, now_ms),
+        attempt=trial["attempt"], intermediates=trial["intermediates"], final=formats.result(trial["finalResult"]),
+        final_text=trial["finalResult"] or "", log_path=trial["logPath"],
+        has_logs=trial["startedMs"] is not None, is_open=trial["status"] in OPEN_STATUSES,
+    )  # fmt: skip
+
+
+def _explanation(trial: dict[str, Any]) -> str:
+    if trial["wait"]:
+        return str(trial["wait"]["sentence"])
+    asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
+    return ": ".join(filter(None, (trial["reason"], trial["message"]))) or asked
+
+
+def _duration(trial: dict[str, Any], now_ms: int) -> str:
+    started, ended = trial["startedMs"], trial["endedMs"]
+    return "" if started is None else formats.duration((now_ms if ended is None else ended) - started)

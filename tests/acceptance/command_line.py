@@ -1,0 +1,144 @@
+"""`nnictl` as its users start it: a process of its own on a data directory of its own, and what all that leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.live_daemon import Daemon, processes_of
+
+#: Trials for `config`: they report a number and end; they run until they are told to end.
+REPORT = """echo '{"type": "final", "value": 7}' >> "$NNI_OUTBOX" """
+RUN_ON = "echo running; exec sleep 1000"
+
+
+class CommandLine:
+    """Everything it starts can be found by the name of `folder`."""
+
+    def __init__(self, folder: Path, runtime: Path) -> None:
+        self.folder = folder
+        self.runtime = runtime
+        self.data = folder / "data"
+        own = {"NNI_MANAGER_DATA": str(self.data), "XDG_RUNTIME_DIR": str(runtime), "NNI_MANAGER_TOKEN": ""}
+        self.environment = {**os.environ, **own}
+        self._served: list[Daemon] = []
+
+    def run(self, *words: object, program: str = "nnictl") -> subprocess.CompletedProcess[str]:
+        """To its end; the caller looks at the exit code."""
+        with self.start(*words, program=program) as process:
+            out, err = process.communicate(timeout=40)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def good(self, *words: object) -> str:
+        """What it prints; it must exit with 0 and have nothing to complain of."""
+        done = self.run(*words)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr + self.log()
+        return done.stdout
+
+    def bad(self, *words: object, program: str = "nnictl") -> tuple[int, str]:
+        """Exit code and the one line it complains with."""
+        done = self.run(*words, program=program)
+        assert done.returncode != 0 and done.stdout == "", done.stdout
+        lines = done.stderr.splitlines()
+        assert len(lines) == 1 and "Traceback" not in lines[0] and "fault of ours" not in lines[0], done.stderr
+        return done.returncode, lines[0]
+
+    def start(self, *words: object, program: str = "nnictl") -> subprocess.Popen[str]:
+        """In a process group of its own, as a shell would."""
+        return subprocess.Popen(
+            [str(Path(sys.executable).with_name(program)), *map(str, words)], env=self.environment, cwd=self.folder,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+            preexec_fn=_take_interrupts,
+        )  # fmt: skip
+
+    def config(self, name: str = "experiment.yml", **fields: object) -> Path:
+        """An experiment file; None leaves a field out."""
+        values = {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": REPORT,
+            "trialConcurrency": 2, "maxTrialNumber": 4, "tuner": {"name": "Random"},
+            "trainingService": {"platform": "local"}, **fields,
+        }  # fmt: skip
+        path = self.folder / name
+        path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}, indent=1))
+        return path
+
+    def create(self, **fields: object) -> str:
+        """In the background; answers its id."""
+        return id_in(self.good("create", "--config", self.config(**fields)))
+
+    @property
+    def daemon(self) -> Daemon:
+        """The API of whichever daemon runs."""
+        return Daemon(self.data, environment=self.environment)
+
+    def serve(self, *arguments: str) -> Daemon:
+        """A daemon that was told to serve; it is ready."""
+        self.data.mkdir(exist_ok=True)
+        served = self.daemon
+        self._served.append(served)
+        return served.start(*arguments)
+
+    def end(self) -> None:
+        """Kills whatever still runs."""
+        for process in processes_of(str(self.folder)):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        for served in self._served:
+            if served.process is not None:
+                served.process.wait()
+
+    def log(self) -> str:
+        path = self.data / "daemon.log"
+        return path.read_text() if path.exists() else ""
+
+    def processes(self) -> list[str]:
+        """Command lines of all that is alive."""
+        found = []
+        for process in processes_of(str(self.folder)):
+            with contextlib.suppress(psutil.Error):
+                found.append(" ".join(process.cmdline()))
+        return found
+
+    def traces(self) -> list[str]:
+        """What nobody may leave: processes, sockets, the pointer file."""
+        pointer = [str(path) for path in self.data.glob("control.json*")]
+        return [*self.processes(), *map(str, self.runtime.rglob("*.sock")), *pointer]
+
+
+@contextmanager
+def command_line(folder: Path) -> Iterator[CommandLine]:
+    """Whatever still runs in the end is killed."""
+    with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
+        line = CommandLine(folder, Path(runtime))
+        try:
+            yield line
+        finally:
+            line.end()
+
+
+def id_in(text: str) -> str:
+    """The experiment that a command speaks of."""
+    found = re.search(r"Experiment (\w+) ", text)
+    assert found is not None, text
+    return found[1]
+
+
+def state_of(daemon: Daemon, id_: str, **expected: Any) -> dict[str, Any]:
+    """Waits until an experiment has as many trials of each status as `expected` says."""
+    return daemon.wait_for(id_, lambda state: {**state["counts"], **expected} == state["counts"], timeout_s=30)
+
+
+def _take_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it, and so would what we start

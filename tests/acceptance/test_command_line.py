@@ -1,0 +1,279 @@
+"""`nnictl` and `nni-manager` as real processes on a data directory of their own: what they say, do and leave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line, id_in, state_of
+from tests.live_daemon import Daemon, assert_gone
+
+pytestmark = pytest.mark.acceptance
+
+FAIL = "echo nothing works >&2; exit 3"
+
+
+@pytest.fixture
+def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
+    """Nothing runs yet."""
+    with command_line(tmp_path) as line:
+        yield line
+
+
+@pytest.fixture(params=["started by itself", "serve"])
+def either(request: pytest.FixtureRequest, nnictl: CommandLine) -> CommandLine:
+    """The first command starts a daemon, or one serves already."""
+    if request.param == "serve":
+        nnictl.serve()
+    return nnictl
+
+
+# create --foreground
+
+
+def test_foreground_to_the_end(nnictl: CommandLine) -> None:
+    out = nnictl.good("create", "--config", nnictl.config(), "--foreground")
+    id_ = id_in(out)
+    assert f"folder  {nnictl.data / id_}\n" in out
+    assert "4/4 done, 0 running, 0 failed; best 7" in out
+    assert f"Experiment {id_} is done. Best result 7, trial " in out and '"x": 0.' in out
+    assert out.endswith(f"Experiment {id_} is closed.\n")
+    assert nnictl.traces() == []
+
+
+def test_foreground_fails_where_no_trial_succeeds(nnictl: CommandLine) -> None:
+    done = nnictl.run("create", "-c", nnictl.config(trialCommand=FAIL), "-f")
+    id_ = id_in(done.stdout)
+    assert (done.returncode, done.stderr) == (
+        1, f"Experiment {id_} is done, but no trial succeeded; `nnictl trial ls {id_}` says why.\n",
+    )  # fmt: skip
+    assert nnictl.traces() == []
+    assert nnictl.good("trial", "ls", id_).count("exit code 3") == 4
+
+
+def test_foreground_ends_on_hold_and_goes_on_when_resumed(nnictl: CommandLine) -> None:
+    gate = nnictl.folder / "mended"
+    command = f"if [ ! -e {gate} ]; then {FAIL}; fi; {REPORT}"
+    done = nnictl.run("create", "-c", nnictl.config(trialCommand=command, maxTrialNumber=12), "-f")
+    id_ = id_in(done.stdout)
+    assert done.returncode == 1
+    assert f"Experiment {id_} is on hold: the first 5 trials all failed in the same way" in done.stderr
+    assert f"Continue it with `nnictl resume {id_}`, or end it with `nnictl stop {id_}`." in done.stderr
+    assert nnictl.processes() != [], "an experiment on hold keeps its daemon"
+    gate.touch()
+    assert "12/12 done" in nnictl.good("resume", id_, "--foreground")
+    assert nnictl.traces() == []
+
+
+def test_foreground_ends_on_an_error(nnictl: CommandLine) -> None:
+    """No cause of an error can be staged on this machine, so the state itself is."""
+    with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "-f") as process:
+        id_ = _id_of(process)
+        state_of(nnictl.daemon, id_, RUNNING=2)
+        _set_status(nnictl.daemon, id_, "ERROR")
+        nnictl.daemon.call("PATCH", f"/experiments/{id_}", json={"experimentName": "woken"})
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 1, out
+    assert err.startswith(f"Experiment {id_} stopped on an error") and f"`nnictl resume {id_}`" in err
+    nnictl.good("stop", id_)
+    assert nnictl.traces() == []
+
+
+def test_interrupt_stops_the_experiment_and_everything(nnictl: CommandLine) -> None:
+    with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "--foreground") as process:
+        id_ = _id_of(process)
+        state_of(nnictl.daemon, id_, RUNNING=2)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"Experiment {id_} is stopped; continue it with `nnictl resume {id_}`." in err
+    assert nnictl.traces() == []
+    assert f"{id_}  " in (listed := nnictl.good("experiment", "list", "--all")) and "STOPPED" in listed
+
+
+# In the background
+
+
+def test_the_life_of_an_experiment(either: CommandLine) -> None:
+    nnictl = either
+    id_ = nnictl.create(trialCommand=RUN_ON, experimentName="first", trialConcurrency=3)
+    state_of(nnictl.daemon, id_, RUNNING=3)
+    listed = nnictl.good("experiment", "list").splitlines()
+    assert len(listed) == 2 and listed[1].split()[:4] == [id_, "first", "RUNNING", "local"]
+    assert json.loads(nnictl.good("experiment", "show", id_[:3], "--json"))["counts"]["RUNNING"] == 3
+    assert "0/4 done, 3 running, 0 failed" in nnictl.good("experiment", "status")
+    trials = json.loads(nnictl.good("trial", "ls", "--json"))
+    assert [trial["status"] for trial in trials] == ["RUNNING"] * 3
+    trial = trials[0]["id"]
+    log = nnictl.good("log", "trial", "--trial_id", trial, "--stdout")
+    assert log == "running\n"
+    assert nnictl.good("trial", "kill", "--trial_id", trial) == f"Trial {trial} is asked to end.\n"
+    nnictl.daemon.wait_for(id_, lambda state: state["counts"].get("USER_CANCELED") == 1)
+    assert "trialConcurrency is 1 now" in nnictl.good("update", "concurrency", "--value", 1)
+    assert "maxTrialNumber is 9 now" in nnictl.good("update", "trialnum", "-v", 9)
+    assert "maxExperimentDuration is 2h now" in nnictl.good("update", "duration", "-v", "2h")
+    space = nnictl.folder / "space.json"
+    space.write_text('{"x": {"_type": "uniform", "_value": [5, 6]}}')
+    nnictl.good("update", "searchspace", "--filename", space)
+    shown = json.loads(nnictl.good("experiment", "show", "--json"))
+    assert (shown["trialConcurrency"], shown["maxTrialNumber"]) == (1, 9)
+    assert shown["config"]["searchSpace"]["x"]["_value"] == [5, 6]
+    assert nnictl.good("stop") == f"Experiment {id_} is stopped.\n"
+    assert nnictl.good("experiment", "list") == "No experiment is open; --all lists closed ones too.\n"
+    nnictl.good("resume", id_)
+    state_of(nnictl.daemon, id_, RUNNING=1)
+    code, sentence = nnictl.bad("experiment", "delete", id_, "--yes")
+    assert (code, sentence) == (1, f"nnictl: experiment {id_} is at work; stop it first (`nnictl stop {id_}`)")
+    nnictl.good("stop", "--all")
+    assert nnictl.good("experiment", "delete", id_, "--yes") == f"Experiment {id_} is removed.\n"
+    assert not (nnictl.data / id_).exists()
+    assert nnictl.good("experiment", "list", "--all") == "There is no experiment.\n"
+
+
+def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:
+    gate = nnictl.folder / "gate"
+    os.mkfifo(gate)
+    id_ = nnictl.create(trialCommand=f"echo before; cat {gate}; echo after", maxTrialNumber=1)
+    state_of(nnictl.daemon, id_, RUNNING=1)
+    (trial,) = json.loads(nnictl.good("trial", "ls", "--json"))
+    with nnictl.start("log", "trial", "-T", trial["id"], "--stdout", "--follow") as process:
+        assert process.stdout is not None and process.stdout.readline() == "before\n"
+        gate.write_text("meanwhile\n")
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "meanwhile\nafter\n")
+    nnictl.good("stop", "--all")
+
+
+def test_config_check(nnictl: CommandLine) -> None:
+    good = nnictl.config()
+    assert nnictl.good("config", "check", good) == f"{good}: valid; at most 4 trials of Random on local\n"
+    wrong = nnictl.config("wrong.yml", trialConcurency=2, maxTrialNumber="many")
+    done = nnictl.run("config", "check", wrong)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f"{wrong}:1: trialConcurrency: ") or any("trialConcurency" in line for line in lines)
+    place = next(n for n, line in enumerate(wrong.read_text().splitlines(), 1) if "maxTrialNumber" in line)
+    assert any(line.startswith(f"{wrong}:{place}: maxTrialNumber: ") for line in lines), lines
+    assert not nnictl.data.exists() and nnictl.processes() == []
+
+
+# The daemon behind it
+
+
+def test_two_creates_at_once_start_one_daemon(nnictl: CommandLine) -> None:
+    config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=1)
+    commands = [nnictl.start("create", "-c", config) for _ in range(2)]
+    outs = [command.communicate(timeout=30) for command in commands]
+    assert [command.returncode for command in commands] == [0, 0], outs
+    assert len({id_in(out) for out, _ in outs}) == 2
+    assert len([line for line in nnictl.processes() if " serve --auto" in line]) == 1
+    assert nnictl.log().count(") ready: process ") == 1
+    assert len(nnictl.good("stop", "--all").splitlines()) == 2
+    assert nnictl.traces() == []
+
+
+def test_nothing_is_left_when_the_last_stop_returns(nnictl: CommandLine) -> None:
+    first, second = (nnictl.create(trialCommand=RUN_ON) for _ in range(2))
+    state_of(nnictl.daemon, second, RUNNING=2)
+    assert nnictl.daemon.call("GET", "/daemon")["endsByItself"] is True
+    nnictl.good("stop", first)
+    assert nnictl.daemon.status(second)["counts"]["RUNNING"] == 2, "the other one keeps the daemon"
+    nnictl.good("stop", "--all")
+    assert nnictl.traces() == []
+    assert list(nnictl.data.rglob("*-wal")) == [], "databases are closed"
+
+
+def test_stop_with_nothing_open_leaves_nothing_either(nnictl: CommandLine) -> None:
+    assert nnictl.good("stop", "--all") == "No experiment is open.\n"
+    assert nnictl.traces() == []
+
+
+def test_serve_outlives_its_experiments(nnictl: CommandLine) -> None:
+    serve = nnictl.serve("--port", "0")
+    nnictl.good("create", "-c", nnictl.config(), "--foreground")
+    nnictl.good("stop", "--all")
+    facts = serve.call("GET", "/daemon")
+    assert facts["endsByItself"] is False and serve.process is not None and facts["pid"] == serve.process.pid
+    assert [door["kind"] for door in facts["doors"]] == ["control", "service"]
+    assert serve.terminate() == 0
+    assert nnictl.traces() == []
+
+
+def test_the_daemon_is_killed_under_a_command(nnictl: CommandLine) -> None:
+    with nnictl.start("create", "-c", nnictl.config(trialCommand=RUN_ON), "--foreground") as process:
+        id_ = _id_of(process)
+        state_of(nnictl.daemon, id_, RUNNING=2)
+        before = _trial_pids(nnictl.daemon, id_)
+        os.kill(nnictl.daemon.call("GET", "/daemon")["pid"], signal.SIGKILL)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert err == (
+        "nnictl: the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the"
+        f" experiment with `nnictl resume {id_} --foreground`\n"
+    )
+    serve = nnictl.serve()
+    assert state_of(serve, id_, RUNNING=2)["status"] == "RUNNING"
+    assert _trial_pids(serve, id_) == before
+    nnictl.good("stop", id_)
+    assert not any(map(psutil.pid_exists, before))
+    assert serve.terminate() == 0
+    assert nnictl.traces() == []
+
+
+def test_sigterm_leaves_jobs_to_the_next_daemon(nnictl: CommandLine) -> None:
+    serve = nnictl.serve("--port", "0")
+    id_ = nnictl.create(trialCommand=RUN_ON, trialConcurrency=8, maxTrialNumber=8)
+    state_of(serve, id_, RUNNING=8)
+    before = _trial_pids(serve, id_)
+    began = time.monotonic()
+    assert serve.terminate() == 0
+    took_s = time.monotonic() - began
+    assert took_s < 1
+    assert all(map(psutil.pid_exists, before)) and len(before) == 8
+    assert not (nnictl.data / "control.json").exists()
+    after = nnictl.serve()
+    state_of(after, id_, RUNNING=8)
+    assert _trial_pids(after, id_) == before
+    nnictl.good("stop", id_)
+    assert after.terminate() == 0
+    assert_gone(str(nnictl.folder), within_s=1)
+
+
+def test_another_interpreter_path_does_not_matter(nnictl: CommandLine) -> None:
+    """Files in the folder of a config never stand for modules of ours."""
+    for name in ("click.py", "json.py", "nni_manager.py", "trial_runner.py"):
+        (nnictl.folder / name).write_text("raise SystemExit('the wrong module')\n")
+    nnictl.good("create", "-c", nnictl.config(), "--foreground")
+
+
+def _id_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return id_in(process.stdout.readline())
+
+
+def _trial_pids(daemon: Daemon, id_: str) -> set[int]:
+    """The main processes of its running trials."""
+    mark = str(daemon.data / id_ / "trials")
+    found = set()
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        if process.info["cmdline"] == ["sleep", "1000"] and mark in (process.info["environ"] or {}).get(
+            "NNI_SYS_DIR", ""
+        ):
+            found.add(int(process.pid))
+    return found
+
+
+def _set_status(daemon: Daemon, id_: str, status: str) -> None:
+    with contextlib.closing(sqlite3.connect(daemon.data / id_ / "db" / "nni.sqlite", timeout=20)) as connection:
+        connection.execute("UPDATE experiment SET status = ?", (status,))
+        connection.commit()

@@ -1,0 +1,332 @@
+"""Tuners and assessors that raise, hang or are killed: the experiment says so, running trials end well, it goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.acceptance import witness
+from tests.live_daemon import PYTHON, Daemon, assert_gone, processes_of
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+
+State = dict[str, Any]
+
+
+class Bench:
+    """One experiment of gated trials, and everything a test wants to know of it."""
+
+    def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
+        self.daemon = daemon
+        self.code = code
+        self.notes, self.hosts, self.gates = root / "witness.jsonl", root / "hosts", root / "gates"
+        self.hosts.mkdir()
+        self.gates.mkdir()
+        self.tuner = code / "note_tuner.py"
+        self.good_tuner = self.tuner.read_text()
+        self.id = ""
+
+    def start(self, **more: Any) -> None:
+        fields: dict[str, Any] = {"trials": 6, "steps": 0, "pause_s": 0, "tuner": witness.noting_tuner(self.hosts)}
+        config = witness.config(**fields | {"trialCommand": f"{PYTHON} gated.py", "trialConcurrency": 2} | more)
+        self.id = self.daemon.create(config, self.code, {"WITNESS": str(self.notes), "GATES": str(self.gates)})
+
+    def open_gate(self, *names: object) -> None:
+        for name in names:
+            (self.gates / str(name)).touch()
+
+    def mend(self) -> None:
+        self.tuner.write_text(self.good_tuner)
+
+    def resume(self) -> None:
+        self.daemon.call("POST", f"/experiments/{self.id}/resume")
+
+    def wait_for_hold(self, code: str) -> State:
+        state = self.daemon.wait_for(self.id, lambda state: state["hold"] is not None)
+        assert state["hold"]["code"] == code
+        assert state["hold"]["sentence"] in state["errors"]
+        return state
+
+    def wait_for_count(self, **counts: int) -> State:
+        return self.daemon.wait_for(
+            self.id, lambda state: all(state["counts"].get(status, 0) == count for status, count in counts.items())
+        )
+
+    def check_end(self, trials: int = 6) -> None:
+        """Everything ended well, and the last tuner process knows every result."""
+        state = self.daemon.wait(self.id, "DONE")
+        assert (state["hold"], state["errors"], state["counts"]) == (None, [], {"SUCCEEDED": trials})
+        witness.check_results(self.daemon, self.id, self.notes)
+        witness.check_tuners(self.hosts, trials)
+
+    def tuner_processes(self) -> list[psutil.Process]:
+        of_experiment = processes_of(str(self.daemon.data / self.id / "checkpoint"))
+        return [process for process in of_experiment if "nni_manager.scheduler.tuner_process" in process.cmdline()]
+
+
+@pytest.fixture
+def bench(daemon: Daemon, code: Path, tmp_path: Path) -> Bench:
+    return Bench(daemon, code, tmp_path)
+
+
+@pytest.fixture
+def impatient(bench: Bench) -> Bench:
+    """Its daemon calls a tuner silent after a second."""
+    bench.daemon.terminate()
+    bench.daemon.environment["NNI_MANAGER_TUNER_PATIENCE"] = "1s"
+    bench.daemon.start()
+    return bench
+
+
+# Killed
+
+
+def test_one_death_is_no_trouble(bench: Bench) -> None:
+    bench.start(trials=20, trialConcurrency=4)
+    bench.open_gate(*range(8))
+    bench.wait_for_count(SUCCEEDED=8)
+    _kill_tuner(bench, -1)
+    bench.open_gate("all")
+    holds = []
+    bench.daemon.wait_for(bench.id, lambda state: holds.append(state["hold"]) or state["status"] == "DONE")
+    assert set(holds) == {None}
+    assert len(list(bench.hosts.glob("*.jsonl"))) == 2, "another process was told the results"
+    bench.check_end(20)
+
+
+def test_three_deaths_are_a_hold_until_somebody_resumes(bench: Bench) -> None:
+    bench.start(trials=30, trialConcurrency=3)
+    pid = -1
+    for number in range(3):
+        bench.daemon.wait_for(bench.id, lambda state, n=number: state["counts"].get("SUCCEEDED", 0) >= n)
+        pid = _kill_tuner(bench, pid)
+        bench.open_gate(number)
+    state = bench.wait_for_hold("TUNER_DIED")
+    assert "SIGKILL" in state["hold"]["sentence"]
+    assert "3 times" in state["hold"]["sentence"]
+    made = state["trialsMade"]
+    bench.open_gate("all")
+    assert bench.wait_for_count(RUNNING=0, WAITING=0)["counts"] == {"SUCCEEDED": made}
+    bench.resume()
+    bench.check_end(30)
+
+
+def _kill_tuner(bench: Bench, but: int) -> int:
+    """Kills the tuner's process once it is another one than `but`; answers which it was."""
+    found = _eventually(lambda: next((p for p in bench.tuner_processes() if p.pid != but), None))
+    found.kill()
+    found.wait(5)
+    return int(found.pid)
+
+
+# Raising
+
+RAISING = {
+    "at import, a missing dependency": (lambda text: "import surely_not_installed\n" + text, "ModuleNotFoundError", 0),
+    "at import, a syntax error": (lambda text: text + "\ndef broken(:\n", "SyntaxError", 0),
+    "at construction": (
+        lambda text: text.replace("self.path = ", "raise KeyError('no such thing')\n        self.path = "),
+        "KeyError: 'no such thing'",
+        0,
+    ),
+    "in generate_parameters": (
+        lambda text: text.replace("return {", "assert parameter_id < 3, 'out of ideas'\n        return {"),
+        "AssertionError: out of ideas",
+        3,
+    ),
+    "in receive_trial_result": (
+        lambda text: text.replace("self._note(x=parameters", "1 / (parameter_id < 2)\n        self._note(x=parameters"),
+        "ZeroDivisionError",
+        3,
+    ),
+    "by sys.exit": (
+        lambda text: text.replace("return {", "if parameter_id > 2: raise SystemExit(7)\n        return {"),
+        "SystemExit: 7",
+        3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", RAISING)
+def test_a_tuner_that_raises_is_a_hold_with_its_traceback(bench: Bench, fault: str) -> None:
+    spoil, words, made = RAISING[fault]
+    bench.tuner.write_text(spoil(bench.good_tuner))
+    assert bench.tuner.read_text() != bench.good_tuner
+    bench.start()
+    bench.open_gate(0, 2)
+    state = bench.wait_for_hold("TUNER_RAISED")
+    assert words in state["hold"]["sentence"]
+    assert "Traceback" in state["hold"]["details"]
+    assert "note_tuner" in state["hold"]["details"]
+    assert words in bench.daemon.status(bench.id)["errors"][0]
+    if made:
+        assert bench.wait_for_count(SUCCEEDED=made - 1)["counts"]["RUNNING"] == 1
+        bench.open_gate(1)
+        assert bench.wait_for_count(RUNNING=0)["counts"] == {"SUCCEEDED": made}
+    assert bench.daemon.status(bench.id)["trialsMade"] == made
+    assert bench.daemon.status(bench.id)["status"] == "RUNNING"
+    bench.mend()
+    bench.open_gate("all")
+    bench.resume()
+    bench.check_end()
+
+
+def test_resuming_an_unmended_tuner_holds_again(bench: Bench) -> None:
+    bench.tuner.write_text("import surely_not_installed\n" + bench.good_tuner)
+    bench.start()
+    bench.wait_for_hold("TUNER_RAISED")
+    bench.resume()
+    bench.wait_for_hold("TUNER_RAISED")
+    assert bench.daemon.terminate() == 0
+    bench.daemon.start()
+    assert bench.daemon.status(bench.id)["hold"]["code"] == "TUNER_RAISED", "a hold outlives the daemon"
+
+
+def test_an_assessor_that_raises_is_a_hold_too(bench: Bench) -> None:
+    assessor = bench.code / "fussy_assessor.py"
+    good = assessor.read_text()
+    assessor.write_text(
+        good.replace("return AssessResult", "trial_history.no_such_method()\n        return AssessResult")
+    )
+    bench.start(assessor={"className": "fussy_assessor.FussyAssessor", "codeDirectory": "."})
+    state = bench.wait_for_hold("TUNER_RAISED")
+    assert "no_such_method" in state["hold"]["sentence"]
+    assert "fussy_assessor.py" in state["hold"]["details"]
+    bench.open_gate("all")
+    bench.wait_for_count(RUNNING=0, WAITING=0)
+    assessor.write_text(good)
+    bench.resume()
+    bench.check_end()
+
+
+# Silent
+
+HANGS = {
+    "in Python": "import threading; threading.Event().wait()  # for ever",
+    "in C, holding the interpreter": "import re; re.match(r'(a|a)*$', 'a' * 100 + 'b')  # for ever",
+}
+
+
+def test_a_silent_tuner_is_a_hold_that_ends_by_itself(impatient: Bench) -> None:
+    bench, answer = impatient, impatient.gates / "answer"
+    bench.tuner.write_text(
+        bench.good_tuner.replace(
+            "return {",
+            f"import time\n        while parameter_id > 1 and not os.path.exists({str(answer)!r}):\n"
+            "            time.sleep(0.01)  # thinks\n        return {",
+        )
+    )
+    bench.start()
+    bench.open_gate(0)
+    bench.wait_for_hold("TUNER_SILENT")
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"] is None or state["hold"]["details"])
+    assert "generate_parameters" in state["hold"]["details"]
+    assert _line_of(bench.tuner, "# thinks") in state["hold"]["details"]
+    assert bench.wait_for_count(SUCCEEDED=1)["counts"]["RUNNING"] == 1, "running trials go on"
+    answer.touch()
+    bench.open_gate("all")
+    bench.check_end()
+
+
+@pytest.mark.parametrize("hang", HANGS)
+def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) -> None:
+    bench = impatient
+    _hang(bench, hang)
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"] and state["hold"]["details"])
+    assert state["hold"]["code"] == "TUNER_SILENT"
+    assert _line_of(bench.tuner, "# for ever") in state["hold"]["details"]
+    (old,) = bench.tuner_processes()
+    bench.mend()
+    bench.open_gate("all")
+    began = time.monotonic()
+    bench.resume()
+    assert time.monotonic() - began < 2
+    assert not old.is_running() or old.status() == psutil.STATUS_ZOMBIE
+    bench.check_end()
+
+
+@pytest.mark.parametrize("hang", HANGS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_daemon_ends_while_the_tuner_hangs(bench: Bench, hang: str, number: signal.Signals) -> None:
+    _hang(bench, hang)
+    _eventually(bench.tuner_processes)
+    _wait_for_hang(bench)
+    assert bench.daemon.process is not None
+    began = time.monotonic()
+    bench.daemon.process.send_signal(number)
+    code = bench.daemon.process.wait(10)
+    assert time.monotonic() - began < 3
+    assert code == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+    assert psutil.wait_procs(bench.tuner_processes(), timeout=2)[1] == []
+    bench.mend()
+    bench.open_gate("all")
+    bench.daemon.start()
+    bench.check_end()
+
+
+def _hang(bench: Bench, hang: str) -> None:
+    """Starts an experiment whose tuner hangs at the third proposal."""
+    mark = bench.gates / "hangs"
+    bench.tuner.write_text(
+        bench.good_tuner.replace(
+            "return {",
+            f"if parameter_id > 1:\n            open({str(mark)!r}, 'w').close()\n            {HANGS[hang]}\n"
+            "        return {",
+        )
+    )
+    bench.start()
+    bench.open_gate(0)
+
+
+def _wait_for_hang(bench: Bench) -> None:
+    _eventually((bench.gates / "hangs").exists)
+
+
+def _line_of(path: Path, words: str) -> str:
+    """As a stack names it."""
+    (number,) = [n for n, line in enumerate(path.read_text().splitlines(), 1) if words in line]
+    return f'File "{path}", line {number} in '
+
+
+def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
+    """What `look` answers once that is something: for other processes, which send us no events."""
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+# Medianstop
+
+
+def test_medianstop_ends_bad_trials_early(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "tuner.jsonl"
+    values = [0.8, 0.9, 0.95, 0.1, 0.2, 1.0]
+    config = witness.config(
+        trials=6, steps=0, pause_s=0, trialConcurrency=1, trialCommand=f"{PYTHON} curve.py 20 0.05",
+        tuner={"className": "listed_tuner.ListedTuner", "codeDirectory": ".",
+               "classArgs": {"values": values, "notes": str(notes)}},
+        assessor={"name": "Medianstop", "classArgs": {"optimize_mode": "maximize", "start_step": 3}},
+    )  # fmt: skip
+    id_ = daemon.create(config, code)
+    daemon.wait(id_, "DONE")
+    rows = daemon.rows(id_, "SELECT status, reason, intermediates, final_value FROM trials ORDER BY sequence_id")
+    statuses = [(status, reason) for status, reason, _, _ in rows]
+    good, bad = ("SUCCEEDED", ""), ("EARLY_STOPPED", "ASSESSOR")
+    assert statuses == [good, good, good, bad, bad, good]
+    assert all(3 <= steps < 20 and final is None for status, _, steps, final in rows if status == bad[0])
+    told = [json.loads(line) for line in notes.read_text().splitlines()]
+    assert [note["ended"] for note in told if "ended" in note] == list(range(6))
+    assert [note["ended"] for note in told if note.get("success")] == [0, 1, 2, 5]
+    assert [note["learned"] for note in told if "learned" in note] == [0, 1, 2, 5]
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))

@@ -1,0 +1,46 @@
+"""The import contracts of `pyproject.toml`, and the syntax that trial containers understand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", *command], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+@pytest.mark.acceptance
+def test_the_import_contracts_are_kept() -> None:
+    found = run("import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert " 0 broken." in found.stdout
+
+
+@pytest.mark.unit
+def test_every_layer_of_the_contract_exists() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract for contract in contracts if contract["type"] == "layers"]
+    assert layers["exhaustive"]
+    names = {name.strip() for line in layers["layers"] for name in line.split("|")}
+    modules = {path.stem for path in (ROOT / "nni_manager").iterdir() if path.suffix == ".py" or _is_package(path)}
+    assert names == modules - {"__init__"}
+
+
+@pytest.mark.acceptance
+def test_the_trial_runner_is_python_3_7() -> None:
+    program = "import sys; sys.argv[0] = 'vermin'; from vermin import main; main()"
+    found = run(program, "-q", "-t=3.7-", "--no-tips", "--violations", "trial_runner")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def _is_package(path: Path) -> bool:
+    return (path / "__init__.py").exists()

@@ -1,0 +1,65 @@
+"""Small modules, plain packages, telling names, and nothing at the top that does not belong there."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+#: A path folder, not a package of ours: its names are NNI's.
+STAND_IN = ROOT / "trial_runner" / "stand_in"
+MODULES = sorted(path for package in ("nni_manager", "trial_runner") for path in (ROOT / package).rglob("*.py"))
+OURS = [path for path in MODULES if not path.is_relative_to(STAND_IN)]
+PACKAGES = [path for path in OURS if path.name == "__init__.py"]
+MOST_LINES = 400
+TOP_LEVEL = {
+    "pyproject.toml", "nni_manager", "trial_runner", "tests", "configs", "Dockerfile", "docker-compose.yml",
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci", ".gitignore",
+}  # fmt: skip
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(OURS) > 100 and len(PACKAGES) > 10
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_no_module_is_long(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("path", OURS, ids=name)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), "no docstring"
+
+
+def test_nothing_is_called_utils_or_common() -> None:
+    vague = {"utils", "util", "common", "helpers", "helper", "misc", "base"}
+    assert [name(path) for path in OURS if {path.stem, path.parent.name} & vague] == []
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=name)
+def test_packages_hold_a_docstring_and_re_exports(path: Path) -> None:
+    docstring, *rest = ast.parse(path.read_text()).body
+    assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
+    logic = [ast.unparse(node) for node in rest if not isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)]
+    assert [text for text in logic if not text.startswith("pytest.register_assert_rewrite(")] == []
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    assert [name(path) for path in OURS if not (path.parent / "__init__.py").exists()] == []
+
+
+def test_nothing_else_stands_at_the_top() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: what is tracked cannot be told")
+    found = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {path.split("/")[0] for path in found.split("\0") if path} <= TOP_LEVEL

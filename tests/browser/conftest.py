@@ -1,0 +1,44 @@
+"""A manager with some history behind a real port, and Debian's Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, async_playwright
+
+from nni_manager.api.application import create_application
+from nni_manager.web.pages import PagesContext, create_pages
+from tests.api.doors import tcp_door
+from tests.api.world import World, make_world
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-default-apps",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]  # fmt: skip
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with make_world(tmp_path, monkeypatch) as world:
+        yield world
+
+
+@pytest.fixture
+async def site(world: World) -> AsyncIterator[str]:
+    """Where the pages are."""
+    pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
+    async with tcp_door(create_application(world.context, pages=pages)) as address:
+        yield f"http://127.0.0.1:{address.port}"
+        world.stopping.set()
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        await browser.close()

@@ -1,0 +1,112 @@
+"""The pages in a real browser: nothing fails, they follow what happens, keys and small screens will do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from tests.api.world import World
+
+pytestmark = pytest.mark.browser
+
+HOLD = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError: x is not in the space",
+            details='Traceback (most recent call last):\n  File "tuner.py", line 7\nValueError: x')  # fmt: skip
+
+
+@asynccontextmanager
+async def page_of(browser: Browser, **options: Any) -> AsyncIterator[Page]:
+    """A page on which nothing may go wrong."""
+    context = await browser.new_context(**options)
+    page = await context.new_page()
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on(
+        "response", lambda answer: troubles.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None
+    )
+    yield page
+    await context.close()
+    assert troubles == []
+
+
+async def is_wider_than_screen(page: Page) -> bool:
+    return bool(await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_both_pages_open(
+    browser: Browser, site: str, world: World, tmp_path: Path, scheme: str, width: int
+) -> None:
+    await world.add("seeded", hold=HOLD, extra_trials=60)
+    await world.add("finished", status=ExperimentStatus.DONE)
+    async with page_of(browser, color_scheme=scheme, viewport={"width": width, "height": 900}) as page:
+        await page.goto(site)
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        await page.screenshot(path=tmp_path / f"list-{scheme}-{width}.png", full_page=True)
+        assert not await is_wider_than_screen(page)
+        await page.get_by_role("link", name="seeded").click()
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("digits")
+        await expect(page.locator("tbody tr")).to_have_count(50)
+        await page.get_by_text("Details", exact=True).click()
+        await expect(page.locator("pre")).to_be_visible()
+        await page.screenshot(path=tmp_path / f"experiment-{scheme}-{width}.png", full_page=True)
+        assert not await is_wider_than_screen(page)
+        await page.get_by_role("link", name="Final result").click()
+        await expect(page.locator("tbody tr").first).to_contain_text("e0009")
+
+
+async def test_an_experiment_is_watched_and_stopped(browser: Browser, site: str, world: World) -> None:
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+        async with page_of(browser) as page:
+            await page.goto(f"{site}/experiments/{id_}")
+            await expect(page.get_by_text("There are no trials yet.")).to_be_visible()
+            await page.locator("#stop").click()
+            added = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 0.5}})
+            kill = page.get_by_role("button", name=f"Kill trial {added.json()['id']}")
+            await expect(kill).to_be_visible()  # without a reload
+            await expect(page.locator("#stop-now")).to_be_visible()  # what was open stays open
+            await page.locator("#stop").click()
+            await kill.click()
+            await expect(page.locator("tbody")).to_contain_text("USER_CANCELED")
+            await page.locator("#stop").click()
+            await page.locator("#stop-now").click()
+            await expect(page.locator(".heading .badge")).to_have_text("STOPPED")
+            await page.get_by_role("button", name="Resume").click()
+            await expect(page.locator(".heading .badge")).to_have_text("RUNNING")
+            await page.goto("about:blank")
+
+
+async def test_it_works_without_scripts(browser: Browser, site: str, world: World) -> None:
+    async with httpx.AsyncClient(base_url=site, trust_env=False) as api:
+        id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
+    async with page_of(browser, java_script_enabled=False) as page:
+        await page.goto(f"{site}/experiments/{id_}")
+        await page.locator("#stop").click()
+        await page.locator("#stop-now").click()
+        await expect(page.locator(".heading .badge")).to_have_text("STOPPED")
+        await page.get_by_role("button", name="Resume").click()
+        await expect(page.locator(".heading .badge")).to_have_text("RUNNING")
+
+
+async def test_keys_reach_everything_in_order(browser: Browser, site: str, world: World) -> None:
+    await world.add("seeded")
+    async with page_of(browser) as page:
+        await page.goto(f"{site}/experiments/seeded")
+        reached = []
+        for _ in range(12):
+            await page.keyboard.press("Tab")
+            reached.append(
+                await page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()")
+            )
+        assert reached[0] == "Skip to content" and "resume" in reached
+        outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none"

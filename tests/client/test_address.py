@@ -1,0 +1,54 @@
+"""Where a daemon is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nni_manager.client.address import POINTER_FILE, Address, Pointer, find, read_pointer
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short: a socket's path ends at 107 bytes."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def point(folder: Path, path: object) -> None:
+    (folder / POINTER_FILE).write_text(json.dumps({"socket": path, "pid": 7, "version": "1.2.3"}))
+
+
+def test_a_daemon_that_listens_is_found(folder: Path) -> None:
+    path = str(folder / "control.sock")
+    point(folder, path)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        assert find(folder) is None  # bound, but nobody listens
+        door.listen()
+        assert find(folder) == Address(socket=path)
+    assert find(folder) is None  # the file is still there
+    assert read_pointer(folder) == Pointer(socket=path, pid=7, version="1.2.3")
+
+
+@pytest.mark.parametrize("path", ["/nowhere/control.sock", "a\0b", "x" * 200])
+def test_a_pointer_to_nothing_finds_nobody(folder: Path, path: str) -> None:
+    point(folder, path)
+    assert find(folder) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"socket": "/s", "pid": "x", "version": "1"}', "\ud800"])
+def test_a_broken_pointer_is_none(folder: Path, text: str) -> None:
+    (folder / POINTER_FILE).write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert read_pointer(folder) is None and find(folder) is None
+
+
+def test_no_pointer_is_none(folder: Path) -> None:
+    assert find(folder) is None and find(folder / "missing") is None

@@ -1,0 +1,184 @@
+"""Starting the keeper of this machine, and finding one that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit import keeper_process
+from nni_manager.platform_kit.keeper_process import LocalKeeper
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+
+class Conversation(asyncio.Protocol):
+    """One connection to a keeper; asks one thing at a time."""
+
+    def __init__(self) -> None:
+        self._decoder = protocol.Decoder()
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._is_over = asyncio.Event()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._decoder.feed(data):
+            self._messages.put_nowait(message)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_over.set()
+
+    async def ask(self, verb: str, **arguments: Any) -> Any:
+        self._transport.write(protocol.encode({"verb": verb, "id": 1, **arguments}))
+        while (message := await self._messages.get()).get("id") != 1:
+            pass
+        return message["result"]
+
+    async def close(self) -> None:
+        self._transport.close()
+        await self._is_over.wait()
+
+    async def is_cut_off(self) -> None:
+        """Waits for it."""
+        await self._is_over.wait()
+
+
+class Place:
+    """A keeper's folder and socket, and whoever was started for them."""
+
+    def __init__(self, directory: Path, runtime: Path) -> None:
+        self.directory = directory / "state" / "keeper"
+        self.socket = runtime / "keeper.sock"
+        self._keepers: list[LocalKeeper] = []
+        self._conversations: list[Conversation] = []
+
+    def keeper(self) -> LocalKeeper:
+        """As a new daemon would make it."""
+        self._keepers.append(LocalKeeper(self.directory, self.socket))
+        return self._keepers[-1]
+
+    async def talk(self, keeper: LocalKeeper) -> Conversation:
+        transport = await keeper.connect(Conversation)
+        conversation = transport.get_protocol()
+        assert isinstance(conversation, Conversation)
+        self._conversations.append(conversation)
+        return conversation
+
+    async def close(self) -> None:
+        """A keeper without jobs ends by itself; asked to, it does so at once."""
+        for conversation in self._conversations:
+            await conversation.close()
+        for process in [keeper._process for keeper in self._keepers if keeper._process is not None]:
+            process.terminate()
+            await asyncio.to_thread(process.wait)
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="nni-") as runtime:  # paths of sockets are short
+        place = Place(tmp_path, Path(runtime))
+        yield place
+        await place.close()
+
+
+async def test_a_keeper_is_started_when_none_runs(place: Place) -> None:
+    greeting = await (await place.talk(place.keeper())).ask("hello")
+    assert greeting["version"] == protocol.VERSION
+    assert os.getsid(greeting["pid"]) == greeting["pid"] != os.getsid(0)
+    assert place.directory.stat().st_mode & 0o777 == 0o700
+    assert place.socket.stat().st_mode & 0o777 == 0o600
+
+
+async def test_another_daemon_finds_the_one_that_runs(place: Place) -> None:
+    first = await place.talk(place.keeper())
+    pid = (await first.ask("hello"))["pid"]
+    second = await place.talk(place.keeper())
+    assert (await second.ask("hello"))["pid"] == pid
+    await first.is_cut_off()
+
+
+async def test_of_two_started_at_once_one_stays(place: Place) -> None:
+    async def connected() -> Conversation:
+        while True:
+            try:
+                return await place.talk(place.keeper())
+            except (OSError, PlatformUnavailable):  # the other one was not ready yet
+                await asyncio.sleep(0.01)
+
+    conversations = await asyncio.gather(connected(), connected())
+    answers = await asyncio.gather(*(_pid_or_none(one) for one in conversations))
+    assert len(set(answers) - {None}) == 1
+
+
+async def _pid_or_none(conversation: Conversation) -> int | None:
+    """None where the other connection took its place."""
+    asking = asyncio.create_task(conversation.ask("hello"))
+    cut_off = asyncio.create_task(conversation.is_cut_off())
+    await asyncio.wait({asking, cut_off}, return_when=asyncio.FIRST_COMPLETED)
+    cut_off.cancel()
+    if asking.done():
+        return int(asking.result()["pid"])
+    asking.cancel()
+    return None
+
+
+async def test_a_killed_keeper_is_started_again(place: Place) -> None:
+    keeper = place.keeper()
+    conversation = await place.talk(keeper)
+    pid = (await conversation.ask("hello"))["pid"]
+    os.kill(pid, signal.SIGKILL)
+    await conversation.is_cut_off()
+    assert keeper._process is not None
+    await asyncio.to_thread(keeper._process.wait)
+    again = (await (await place.talk(keeper)).ask("hello"))["pid"]
+    assert again != pid
+
+
+async def test_a_keeper_that_cannot_start_says_why(place: Place) -> None:
+    place.directory.parent.mkdir()
+    place.directory.mkdir(mode=0o700)
+    (place.directory / "jobs").write_text("in the way")
+    with pytest.raises(PlatformUnavailable, match=r"the keeper did not start: .*jobs"):
+        await place.talk(place.keeper())
+
+
+async def test_a_folder_that_cannot_be_made_is_an_error_of_the_system(place: Place) -> None:
+    place.directory.parent.write_text("in the way")
+    with pytest.raises(OSError, match="keeper"):
+        await place.talk(place.keeper())
+
+
+async def test_an_interpreter_that_is_gone_leaves_nothing_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")  # as after an upgrade under a running daemon
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError, match="/no/such/python"):
+        await place.talk(place.keeper())
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mute = tmp_path / "mute"
+    mute.write_text("#!/bin/sh\nexec sleep 1000\n")
+    mute.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(mute))
+    monkeypatch.setattr(keeper_process, "_START_TIMEOUT_S", 0.2)
+    keeper = place.keeper()
+    with pytest.raises(PlatformUnavailable, match="the keeper did not start within"):
+        await place.talk(keeper)
+    assert keeper._process is not None
+    assert await asyncio.to_thread(keeper._process.wait) == -signal.SIGKILL

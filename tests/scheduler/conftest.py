@@ -1,0 +1,65 @@
+"""A new experiment's database, on disk or in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nni_manager.store import experiments
+from nni_manager.store.database import connect
+from nni_manager.store.migrate import migrate
+
+
+@pytest.fixture(scope="session", autouse=True)
+def main_thread_loop() -> Iterator[None]:
+    """pytest-asyncio 1.5 makes the main thread a loop when it has none, and never closes it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of an experiment ``exp1`` made at time 0."""
+    path = tmp_path_factory.mktemp("template") / "nni.sqlite"
+    migrate(path, "experiment")
+    connection = connect(path)
+    experiments.create(
+        connection, id="exp1", config="{}", environment={}, interpreter="", folder="/work/exp1", now_ms=0
+    )  # fmt: skip
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def path(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(template, tmp_path / "nni.sqlite"))
+
+
+@pytest.fixture(scope="session")
+def in_memory(template: Path) -> Callable[[], sqlite3.Connection]:
+    """Makes a copy that lives in memory."""
+
+    def make() -> sqlite3.Connection:
+        source = sqlite3.connect(template)
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        source.backup(connection)
+        source.close()
+        return connection
+
+    return make
+
+
+@pytest.fixture
+def connection(in_memory: Callable[[], sqlite3.Connection]) -> Iterator[sqlite3.Connection]:
+    connection = in_memory()
+    yield connection
+    connection.close()

@@ -1,0 +1,347 @@
+"""The whole loop with a fake platform and a fake tuner on a real database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nni_manager.domain.clock import now_ms
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
+from nni_manager.domain.trial import StopRequest
+from nni_manager.scheduler import tuner_feed
+from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
+from nni_manager.scheduler.turn import Result
+from nni_manager.store import experiments, trials
+from nni_manager.store.database import Connection, Database, connect
+from tests.scheduler.fake_platform import KILLED, RUNNING, SUCCEEDED, FakePlatform
+from tests.scheduler.fake_tuner import FakeHost, Script
+from tests.scheduler.pictures import spec
+from tests.store.life import one
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+
+class AtWork:
+    """One experiment at work."""
+
+    def __init__(self, path: Path, config: ExperimentSpec, script: Script) -> None:
+        self.path = path
+        self.script = script
+        self.statuses: list[str] = []
+        self.database = Database(path)
+        row = _load(path)
+        place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
+        feed = TunerFeed(
+            self.database, config, place, told=row.ended_trials, patience_s=60, wake=lambda: self.loop.wake()
+        )
+        actions = Actions(folder_of_trials=path.parent / "trials", caller_environment={"SECRET": "x"}, clock=now_ms)
+        self.loop = ExperimentLoop(
+            experiment_id="exp1", spec=config, database=self.database, feed=feed, keeper=cast(Any, None),
+            platform_class=FakePlatform, actions=actions, clock=now_ms, safety_poll_s=30, changed=lambda: None,
+            on_status=self._note,
+        )  # fmt: skip
+        self.platform = cast(FakePlatform, self.loop.platform)
+
+    async def _note(self, result: Result) -> None:
+        self.statuses.append(result.status)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 (any condition; there is no event for each)
+                await asyncio.sleep(0.001)
+
+    def ask(self, query: str) -> Any:
+        connection = connect(self.path)
+        try:
+            return one(connection, query)
+        finally:
+            connection.close()
+
+    async def runs(self, count: int) -> list[str]:
+        """Names of the jobs that run, once there are so many and their trials are RUNNING."""
+        query = "SELECT count(*) FROM trials WHERE status = 'RUNNING'"
+        await self.until(lambda: len(self.running) == count and self.ask(query) == count)
+        return self.running
+
+    @property
+    def running(self) -> list[str]:
+        return sorted(name for name, report in self.platform.jobs.items() if report == RUNNING)
+
+    @property
+    def statuses_of_trials(self) -> dict[str, int]:
+        connection = connect(self.path)
+        try:
+            return dict(connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall())
+        finally:
+            connection.close()
+
+    async def command(self, function: Callable[[Connection], object]) -> None:
+        await self.database.write(function)
+        self.loop.wake()
+
+    async def stop(self) -> None:
+        await self.command(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, now_ms()))
+
+
+@asynccontextmanager
+async def at_work(
+    monkeypatch: pytest.MonkeyPatch, path: Path, config: ExperimentSpec, *, script: Script | None = None,
+    prepare: Callable[[FakePlatform], None] = lambda _: None,
+) -> AsyncIterator[AtWork]:  # fmt: skip
+    """Runs a loop as the supervisor does; on leaving, jobs run on."""
+    script = script or Script()
+    monkeypatch.setattr(tuner_feed, "TunerHost", type("Host", (FakeHost,), {"script": script}))
+    work = AtWork(path, config, script)
+    prepare(work.platform)
+    task = asyncio.create_task(work.loop.run())
+    try:
+        yield work
+        if work.loop.closed.is_set():
+            await asyncio.wait_for(task, 5)
+        assert work.loop.closed.is_set() or not task.done(), "it ended before its time"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await work.database.close()
+
+
+def _load(path: Path) -> experiments.ExperimentRow:
+    connection = connect(path)
+    try:
+        return experiments.load(connection)
+    finally:
+        connection.close()
+
+
+Patch = pytest.MonkeyPatch
+
+
+async def test_from_the_first_proposal_to_done(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(max_trial_number=3)) as work:
+        for count in (2, 2, 1):
+            names = await work.runs(count)
+            work.platform.change(names[0], SUCCEEDED)
+            await work.until(lambda name=names[0]: name in work.platform.forgotten)
+        await work.until(lambda: "DONE" in work.statuses)
+        assert work.statuses == ["RUNNING", "NO_MORE_TRIAL", "DONE"]
+        assert work.statuses_of_trials == {"SUCCEEDED": 3}
+        await work.until(lambda: work.script.closed)
+        told = [item["end_order"] for call in work.script.of("learn") for item in call["results"]]
+        assert told == [1, 2, 3]
+        records = [json.loads(job.parameter_record) for job in work.platform.specs]
+        assert [record["parameter_id"] for record in records] == [0, 1, 2]
+        assert [job.sequence_id for job in work.platform.specs] == [0, 1, 2]
+
+
+async def test_an_exhausted_tuner_is_asked_again_after_each_result(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.left = 1
+    async with at_work(monkeypatch, path, spec(), script=script) as work:
+        (name,) = await work.runs(1)
+        await work.until(lambda: work.statuses[-1] == "TUNER_NO_MORE_TRIAL")
+        script.left = 1
+        work.platform.change(name, SUCCEEDED)
+        await work.until(lambda: len(work.platform.specs) == 2)
+        work.platform.change((await work.runs(1))[0], SUCCEEDED)
+        await work.until(lambda: work.statuses[-1] == "DONE")
+        assert work.statuses_of_trials == {"SUCCEEDED": 2}
+
+
+async def test_stopping_ends_all_jobs_and_the_loop(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec()) as work:
+        names = await work.runs(2)
+        await work.stop()
+        async with asyncio.timeout(10):
+            await work.loop.closed.wait()
+        await work.until(lambda: work.platform.entered == 0)
+        assert (sorted(work.platform.cancelled), work.platform.jobs) == (names, {})
+        assert work.statuses_of_trials == {"USER_CANCELED": 2}
+        assert work.ask("SELECT count(*) FROM attempts WHERE forgotten = 0") == 0
+
+
+async def test_the_next_process_goes_on(monkeypatch: Patch, path: Path) -> None:
+    """The daemon dies; its jobs run on, one ends meanwhile."""
+    async with at_work(monkeypatch, path, spec(max_trial_number=2)) as first:
+        one_, two = await first.runs(2)
+        jobs = first.platform.jobs
+
+    def adopt(platform: FakePlatform) -> None:
+        platform.jobs = {**jobs, one_: SUCCEEDED}
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=2), prepare=adopt) as second:
+        await second.until(lambda: second.statuses_of_trials == {"SUCCEEDED": 1, "RUNNING": 1})
+        second.platform.change(two, SUCCEEDED)
+        await second.until(lambda: "DONE" in second.statuses)
+        assert second.platform.specs == []
+        assert second.statuses_of_trials == {"SUCCEEDED": 2}
+
+
+async def test_a_lost_job_is_tried_again(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        del work.platform.jobs[name]
+        work.platform.host.wake(name)
+        assert await work.runs(1) == [f"{name}-2"]
+        work.platform.change(f"{name}-2", SUCCEEDED)
+        await work.until(lambda: "DONE" in work.statuses)
+        assert work.statuses == ["RUNNING", "NO_MORE_TRIAL", "DONE"], "it was not done in between"
+        assert work.ask("SELECT state, given_up FROM attempts WHERE number = 1") == ("LOST", "PLATFORM")
+
+
+async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch, path: Path) -> None:
+    def refuse(platform: FakePlatform) -> None:
+        platform.raises["submit"] = [SubmitRejected("there is no queue `gpu`")]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
+        await work.until(lambda: "DONE" in work.statuses)
+        assert work.ask("SELECT status, reason, message FROM trials") == (
+            "FAILED", "SUBMIT_REJECTED", "there is no queue `gpu`",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_a_platform_without_room_is_tried_again(monkeypatch: Patch, path: Path, refused: bool) -> None:
+    def refuse(platform: FakePlatform) -> None:
+        platform.raises["submit"] = [PlatformUnavailable("no room", refused=refused)]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
+        await work.until(lambda: work.loop.derived_hold)
+        hold = work.loop.derived_hold
+        assert hold is not None and (hold.code, hold.sentence) == (HoldCode.PLATFORM_UNAVAILABLE, "no room")
+        await work.until(lambda: work.ask("SELECT wait_code FROM trials") == "PLATFORM_UNAVAILABLE")
+        await work.runs(1)
+        assert work.loop.derived_hold is None
+        assert len(work.platform.specs) == 1
+        assert work.ask("SELECT count(*), max(number) FROM attempts") == (1, 1)
+
+
+async def test_refused_credentials_hold_until_somebody_resumes(monkeypatch: Patch, path: Path) -> None:
+    def refuse(platform: FakePlatform) -> None:
+        platform.raises["submit"] = [BadCredentials("the token has expired; put a new one into the config")]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
+        await work.until(lambda: _load(path).hold)
+        hold = _load(path).hold
+        assert hold is not None and hold.code is HoldCode.BAD_CREDENTIALS
+        assert hold.sentence == "the token has expired; put a new one into the config"
+        await work.command(lambda c: experiments.set_hold(c, None))
+        await work.runs(1)
+
+
+@pytest.mark.parametrize("verb", ["submit", "observe"])
+async def test_refused_credentials_do_not_hinder_a_stop(monkeypatch: Patch, path: Path, verb: str) -> None:
+    def refuse(platform: FakePlatform) -> None:
+        platform.raises[verb] = [BadCredentials("expired")]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
+        await work.until(lambda: _load(path).hold)
+        await work.stop()
+        async with asyncio.timeout(10):
+            await work.loop.closed.wait()
+
+
+async def test_a_bug_in_an_adapter_is_a_hold_with_its_stack(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_(platform: FakePlatform) -> None:
+        platform.raises["submit"] = [KeyError("phase")]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=break_) as work:
+        await work.until(lambda: _load(path).hold)
+        hold = _load(path).hold
+        assert hold is not None and hold.code is HoldCode.INTERNAL
+        assert "KeyError('phase')" in hold.sentence and "Traceback" in hold.details
+        assert any(record.exc_info for record in caplog.records)
+        await work.command(lambda c: experiments.set_hold(c, None))
+        await work.runs(1)
+
+
+async def test_a_stop_that_does_not_arrive_is_sent_again(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        work.platform.raises["cancel"] = [PlatformUnavailable("away")]
+        (id_,) = (name[-5:],)
+        await work.command(lambda c: trials.ask_stop(c, id_, StopRequest.USER))
+        await work.until(lambda: "DONE" in work.statuses)
+        assert work.platform.cancelled == [name, name]
+        assert work.statuses_of_trials == {"USER_CANCELED": 1}
+
+
+async def test_stops_are_sent_again_after_a_reconnection(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        work.platform.jobs[name] = KILLED  # a stop that got lost on the way: the platform ignores it
+        await work.command(lambda c: trials.ask_stop(c, name[-5:], StopRequest.USER))
+        await work.until(lambda: work.platform.cancelled == [name])
+        work.platform.jobs[name] = RUNNING
+        work.platform.host.wake("")
+        await work.until(lambda: work.platform.cancelled == [name, name])
+        await work.until(lambda: "DONE" in work.statuses)
+
+
+async def test_results_are_stored_before_they_are_acknowledged(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        lines = ['{"type": "intermediate", "value": 1}', "broken", '{"type": "final", "value": NaN}']
+        receipt = await work.platform.host.deliver(name, "outbox/main.jsonl", 0, 60, lines)
+        assert not receipt.resend
+        assert work.ask("SELECT count(*) FROM metrics") == 2
+        assert work.ask("SELECT final_data FROM trials") == "NaN"
+        assert any("line 2 is no metric" in text and name in text for text in caplog.messages)
+        gap = await work.platform.host.deliver(name, "outbox/main.jsonl", 90, 95, ["x"])
+        assert gap.resend
+        again = await work.platform.host.deliver(name, "outbox/main.jsonl", 0, 60, lines)
+        assert not again.resend
+        record = json.dumps({"type": "FINAL", "value": "0.5"})
+        await work.platform.host.deliver(name, ".nni/metrics", 0, 20, [record])
+        assert work.ask("SELECT count(*) FROM metrics") == 3
+        assert await work.platform.host.followed() == {name: {"outbox/main.jsonl": 60, ".nni/metrics": 20}}
+
+
+async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
+    work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
+    monkeypatch.setattr(tuner_feed, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))
+    never = asyncio.Event()
+    forgets = asyncio.Event()
+    forget = work.platform.forget
+
+    async def hang(handles: Any) -> None:
+        forgets.set()
+        await never.wait()
+
+    monkeypatch.setattr(work.platform, "forget", hang)
+    task = asyncio.create_task(work.loop.run())
+    (name,) = await work.runs(1)
+    work.platform.change(name, SUCCEEDED)
+    async with asyncio.timeout(5):
+        await forgets.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    monkeypatch.setattr(work.platform, "forget", forget)
+    task = asyncio.create_task(work.loop.run())
+    await work.until(lambda: name in work.platform.forgotten)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await work.database.close()
+
+
+async def test_a_platform_that_never_forgets_does_not_hinder_a_stop(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        await work.runs(1)
+        never = asyncio.Event()
+        monkeypatch.setattr(work.platform, "forget", lambda handles: never.wait())
+        await work.stop()
+        await work.until(lambda: work.platform.entered == 0)

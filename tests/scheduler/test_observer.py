@@ -1,0 +1,155 @@
+"""Who is looked at and when, and what is made of a platform that cannot be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.platform_kit.contract import Delivery, Host
+from nni_manager.scheduler.observer import Observer
+from nni_manager.store.database import Database, connect
+from tests.scheduler.fake_platform import RUNNING, SUCCEEDED, FakePlatform
+from tests.store import life
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+A, B = "nni_exp_exp1_trial_aaaaa", "nni_exp_exp1_trial_bbbbb"
+
+
+def handle(name: str) -> JobHandle:
+    return JobHandle(platform="fake", version=1, job_name=name)
+
+
+class Watch:
+    """An observer and what it told."""
+
+    def __init__(self, database: Database) -> None:
+        self.told: list[Mapping[str, JobReport]] = []
+        self.troubles: list[Hold | None] = []
+        self.now = 100
+
+        async def deliver(*_: Any) -> Delivery:
+            raise AssertionError("nothing is delivered here")
+
+        host = Host(
+            experiment_id="exp1", wake=lambda name: self.observer.wake(name), deliver=deliver,
+            followed=cast(Any, None), keeper=cast(Any, None),
+        )  # fmt: skip
+        self.platform = FakePlatform({}, host)
+        self.observer = Observer(self.platform, database, self.told.append, self.troubles.append, lambda: self.now)
+
+
+@pytest.fixture
+async def watch(path: Path) -> AsyncIterator[Watch]:
+    database = Database(path)
+    yield Watch(database)
+    await database.close()
+
+
+async def test_only_what_changed_is_looked_at(watch: Watch) -> None:
+    await watch.observer.look()
+    for name in (A, B):
+        watch.observer.add(handle(name))
+        watch.platform.change(name, RUNNING)
+    await watch.observer.look()
+    watch.platform.change(B, SUCCEEDED)
+    await watch.observer.look()
+    assert watch.platform.observed == [[], [A, B], [B]]
+    assert watch.told == [{A: RUNNING, B: RUNNING}, {B: SUCCEEDED}]
+
+
+async def test_a_new_process_looks_at_what_the_store_knows(watch: Watch, path: Path) -> None:
+    connection = connect(path)
+    life.add(connection, "aaaaa")
+    life.start(connection, "aaaaa")
+    life.add(connection, "bbbbb", 1)
+    life.start(connection, "bbbbb")
+    life.end(connection, "bbbbb")
+    connection.close()
+    await watch.observer.look()
+    assert watch.platform.observed == [[A]]
+    assert watch.told == [{A: JobReport(state=JobState.LOST)}]
+
+
+async def test_what_was_decided_is_looked_at_no_more(watch: Watch) -> None:
+    watch.observer.add(handle(A))
+    watch.observer.remove(A)
+    watch.observer.remove(A)
+    watch.observer.wake(A)
+    await watch.observer.look()
+    assert (watch.platform.observed, watch.told) == ([[]], [])
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    (PlatformUnavailable("connection refused"), HoldCode.PLATFORM_UNAVAILABLE),
+    (BadCredentials("token expired"), HoldCode.BAD_CREDENTIALS),
+])  # fmt: skip
+async def test_an_outage_is_noted_from_its_start_and_over_when_it_is_over(
+    watch: Watch, error: Exception, code: HoldCode
+) -> None:
+    watch.platform.raises["observe"] = [error, error]
+    await watch.observer.look()
+    watch.now = 200
+    await watch.observer.look()
+    assert watch.observer.unreachable_since_ms == 100
+    trouble = Hold(code=code, sentence=str(error))
+    assert (watch.troubles, watch.told) == ([trouble, trouble], [])
+    await watch.observer.look()
+    await watch.observer.look()
+    assert watch.observer.unreachable_since_ms is None
+    assert watch.troubles == [trouble, trouble, None]
+
+
+async def test_changes_during_an_outage_are_not_forgotten(watch: Watch) -> None:
+    await watch.observer.look()
+    watch.observer.add(handle(A))
+    watch.platform.jobs[A] = SUCCEEDED
+    watch.platform.raises["observe"] = [PlatformUnavailable("away")]
+    await watch.observer.look()
+    watch.observer.wake(B)
+    await watch.observer.look()
+    assert watch.told == [{A: SUCCEEDED}]
+
+
+async def test_a_bug_of_the_adapter_is_not_hidden(watch: Watch) -> None:
+    watch.platform.raises["observe"] = [KeyError("phase")]
+    with pytest.raises(KeyError):
+        await watch.observer.look()
+
+
+async def test_it_runs_on_news(watch: Watch) -> None:
+    seen = asyncio.Event()
+    watch.observer.add(handle(A))
+    watch.platform.jobs[A] = RUNNING
+    watch.observer._tell = lambda reports: (watch.told.append(reports), seen.set())[0]
+    task = asyncio.create_task(watch.observer.run())
+    await asyncio.wait_for(seen.wait(), 5)
+    seen.clear()
+    watch.platform.change(A, SUCCEEDED)
+    await asyncio.wait_for(seen.wait(), 5)
+    assert watch.told == [{A: RUNNING}, {A: SUCCEEDED}]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.looptime
+async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
+    await watch.observer.look()
+    watch.observer.add(handle(A))
+    await watch.observer.look()
+    task = asyncio.create_task(watch.observer.run())
+    watch.observer._news.clear()
+    watch.platform.jobs[A] = SUCCEEDED  # and nobody says so
+    await asyncio.sleep(19)
+    assert watch.told == [{A: JobReport(state=JobState.LOST)}]
+    await asyncio.sleep(2)
+    assert watch.told[-1] == {A: SUCCEEDED}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

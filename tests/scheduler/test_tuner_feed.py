@@ -1,0 +1,360 @@
+"""What is asked of a tuner's process and when, whatever becomes of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.experiment import AlgorithmSpec, HoldCode
+from nni_manager.store.database import Connection, Database, connect
+from tests.scheduler.fake_tuner import Script, died, feeding, raised
+from tests.scheduler.pictures import spec
+from tests.store import life
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+Patch = pytest.MonkeyPatch
+ASSESSED = spec(assessor=AlgorithmSpec(name="Medianstop"))
+
+
+def result(order: int, id: str = "aaaaa", value: float = 0.5) -> dict[str, Any]:
+    return {
+        "trial_id": id, "parameter_id": order, "parameters": {}, "source": "algorithm", "status": "SUCCEEDED",
+        "value": value, "end_order": order, "intermediates": [],
+    }  # fmt: skip
+
+
+def end_trial(path: Path, id: str, number: int, *values: float) -> None:
+    """A trial that reported `values` and ended."""
+    connection = connect(path)
+    life.add(connection, id, number)
+    life.report(connection, life.start(connection, id), *map(life.intermediate, values), life.final(0.5))
+    life.end(connection, id)
+    connection.close()
+
+
+def run_trial(path: Path, id: str, *values: float) -> None:
+    connection = connect(path)
+    life.add(connection, id)
+    life.report(connection, life.start(connection, id), *map(life.intermediate, values))
+    connection.close()
+
+
+async def test_no_process_before_it_is_needed(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.tell([result(1)])
+        at.feed.judge("aaaaa")
+        at.feed.rest()
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.script.verbs == ["1:start", "1:propose"]
+
+
+async def test_proposals_come_in_order_and_no_number_twice(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.next_parameter_id = 5
+        at.feed.want(2)
+        at.feed.want(1)
+        assert await at.proposed(3) == [5, 6, 7]
+        at.feed.take({5, 7})
+        at.feed.want(1)
+        assert await at.proposed(2) == [6, 8]
+        assert (at.feed.asked, at.feed.exhausted) == (0, False)
+        assert [proposal.values for proposal in at.feed.proposals] == [{"x": 6}, {"x": 8}]
+
+
+@pytest.mark.parametrize(("ahead", "concurrency", "expected"), [(False, 4, 0), (True, 4, 4), (True, 500, 32)])
+async def test_ahead_of_need_where_the_tuner_does_not_mind(
+    monkeypatch: Patch, path: Path, ahead: bool, concurrency: int, expected: int
+) -> None:
+    script = Script()
+    script.proposes_ahead = ahead
+    async with feeding(monkeypatch, path, spec(trial_concurrency=concurrency), script) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.feed.ahead == expected
+
+
+async def test_a_process_is_told_the_past_once(monkeypatch: Patch, path: Path) -> None:
+    end_trial(path, "aaaaa", 0, 0.1)
+    end_trial(path, "bbbbb", 1)
+    run_trial(path, "ccccc")
+    async with feeding(monkeypatch, path, spec(), told=1) as at:
+        at.feed.want(1)
+        at.feed.tell([result(2, "bbbbb")])
+        await at.proposed(1)
+        (start,) = at.script.of("start")
+        assert [item["trial_id"] for item in start["history"]] == ["aaaaa", "bbbbb"]
+        assert [item["trial_id"] for item in start["unfinished"]] == ["ccccc"]
+        assert at.script.of("learn") == []
+        at.feed.tell([result(3, "ccccc")])
+        await at.until(lambda: at.script.of("learn"))
+        assert [item["end_order"] for item in at.script.of("learn")[0]["results"]] == [3]
+
+
+async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.want(1)
+        at.feed.tell([result(1), result(2)])
+        await at.proposed(2)
+        assert at.script.verbs == ["1:start", "1:propose", "1:learn", "1:propose"]
+
+
+@pytest.mark.parametrize("verb", ["start", "propose", "learn"])
+async def test_a_process_that_dies_is_started_again_and_told_everything_once(
+    monkeypatch: Patch, path: Path, verb: str
+) -> None:
+    script = Script()
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        end_trial(path, "aaaaa", 0)
+        end_trial(path, "bbbbb", 1)
+        script.next[verb] = [died()]
+        if verb == "start":
+            script.next["learn"] = [died()]
+        at.feed.tell([result(1, "aaaaa"), result(2, "bbbbb")])
+        at.feed.want(2)
+        await at.proposed(2)
+        last = script.started
+        assert last == (3 if verb == "start" else 2)
+        heard = [
+            item["end_order"]
+            for number, name, arguments in script.calls if number == last and name in ("start", "learn")
+            for item in arguments.get("history", arguments.get("results"))
+        ]  # fmt: skip
+        assert heard == [1, 2]
+        assert at.feed.failure is None
+        assert [number for number, _ in script.closed] == list(range(1, last))
+
+
+async def test_three_deaths_are_a_hold(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = [died(), died(), died()]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(4)
+        await at.until(lambda: at.feed.failure)
+        failure = at.feed.failure
+        assert failure is not None and failure.code is HoldCode.TUNER_DIED
+        assert "3 times in ten minutes; put it right, then resume" in failure.sentence
+        assert (script.started, at.feed.asked) == (3, 0)
+        await at.feed.reset()
+        assert at.feed.failure is None
+        at.feed.want(1)
+        await at.proposed(1)
+        assert script.started == 4
+
+
+@pytest.mark.parametrize("verb", ["start", "propose", "learn"])
+async def test_an_exception_is_a_hold_with_its_traceback(monkeypatch: Patch, path: Path, verb: str) -> None:
+    script = Script()
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        if verb == "learn":
+            at.feed.want(1)
+            await at.proposed(1)
+        script.next[verb] = [raised("KeyError: 'lr'")]
+        at.feed.want(1)
+        at.feed.tell([result(1)])
+        await at.until(lambda: at.feed.failure)
+        failure = at.feed.failure
+        assert failure is not None
+        assert (failure.code, failure.details) == (HoldCode.TUNER_RAISED, "Traceback: KeyError: 'lr'")
+        assert failure.sentence == "the tuner or assessor raised KeyError: 'lr'; put it right, then resume"
+        assert (at.feed.asked, list(at.feed.proposals)) == (0, [])
+        await at.until(lambda: script.closed)
+        assert script.closed == [(1, True)]
+        at.feed.want(1)
+        at.feed.tell([result(2)])
+        await at.feed.reset()
+        await at.proposed(1)
+
+
+async def test_a_proposal_no_trial_could_read_is_the_tuners_fault(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = [{"proposals": [{"parameter_id": 0, "parameters": {"x": math.nan}}]}]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.until(lambda: at.feed.failure)
+        assert at.feed.failure is not None and at.feed.failure.code is HoldCode.TUNER_RAISED
+        assert "no JSON" in at.feed.failure.sentence
+
+
+async def test_silence_is_said_with_a_stack_and_ends_by_itself(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = ["silence"]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.until(lambda: at.feed.silence and at.feed.silence.details)
+        silence = at.feed.silence
+        assert silence is not None and silence.code is HoldCode.TUNER_SILENT
+        assert silence.sentence == "the tuner has not answered `propose` for 60 s; resume starts it afresh"
+        assert silence.details == "File tuner.py, line 7"
+        script.speak.set()
+        await at.proposed(1)
+        assert (at.feed.silence, at.feed.failure) == (None, None)
+
+
+async def test_resuming_replaces_a_silent_process(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = ["silence"]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(2)
+        await at.until(lambda: at.feed.silence)
+        await at.feed.reset()
+        assert await at.proposed(2) == [0, 1]
+        assert (script.started, at.feed.silence, at.feed.failure, at.feed.asked) == (2, None, None, 0)
+
+
+async def test_resuming_while_a_process_starts_is_survived(monkeypatch: Patch, path: Path) -> None:
+    reads, may_read = asyncio.Event(), asyncio.Event()
+
+    class Slow(Database):
+        async def read(self, function: Callable[[Connection], Any]) -> Any:
+            reads.set()
+            await may_read.wait()
+            return await super().read(function)
+
+    async with feeding(monkeypatch, path, spec(), database_class=Slow) as at:
+        at.feed.want(1)
+        await reads.wait()
+        await at.feed.reset()
+        may_read.set()
+        await at.proposed(1)
+        assert at.script.verbs == ["2:start", "2:propose"]
+        assert at.feed.failure is None
+
+
+async def test_a_tuner_without_more_may_have_more_after_a_result(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.left = 1
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(3)
+        await at.until(lambda: at.feed.exhausted)
+        assert await at.proposed(1) == [0]
+        at.feed.take({0})
+        at.feed.tell([result(1)])
+        assert at.feed.asked == 1
+        await at.until(lambda: at.feed.asked == 0)
+        assert at.feed.exhausted and not at.feed.proposals
+        script.left = 5
+        at.feed.tell([result(2)])
+        await at.proposed(1)
+        assert not at.feed.exhausted
+
+
+async def test_a_new_search_space_drops_what_came_from_the_old_one(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(2)
+        await at.proposed(2)
+        at.feed.change_search_space(replace(spec(), search_space={"y": 1}))
+        assert not at.feed.proposals
+        at.feed.want(1)
+        assert await at.proposed(1) == [2]
+        assert at.script.verbs == ["1:start", "1:propose", "1:search_space", "1:propose"]
+        assert at.script.of("search_space") == [{"search_space": {"y": 1}}]
+
+
+async def test_a_proposal_that_crosses_a_new_search_space_is_dropped(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    script.next["propose"] = ["silence"]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.until(lambda: script.of("propose"))
+        at.feed.change_search_space(replace(spec(), search_space={"y": 1}))
+        script.speak.set()
+        await at.until(lambda: script.of("search_space"))
+        assert (list(at.feed.proposals), at.feed.asked) == ([], 0)
+        at.feed.want(1)
+        assert await at.proposed(1) == [1]
+
+
+async def test_a_search_space_the_tuner_refuses_is_a_hold(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        script.next["search_space"] = [raised("ValueError: y")]
+        at.feed.change_search_space(replace(spec(), search_space={"y": 1}))
+        await at.until(lambda: at.feed.failure)
+        await at.feed.reset()
+        at.feed.want(1)
+        await at.proposed(1)
+        assert script.of("start")[-1]["search_space"] == {"y": 1}
+        assert len(script.of("search_space")) == 1
+
+
+async def test_imports_reach_a_running_process_and_the_next(monkeypatch: Patch, path: Path) -> None:
+    data = [{"parameter": {"x": 1}, "value": 2}]
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.import_data(data)
+        await at.until(lambda: at.script.of("import"))
+        assert at.script.of("import") == [{"data": data}]
+
+
+async def test_only_new_intermediates_are_judged(monkeypatch: Patch, path: Path) -> None:
+    run_trial(path, "aaaaa", 0.1, 0.2)
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.judge("aaaaa")
+        await at.until(lambda: at.script.of("judge"))
+        at.feed.judge("aaaaa")
+        connection = connect(path)
+        name = "nni_exp_exp1_trial_aaaaa"
+        life.report(connection, name, life.intermediate(-1), start=20)
+        connection.close()
+        at.feed.judge("aaaaa")
+        await at.until(lambda: at.feed.judged_bad)
+        asked = [trial for call in at.script.of("judge") for trial in call["trials"]]
+        assert asked == [
+            {"trial_id": "aaaaa", "values": [0.1, 0.2], "from": 0},
+            {"trial_id": "aaaaa", "values": [0.1, 0.2, -1.0], "from": 2},
+        ]
+        assert at.feed.judged_bad == ["aaaaa"]
+
+
+async def test_without_an_assessor_nobody_judges(monkeypatch: Patch, path: Path) -> None:
+    run_trial(path, "aaaaa", 0.1)
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.judge("aaaaa")
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.script.of("judge") == []
+        assert at.script.of("start")[0]["assessor"] is None
+
+
+async def test_a_new_process_judges_what_still_runs(monkeypatch: Patch, path: Path) -> None:
+    run_trial(path, "aaaaa", -1)
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.want(1)
+        await at.until(lambda: at.feed.judged_bad)
+        assert at.feed.judged_bad == ["aaaaa"]
+
+
+async def test_at_the_end_everything_is_told_and_the_process_goes(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.tell([result(1)])
+        at.feed.rest()
+        await at.until(lambda: at.script.closed)
+        assert at.script.verbs == ["1:start", "1:propose", "1:learn"]
+        assert at.script.closed == [(1, False)]
+        at.feed.want(1)
+        await at.proposed(1)
+        assert at.script.started == 2
+
+
+async def test_leaving_ends_the_process(monkeypatch: Patch, path: Path) -> None:
+    async with feeding(monkeypatch, path, spec()) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+    assert at.script.closed == [(1, False)]

@@ -1,0 +1,190 @@
+"""One turn on a real database: what was seen goes in, what was decided is recorded, nothing is decided twice."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.trial import StopRequest
+from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler.snapshot import Surroundings
+from nni_manager.scheduler.turn import Result, Seen, take_turn
+from nni_manager.store import experiments, jobs, trials
+from tests.scheduler.pictures import NOW, hold, proposals, spec
+
+pytestmark = pytest.mark.unit
+
+RUNNING = JobReport(state=JobState.RUNNING, started_ms=NOW)
+SUCCEEDED = JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=NOW + 5)
+
+
+class Turns:
+    """Takes turns; remembers what the loop would: what is under way and what was told."""
+
+    def __init__(self, connection: sqlite3.Connection, config: ExperimentSpec | None = None) -> None:
+        self.connection = connection
+        self.config = config or spec()
+        self.told = 0
+
+    def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
+        surroundings = Surroundings(**{"now_ms": NOW, **here})
+        result = take_turn(
+            self.connection, self.config, seen or Seen(), surroundings, told=self.told, assessed=assessed
+        )
+        if result.to_tell:
+            self.told = result.to_tell[-1]["end_order"]
+        return result
+
+    def start(self, *numbers: int) -> list[str]:
+        """New trials, accepted and running; answers their jobs' names."""
+        names = [call.job_name for call in self.take(proposals=proposals(*numbers)).calls if isinstance(call, d.Submit)]
+        handles = tuple(JobHandle(platform="fake", version=1, job_name=name) for name in names)
+        self.take(Seen(handles=handles, reports={name: RUNNING for name in names}))
+        return names
+
+    def open_trials(self) -> dict[str, trials.OpenTrial]:
+        return {trial.job.job_name if trial.job else trial.id: trial for trial in trials.load_open(self.connection)}
+
+
+@pytest.fixture
+def turns(connection: sqlite3.Connection) -> Turns:
+    return Turns(connection)
+
+
+def test_the_life_of_a_trial(turns: Turns) -> None:
+    first = turns.take(proposals=proposals(0))
+    (submit,) = [call for call in first.calls if isinstance(call, d.Submit)]
+    (trial,) = turns.open_trials().values()
+    assert (trial.id, trial.status, trial.wait_code, trial.sequence_id) == (submit.trial_id, "WAITING", "SUBMITTED", 0)
+    assert trial.record == submit.record
+    assert first.next_parameter_id == 1
+    handle = JobHandle(platform="fake", version=1, job_name=submit.job_name, data="x")
+    turns.take(Seen(handles=(handle,), reports={submit.job_name: RUNNING}))
+    (trial,) = turns.open_trials().values()
+    assert (trial.status, trial.started_ms, trial.wait_code) == ("RUNNING", NOW, "")
+    last = turns.take(Seen(reports={submit.job_name: SUCCEEDED}))
+    assert last.calls[0] == d.Forget(handle=handle)
+    assert [(item["trial_id"], item["status"], item["parameters"]) for item in last.to_tell] == [
+        (submit.trial_id, "SUCCEEDED", {"x": 0})
+    ]
+    assert turns.open_trials() == {}
+    assert jobs.unforgotten(turns.connection) == [handle]
+    turns.take(Seen(forgotten=(submit.job_name,)))
+    assert jobs.unforgotten(turns.connection) == []
+
+
+def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    for again in (
+        lambda **here: turns.take(**here),
+        lambda **here: turns.take(Seen(reports={name: RUNNING}), **here),
+    ):
+        found = again(asked=1)
+        assert (found.calls, found.records, found.to_tell) == ((), (), ())
+
+
+def test_a_submission_under_way_is_left_alone_and_one_that_was_lost_is_repeated(turns: Turns) -> None:
+    (first,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
+    under_way = turns.take(submitting=frozenset({first.job_name}), asked=1)
+    assert (under_way.calls, under_way.records) == ((), ())
+    after_a_crash = turns.take(asked=1)
+    assert (after_a_crash.calls, after_a_crash.records) == ((first,), ())
+
+
+def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    experiments.set_status(turns.connection, ExperimentStatus.STOPPING, NOW)
+    first = turns.take()
+    assert [type(record) for record in first.records] == [d.AskStop]
+    (cancel,) = first.calls
+    assert turns.take(cancelled=frozenset({name})).calls == ()
+    again = turns.take()
+    assert (again.calls, again.records) == ((cancel,), ())
+
+
+def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
+    (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
+    away: dict[str, Any] = {"platform_trouble": "no", "retry_at_ms": NOW + 9}
+    refused = turns.take(Seen(refused=(submit.job_name,)), **away)
+    (trial,) = turns.open_trials().values()
+    assert (trial.job, trial.attempt, trial.wait_code) == (None, 1, "PLATFORM_UNAVAILABLE")
+    assert refused.wake_at_ms == NOW + 9
+    assert turns.take(now_ms=NOW + 9, asked=1, **away).calls == (submit,)
+
+
+def test_a_lost_job_is_followed_by_the_next_attempt(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    found = turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}))
+    assert (found.to_tell, found.wake_at_ms, found.status) == ((), NOW, "RUNNING")
+    following = turns.take()
+    assert [c.job_name for c in following.calls if isinstance(c, d.Submit)] == [f"{name}-2"]
+    late = turns.take(Seen(reports={name: SUCCEEDED}), submitting=frozenset({f"{name}-2"}), asked=9)
+    assert (late.records, late.to_tell) == ((), ())
+
+
+def test_two_lost_jobs_cost_two_retries_and_the_third_the_trial(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    for job in (name, f"{name}-2", f"{name}-3"):
+        found = turns.take(Seen(reports={job: JobReport(state=JobState.LOST)}), asked=9)
+        found = turns.take(asked=9) if not found.to_tell else found
+    assert [(item["status"], item["end_order"]) for item in found.to_tell] == [("SYS_CANCELED", 1)]
+
+
+def test_a_retry_never_shows_the_experiment_as_done(connection: sqlite3.Connection) -> None:
+    turns = Turns(connection, spec(max_trial_number=1))
+    (name,) = turns.start(0)
+    turns.take(Seen(reports={name: JobReport(state=JobState.LOST)}))
+    statuses = [turns.take().status for _ in range(3)]
+    assert statuses == ["NO_MORE_TRIAL"] * 3
+    assert experiments.load(connection).ended_ms is None
+
+
+def test_what_the_assessor_dislikes_is_stopped_in_the_same_turn(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    found = turns.take(Seen(judged_bad=(turns.open_trials()[name].id, "zzzzz")))
+    assert [type(call) for call in found.calls if not isinstance(call, d.AskTuner)] == [d.Cancel]
+    assert turns.open_trials()[name].asked is StopRequest.ASSESSOR
+
+
+def test_a_hold_counts_in_the_turn_it_is_seen(turns: Turns) -> None:
+    found = turns.take(Seen(hold=hold()), proposals=proposals(0))
+    assert (found.calls, found.hold) == ((), hold())
+    over = turns.take(Seen(hold_over=HoldCode.TUNER_RAISED), proposals=proposals(0))
+    assert [type(call) for call in over.calls] == [d.Submit, d.AskTuner]
+
+
+def test_a_hold_of_another_kind_is_not_over(turns: Turns) -> None:
+    turns.take(Seen(hold=Hold(code=HoldCode.INTERNAL, sentence="oh")))
+    assert turns.take(Seen(hold_over=HoldCode.TUNER_RAISED), proposals=proposals(0)).calls == ()
+
+
+def test_results_are_told_once_and_in_order(turns: Turns) -> None:
+    names = turns.start(0, 1)
+    together = turns.take(Seen(reports={name: SUCCEEDED for name in names}))
+    assert [item["end_order"] for item in together.to_tell] == [1, 2]
+    assert [item["sequence"] for item in together.to_tell if "sequence" in item] == []
+    assert turns.take(asked=9).to_tell == ()
+
+
+def test_time_is_counted_with_every_record_and_now_and_then(turns: Turns) -> None:
+    turns.take(asked=9, now_ms=9_999)
+    assert experiments.load(turns.connection).exec_ms == 0
+    turns.take(asked=9, now_ms=10_000)
+    assert experiments.load(turns.connection).exec_ms == 10_000
+    turns.take(now_ms=10_500, proposals=proposals(0))
+    assert experiments.load(turns.connection).exec_ms == 10_500
+
+
+def test_it_may_run_again_after_a_rollback(turns: Turns) -> None:
+    """The database could not be written: the same turn is taken again from the start."""
+    results = []
+    for _ in range(2):
+        turns.connection.execute("BEGIN")
+        results.append(turns.take(proposals=proposals(0)))
+        turns.connection.execute("ROLLBACK")
+    assert [len(result.records) for result in results] == [2, 2]
+    assert turns.open_trials() == {}

@@ -1,0 +1,27 @@
+"""A manager, and a visitor of its pages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nni_manager.api.application import create_application
+from nni_manager.web.pages import PagesContext, create_pages
+from tests.api.world import World, make_world
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    async with make_world(tmp_path, monkeypatch) as world:
+        yield world
+
+
+@pytest.fixture
+async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    """Behind the guard, as in the daemon."""
+    pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
+    async with world.calling(create_application(world.context, pages=pages)) as client:
+        yield client

@@ -1,0 +1,231 @@
+"""The pages as they arrive: what they show, what they refuse, what their buttons do."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import httpx
+import pytest
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from tests.api.world import World
+
+pytestmark = pytest.mark.unit
+
+
+class Page(HTMLParser):
+    """Text, links and forms of a page; fails on tags that do not match."""
+
+    VOID = frozenset({"meta", "link", "input", "br"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._open: list[str] = []
+        self._texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self._texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self._texts).split())
+
+    def values(self, tag: str, attribute: str) -> list[str]:
+        return [value for name, attrs in self.tags if name == tag and (value := attrs.get(attribute)) is not None]
+
+
+async def get(visitor: httpx.AsyncClient, path: str, status: int = 200) -> Page:
+    answer = await visitor.get(path)
+    assert answer.status_code == status and answer.headers["content-type"] == "text/html; charset=utf-8", answer.text
+    return Page(answer.text)
+
+
+async def create(world: World, visitor: httpx.AsyncClient, **fields: Any) -> str:
+    return str((await visitor.post("/api/v1/experiments", json=world.config(**fields))).json()["id"])
+
+
+async def test_an_empty_list_says_what_to_do(visitor: httpx.AsyncClient) -> None:
+    assert "nnictl create" in (await get(visitor, "/")).text
+
+
+async def test_the_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:
+    hold = Hold(code=HoldCode.SAME_FAILURE, sentence="the first five trials failed alike")
+    await world.add("seeded", status=ExperimentStatus.VIEWED, hold=hold)
+    gone = await world.add("vanished")
+    gone.remove()
+    page = await get(visitor, "/")
+    assert "/experiments/seeded" in page.values("a", "href")
+    for words in (
+        "digits",
+        "VIEWED",
+        "ON HOLD",
+        "the first five trials failed alike",
+        "local",
+        "4 of 5",
+        str(gone.path),
+    ):
+        assert words in page.text
+
+
+async def test_long_lists_have_pages(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", extra_trials=60)
+    first = await get(visitor, "/experiments/seeded?order=sequence")
+    assert "Page 1 of 2" in first.text and "good1" in first.text and "e0059" not in first.text
+    (following,) = [href for href in first.values("a", "href") if "page=2" in href]
+    assert "order=sequence" in following
+    second = await get(visitor, following)
+    assert "Page 2 of 2" in second.text and "e0059" in second.text and "good1" not in second.text
+
+
+async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, world: World) -> None:
+    hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError", details="Traceback <here>")
+    folder = await world.add("seeded", hold=hold, maxExperimentDuration="2h")
+    page = await get(visitor, "/experiments/seeded")
+    for words in (
+        "On hold (TUNER_RAISED) : the tuner raised ValueError", "Traceback <here>", "4 of 10", "0.875",
+        "x 0.25 layers [8, 4]", "1 min 0 s", "(limit: 2h)", "waits for a free slot", "USER_CODE: exit code 1",
+        "NaN", "-Infinity", str(folder.path), str(folder.attempt("good1")),
+    ):  # fmt: skip
+        assert words in page.text, words
+    logs = [href for href in page.values("a", "href") if "/logs/" in href]
+    for href in logs:
+        name = re.search(r"logs/([a-z.]+)", href)
+        assert name and (await visitor.get(href)).status_code in (200, 404), href
+    assert (
+        await visitor.get("/api/v1/experiments/seeded/trials/good1/logs/stdout?offset=-262144")
+    ).text == "0123456789"
+    assert sum("good1" in href for href in logs) == 2 and not any("waits" in href for href in logs)
+
+
+async def test_what_trials_say_is_never_markup(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", experimentName="<script>alert(1)</script>")
+    for path in ("/", "/experiments/seeded", "/experiments/seeded/fragment"):
+        answer = await visitor.get(path)
+        assert "<script>alert" not in answer.text and "<b>bold" not in answer.text
+    assert "<b>bold</b>" in (await get(visitor, "/experiments/seeded")).text
+    missing = await visitor.get("/<script>")
+    assert missing.status_code == 404 and "<script>" not in missing.text
+
+
+async def test_trials_are_sorted_and_filtered_by_link(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+
+    async def order(query: str) -> list[str]:
+        answer = await visitor.get(f"/experiments/seeded?{query}")
+        return re.findall(r'<th scope="row"><code>(\w+)</code>', answer.text)
+
+    assert (await order("order=final"))[:2] == ["infin", "good1"]
+    assert await order("order=sequence") == ["good1", "nannn", "infin", "fails", "waits"]
+    assert await order("status=FAILED") == ["fails"]
+    page = await get(visitor, "/experiments/seeded?order=-final")
+    assert page.values("th", "aria-sort") == ["none", "descending"]
+    assert "/experiments/seeded?order=final&page=1" in page.values("a", "href")
+
+
+@pytest.mark.parametrize("query", ["order=random", "status=BORED", "page=0", "page=x", "page=-1", "page=" + "9" * 30])
+async def test_a_wrong_query_is_refused_in_a_sentence(visitor: httpx.AsyncClient, world: World, query: str) -> None:
+    await world.add("seeded")
+    page = await get(visitor, f"/experiments/seeded?{query}", 400)
+    assert query.partition("=")[0] + ": must be" in page.text
+
+
+@pytest.mark.parametrize("path", ["/experiments/unknown1", "/experiments/no.id", "/nothing", "/static/../pages.py",
+                                  "/static/%2e%2e/pages.py", "/experiments/..%2f..", "/experiments/"])  # fmt: skip
+async def test_unknown_pages_are_not_found(visitor: httpx.AsyncClient, path: str) -> None:
+    assert "All experiments" in (await get(visitor, path, 404)).text
+
+
+async def test_pages_load_nothing_from_elsewhere_and_nothing_inline(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    for path in ("/", "/experiments/seeded"):
+        answer = await visitor.get(path)
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        page = Page(answer.text)
+        sources = page.values("script", "src") + page.values("link", "href") + page.values("a", "href")
+        assert sources and not [source for source in sources if "//" in source]
+        assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on") or name == "style"]
+        for source in page.values("script", "src") + page.values("link", "href"):
+            assert (await visitor.get(source)).status_code == 200, source
+
+
+async def test_buttons_stop_and_resume(visitor: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(world, visitor)
+    page = await get(visitor, f"/experiments/{id_}")
+    assert page.values("form", "action") == [f"/experiments/{id_}/stop?order=-sequence&page=1"]
+    answer = await visitor.post(page.values("form", "action")[0])
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/experiments/{id_}?order=-sequence&page=1")
+    stopped = await get(visitor, answer.headers["Location"])
+    assert "STOPPED" in stopped.text
+    (resume,) = stopped.values("form", "action")
+    assert (await visitor.post(resume)).status_code == 303
+    assert "RUNNING" in (await get(visitor, f"/experiments/{id_}")).text
+
+
+async def test_a_trial_is_killed_by_its_button(visitor: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(world, visitor)
+    added = await visitor.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 1}})
+    trial_id = added.json()["id"]
+    page = await get(visitor, f"/experiments/{id_}")
+    (kill,) = [action for action in page.values("form", "action") if action.endswith("/kill?order=-sequence&page=1")]
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    with experiment.changes.watch() as news:
+        assert (await visitor.post(kill)).status_code == 303
+        while "USER_CANCELED" not in (found := await get(visitor, f"/experiments/{id_}")).text:
+            await news.wait()
+            news.clear()
+    assert trial_id in found.text and not [one for one in found.values("form", "action") if "kill" in one]
+
+
+async def test_buttons_explain_what_they_cannot_do(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    page = await visitor.post("/experiments/seeded/trials/waits/kill")
+    assert page.status_code == 409 and "seeded is stopped" in Page(page.text).text
+    for path in ("/experiments/unknown1/stop", "/experiments/unknown1/resume", "/experiments/seeded/trials/../kill",
+                 "/experiments/seeded/trials/x/kill"):  # fmt: skip
+        assert (await visitor.post(path)).status_code == 404
+
+
+async def test_other_sites_cannot_press_buttons_and_links_press_none(visitor: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(world, visitor)
+    for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}):
+        assert (await visitor.post(f"/experiments/{id_}/stop", headers=headers)).status_code == 403
+    own = {"Origin": "http://localhost:8080"}
+    assert (await visitor.get(f"/experiments/{id_}/stop")).status_code == 405
+    assert world.service.at_work(id_) is not None
+    assert (await visitor.post(f"/experiments/{id_}/stop", headers=own)).status_code == 303
+
+
+async def test_the_fragment_is_what_stands_in_the_page(visitor: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    page, fragment = await visitor.get("/experiments/seeded"), await visitor.get("/experiments/seeded/fragment")
+    assert fragment.text.strip() in page.text and "<html" not in fragment.text
+
+
+async def test_pages_below_a_prefix_link_below_it(world: World) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from nni_manager.web.pages import PagesContext, create_pages
+
+    await world.add("seeded")
+    pages = create_pages(PagesContext(service=world.service, version="1"))
+    async with world.calling(Starlette(routes=[Mount("/nni", pages)])) as visitor:
+        page = await get(visitor, "/nni/experiments/seeded")
+    links = page.values("a", "href") + page.values("form", "action") + page.values("link", "href")
+    assert [link for link in links if not link.startswith(("/nni/", "#"))] == []
