@@ -50,13 +50,9 @@ def reserve(host: str, port: int) -> Reserved:
 
     Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours.
     """
-    taken: list[socket.socket] = []
     try:
-        for family, address in _addresses(host, port):
-            taken.append(_listen(family, address, taken[0].getsockname()[1] if taken else port))
+        taken = _take(host, port)
     except OSError as error:
-        for each in taken:
-            each.close()
         if error.errno == errno.EADDRINUSE:
             raise AlreadyOwned(f"port {port} is in use by {_holder(port)}; choose another with --port") from None
         reason = error.strerror or str(error)
@@ -132,7 +128,8 @@ class Doors:
             task.cancel()
         for path in self._sockets:
             path.unlink(missing_ok=True)
-        self._open.clear()
+        for closed in (self._server.servers, self._sockets, self._open):
+            closed.clear()
 
     async def _add(self, server: asyncio.Server) -> None:
         self._server.servers.append(server)
@@ -150,6 +147,24 @@ class Doors:
         return self._config.http_protocol_class(  # type: ignore[call-arg]
             config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state
         )
+
+
+def _take(host: str, port: int) -> list[socket.socket]:
+    """All addresses of a name that this machine has; one port for all. Raises OSError."""
+    taken: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in _addresses(host, port):
+        try:
+            taken.append(_listen(family, address, taken[0].getsockname()[1] if taken else port))
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                for each in taken:
+                    each.close()
+                raise
+            missing = error  # such as the IPv6 address of localhost where there is no IPv6
+    if not taken and missing is not None:
+        raise missing
+    return taken
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:

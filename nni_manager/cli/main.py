@@ -10,6 +10,7 @@ from nni_manager.cli.config import config
 from nni_manager.cli.create import create, resume, stop
 from nni_manager.cli.experiment import experiment
 from nni_manager.cli.log import log
+from nni_manager.cli.runner import runner
 from nni_manager.cli.serve import serve
 from nni_manager.cli.trial import trial
 from nni_manager.cli.update import update
@@ -36,4 +37,5 @@ def nni_manager() -> None:
 
 for _command in (create, resume, stop, experiment, trial, log, update, config):
     nnictl.add_command(_command)
-nni_manager.add_command(serve)
+for _command in (serve, runner):
+    nni_manager.add_command(_command)

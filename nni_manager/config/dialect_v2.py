@@ -105,9 +105,10 @@ def _algorithm(top: Section, name: str, family: Family, source: Source) -> dict[
 
 
 def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
+    if source.stored or any(problem.field.startswith("searchSpace") for problem in source.problems.values()):
+        return
     try:
-        if not source.stored:
-            check_search_space(fields["searchSpace"], fields["tuner"])
+        check_search_space(fields["searchSpace"], (fields["tuner"] or {}).get("name"))
     except InvalidInput as error:
         refuse_search_space(top, error)
 

@@ -68,8 +68,10 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
     for name in fields:
         if name not in CHANGEABLE:
             raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
-    check_search_space(fields.get("searchSpace"), spec.canonical["tuner"])
-    return from_canonical({**spec.canonical, **fields})
+    changed = from_canonical({**spec.canonical, **fields})
+    if "searchSpace" in fields:
+        check_search_space(changed.search_space, changed.tuner.name)
+    return changed
 
 
 def _read(document: Document, source: Source) -> ExperimentSpec:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from nni_manager.config.algorithms import TUNERS
@@ -34,9 +34,9 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
     return top.take("searchSpace", _usable)
 
 
-def check_search_space(space: object, tuner: Mapping[str, object] | None) -> None:
-    """Whether the tuner, by its canonical section, can search there. Raises InvalidInput naming the dimension."""
-    if space is not None and tuner is not None and tuner.get("name") in TUNERS.arguments:
+def check_search_space(space: object, tuner: object) -> None:
+    """Whether the tuner of that name can search there. Raises InvalidInput naming the dimension."""
+    if space is not None and tuner in TUNERS.arguments:
         search_space.parse(space)
 
 

@@ -19,7 +19,7 @@ from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.contract import Delivery, Host, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler import journal
+from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.observer import Observer
 from nni_manager.scheduler.snapshot import Surroundings
@@ -89,6 +89,7 @@ class ExperimentLoop:
 
     async def deliver(self, job_name: str, name: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
         """Stores lines of an outbox; ends when they are committed."""
+        experiment_log.current.set(self.experiment_id)  # the caller's task may be anybody's
         parsed = outbox.parse_nni(lines) if name == protocol.METRICS_FILE else outbox.parse(lines)
         for sentence in parsed.broken:
             log.warning("a result of job %s was dropped: %s: %s", job_name, name, sentence, extra={"action": "broken"})

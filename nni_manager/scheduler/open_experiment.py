@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from nni_manager.config import experiment_file
@@ -54,7 +54,7 @@ class OpenExperiment:
 
     def __init__(
         self, *, folder: Folder, spec: ExperimentSpec, database: Database, loop: ExperimentLoop, changes: Changes,
-        held: ExitStack,
+        held: AsyncExitStack,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.database = database
@@ -88,20 +88,19 @@ class OpenExperiment:
                 attempt += 1
 
     async def close(self) -> None:
-        await self.database.close()
-        self._held.close()
+        await self._held.aclose()
 
 
 async def open_experiment(
     folder: Folder, means: Means, on_status: Callable[[OpenExperiment, Result], Awaitable[None]]
 ) -> OpenExperiment:
     """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
-    with ExitStack() as held:
+    async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
         await asyncio.to_thread(migrate.migrate, folder.database, "experiment")
         changes = Changes()
         database = Database(folder.database, on_trouble=changes.note)
-        held.callback(lambda: asyncio.ensure_future(database.close()))
+        held.push_async_callback(database.close)
         row, (environment, interpreter) = await database.try_write(lambda c: _load(c, folder, means.clock()))
         spec = experiment_file.from_canonical(json.loads(row.config))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)

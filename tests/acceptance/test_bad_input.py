@@ -48,7 +48,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"trialConcurrency": -2}, "trialConcurrency", "must be at least 1, not -2"),
         ({"trialConcurrency": None}, "trialConcurrency", "say how many trials may run at a time"),
         ({"trialCodeDirectory": "nowhere"}, "trialCodeDirectory", "there is no folder"),
-        ({"searchSpace": {"x": {"_type": "unifrom", "_value": [0, 1]}}}, "searchSpace", "x: the _type 'unifrom' is unknown; use one of"),
+        (
+            {"searchSpace": {"x": {"_type": "unifrom", "_value": [0, 1]}}},
+            "searchSpace",
+            "x: the _type 'unifrom' is unknown; use one of",
+        ),
         ({"searchSpaceFile": "space.yml", "searchSpace": None}, "searchSpaceFile", "space.yml"),
         ({"tuner": {"name": "Randon"}}, "tuner.name", "Random"),
         ({"trainingService": {"platform": "lokal"}}, "trainingService.platform", "local"),

@@ -125,6 +125,8 @@ def test_the_life_of_an_experiment(either: CommandLine) -> None:
     space = nnictl.folder / "space.json"
     space.write_text('{"x": {"_type": "uniform", "_value": [5, 6]}}')
     nnictl.good("update", "searchspace", "--filename", space)
+    space.write_text('{"x": {"_type": "unifrom", "_value": [5, 6]}}')
+    assert nnictl.bad("update", "searchspace", "--filename", space)[0] == 2
     shown = json.loads(nnictl.good("experiment", "show", "--json"))
     assert (shown["trialConcurrency"], shown["maxTrialNumber"]) == (1, 9)
     assert shown["config"]["searchSpace"]["x"]["_value"] == [5, 6]
@@ -195,6 +197,23 @@ def test_nothing_is_left_when_the_last_stop_returns(nnictl: CommandLine) -> None
 
 def test_stop_with_nothing_open_leaves_nothing_either(nnictl: CommandLine) -> None:
     assert nnictl.good("stop", "--all") == "No experiment is open.\n"
+    assert nnictl.traces() == []
+
+
+def test_a_create_beside_the_last_stop_is_worked_on_or_refused(nnictl: CommandLine) -> None:
+    first = nnictl.create(trialCommand=RUN_ON)
+    config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=1)
+    commands = [nnictl.start("stop", first), *(nnictl.start("create", "-c", config) for _ in range(3))]
+    outs = [command.communicate(timeout=30) for command in commands]
+    assert commands[0].returncode == 0, outs
+    made = {id_in(out) for command, (out, _) in zip(commands[1:], outs[1:], strict=True) if command.returncode == 0}
+    refusals = [err for command, (_, err) in zip(commands, outs, strict=True) if command.returncode != 0]
+    assert all(len(err.splitlines()) == 1 and err.startswith("nnictl: the daemon ") for err in refusals), refusals
+    for id_ in made:
+        state_of(nnictl.daemon, id_, RUNNING=1)
+    listed = json.loads(nnictl.good("experiment", "list", "--all", "--json"))
+    assert {one["id"] for one in listed} == made | {first}
+    nnictl.good("stop", "--all")
     assert nnictl.traces() == []
 
 

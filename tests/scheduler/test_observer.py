@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import looptime
 import pytest
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
@@ -139,17 +140,21 @@ async def test_it_runs_on_news(watch: Watch) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.looptime
 async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:
     await watch.observer.look()
     watch.observer.add(handle(A))
     await watch.observer.look()
-    task = asyncio.create_task(watch.observer.run())
+    assert watch.told == [{A: JobReport(state=JobState.LOST)}]
     watch.observer._news.clear()
     watch.platform.jobs[A] = SUCCEEDED  # and nobody says so
-    await asyncio.sleep(19)
-    assert watch.told == [{A: JobReport(state=JobState.LOST)}]
-    await asyncio.sleep(2)
+    seen = asyncio.Event()
+    watch.observer._tell = lambda reports: (watch.told.append(reports), seen.set())[0]
+    loop = asyncio.get_running_loop()
+    with looptime.enabled(strict=True):
+        begin = loop.time()
+        task = asyncio.create_task(watch.observer.run())
+        await seen.wait()
+        assert loop.time() - begin == pytest.approx(20, abs=0.1)
     assert watch.told[-1] == {A: SUCCEEDED}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -6,7 +6,9 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,11 @@ CONFIG = {"experimentName": "digits", "searchSpace": {}, "trainingService": {"pl
 
 
 @pytest.fixture(scope="session", autouse=True)
-def main_thread_loop() -> Iterator[None]:
+def no_loop_is_left_open() -> Iterator[None]:
     """pytest-asyncio 1.5 makes the main thread a loop when it has none, and never closes it."""
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
     yield
-    asyncio.set_event_loop(None)
-    loop.close()
+    with suppress(RuntimeError), warnings.catch_warnings(action="ignore"):
+        asyncio.get_event_loop_policy().get_event_loop().close()
 
 
 @pytest.fixture(scope="session")

@@ -205,7 +205,7 @@ async def test_who_will_not_wait_is_refused_and_nothing_of_it_is_stored(
     patient.append(database.start_write(insert(2)))
     await troubles.next()
     for attempt in (*refused, database.try_write(insert(9))):
-        with pytest.raises(StoreUnavailable, match="is locked by another process .*nothing was changed, try again"):
+        with pytest.raises(StoreUnavailable, match=r"is locked by another process .*nothing was changed, try again"):
             await attempt
     other.execute("ROLLBACK")
     other.close()

@@ -11,6 +11,7 @@ _PASSING = frozenset(
         errno.EDQUOT,
         errno.EROFS,
         errno.EACCES,
+        errno.EPERM,
         errno.EMFILE,
         errno.ENFILE,
         errno.EAGAIN,

@@ -23,8 +23,8 @@ class IgnoreFile:
 
     #: Where it lies, relative to the code directory, as `_matchable` writes it; ends with a slash unless empty.
     folder: str
-    for_folders: PathSpec
-    for_files: PathSpec
+    for_folders: PathSpec[RegexPattern]
+    for_files: PathSpec[RegexPattern]
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
         """True: ignored; False: brought back; None: no rule matches."""
@@ -58,7 +58,7 @@ def is_ignored(path: str, files: IgnoreFiles, *, is_folder: bool) -> bool:
     return False
 
 
-def _spec(rules: list[Rule]) -> PathSpec:
+def _spec(rules: list[Rule]) -> PathSpec[RegexPattern]:
     return PathSpec([RegexPattern(rule.regex, include=rule.ignores) for rule in rules])
 
 

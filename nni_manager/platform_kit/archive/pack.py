@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from nni_manager.platform_kit.archive import limits, tarball
+from nni_manager.platform_kit.archive.listing import Listing, first_difference
 from nni_manager.platform_kit.archive.tree import Changed, Tree
-from nni_manager.platform_kit.archive.walk import Listing, first_difference, walk
+from nni_manager.platform_kit.archive.walk import walk
 
 #: A file may be written while it is packed; this often we try before we say so.
 ATTEMPTS = 2

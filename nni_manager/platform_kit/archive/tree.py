@@ -35,7 +35,9 @@ class Tree:
             # the user may name the folder by a link
             self._root = os.open(directory, _FOLDER & ~os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise InvalidInput(f"trialCodeDirectory: there is no folder {str(directory)!r}; correct the path.") from error
+            raise InvalidInput(
+                f"trialCodeDirectory: there is no folder {str(directory)!r}; correct the path."
+            ) from error
         except OSError as error:
             raise self.refusal("", f"cannot be read ({error.strerror}); allow this user to read it") from error
 

@@ -7,6 +7,7 @@ import os
 import threading
 
 _LOOK_AGAIN_S = 0.01
+_OF_LOOPS = ("asyncio_", "uvloop_")
 
 
 def leftovers() -> frozenset[str]:
@@ -28,8 +29,8 @@ def _tasks() -> list[str]:
 
 
 def _threads() -> list[str]:
-    # the loop's own executor keeps its threads
-    return [f"thread {thread.name}" for thread in threading.enumerate() if not thread.name.startswith("asyncio_")]
+    # a loop's own executor keeps its threads
+    return [f"thread {thread.name}" for thread in threading.enumerate() if not thread.name.startswith(_OF_LOOPS)]
 
 
 def _descriptors() -> list[str]:

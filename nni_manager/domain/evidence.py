@@ -1,0 +1,73 @@
+"""Two witnesses of one attempt: the platform that ran the job, and the runner inside it. What follows from both.
+
+The runner knows how the user's command ended; the platform knows what it did to the job. Where they disagree, the
+platform is believed about its own deeds (preempted, lost, out of memory) and the runner about the command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.trial import explain
+
+#: The platform's own deeds: a command that ended by a signal was ended by them.
+_PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerWord:
+    """What a runner posted about the end of the user's command."""
+
+    exit_code: int | None
+    signal: int | None
+    stderr_tail: str
+    started_ms: int | None
+    ended_ms: int | None
+    #: Name → bytes each outbox had in the end.
+    outboxes: Mapping[str, int]
+
+    @staticmethod
+    def parse(text: str) -> RunnerWord:
+        """As the store keeps it: the JSON of the runner's post."""
+        word: dict[str, Any] = json.loads(text)
+        return RunnerWord(
+            exit_code=word.get("exitCode"), signal=word.get("signal"), stderr_tail=word.get("stderrTail") or "",
+            started_ms=word.get("startedMs"), ended_ms=word.get("endedMs"), outboxes=word.get("outboxes") or {},
+        )  # fmt: skip
+
+    def report(self) -> JobReport:
+        return JobReport(
+            state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED, exit_code=self.exit_code,
+            signal=self.signal, stderr_tail=self.stderr_tail, started_ms=self.started_ms, ended_ms=self.ended_ms,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`disagreement`: both words, when they do not fit together; else empty."""
+
+    report: JobReport
+    disagreement: str = ""
+
+
+def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | None:
+    """What both say of an attempt's end; None while neither says that it has ended."""
+    if runner is None:
+        return None if platform is None else Finding(report=platform)
+    word = runner.report()
+    if platform is None or platform.state is JobState.CANCELLED:
+        return Finding(report=word)
+    if platform.state in _PLATFORM_DEEDS:
+        believed = word if word.state is JobState.SUCCEEDED else platform
+    else:
+        believed = replace(word, reason=platform.reason, message="")
+    fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
+    return Finding(report=believed, disagreement="" if fits else _both(platform, word))
+
+
+def _both(platform: JobReport, word: JobReport) -> str:
+    return f"the platform says {platform.state} ({explain(platform)}), the runner says {explain(word)}"

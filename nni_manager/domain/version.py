@@ -1,0 +1,22 @@
+"""The version rule of trial runners: the first two numbers must be the daemon's, compared as numbers."""
+
+from __future__ import annotations
+
+import re
+
+
+def refusal(manager: str, runner: str | None) -> str:
+    """One sentence that names both versions, or empty when they fit: 0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""
+    if not runner:
+        return f"the trial runner names no version, this manager is {manager}: use the runner that comes with it"
+    if _first_two(runner) is not None and _first_two(runner) == _first_two(manager):
+        return ""
+    return (
+        f"the trial runner is version {runner}, this manager is {manager}: their first two numbers must be equal;"
+        " use the runner that comes with this manager, or set versionCheck: false"
+    )
+
+
+def _first_two(version: str) -> tuple[int, int] | None:
+    found = re.match(r"v?(\d+)\.(\d+)(?:\D|$)", version.strip())
+    return (int(found[1]), int(found[2])) if found else None

@@ -1,0 +1,121 @@
+"""Listing a code directory: what `.nniignore` leaves out is left out, and what cannot travel is refused by name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from nni_manager.platform_kit.archive import limits
+from nni_manager.platform_kit.archive.ignore import IGNORE_FILE, IgnoreFiles, is_ignored, read_ignore_file
+from nni_manager.platform_kit.archive.links import contained_target
+from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing
+from nni_manager.platform_kit.archive.tree import Tree
+
+#: Rules are text that a person wrote.
+_MOST_RULES_BYTES = 1024**2
+
+
+def walk(tree: Tree, *, leave_out: os.stat_result) -> Listing:
+    """Everything that travels; `leave_out`: a folder that does not. Ignored folders are not even opened.
+
+    Gives up, with an incomplete listing, when there is far more than may travel. Raises Changed, InvalidInput.
+    """
+    return _Walk(tree, leave_out).listing()
+
+
+class _Walk:
+    def __init__(self, tree: Tree, leave_out: os.stat_result) -> None:
+        self._tree = tree
+        self._leave_out = leave_out
+        self._folders: list[Folder] = []
+        self._files = 0
+        #: Folders to visit with the ignore files above them; the next one is last.
+        self._open: list[tuple[str, IgnoreFiles]] = [("", ())]
+
+    def listing(self) -> Listing:
+        while self._open and not self._is_far_too_much():
+            self._visit(*self._open.pop())
+        return Listing(folders=tuple(self._folders), is_complete=not self._is_far_too_much())
+
+    def _is_far_too_much(self) -> bool:
+        return max(self._files, len(self._folders)) >= limits.FAR_TOO_MANY
+
+    def _visit(self, path: str, above: IgnoreFiles) -> None:
+        with self._tree.folder(path) as descriptor:
+            if os.path.samestat(os.fstat(descriptor), self._leave_out):
+                return
+            ignore_files = self._ignore_files(descriptor, path, above)
+            files, folders = self._kept(descriptor, path, ignore_files)
+            entries = [self._entry(descriptor, path, name) for name in sorted(files, key=os.fsencode)]
+        self._folders.append(Folder(path=path, entries=tuple(entries)))
+        self._files += len(entries)
+        for name in sorted(folders, key=os.fsencode, reverse=True):
+            self._open.append((_join(path, name), ignore_files))
+
+    def _kept(self, descriptor: int, path: str, ignore_files: IgnoreFiles) -> tuple[list[str], list[str]]:
+        """Names of what is not ignored: everything but folders, and folders."""
+        kept: tuple[list[str], list[str]] = ([], [])
+        with self._tree.reading(path), os.scandir(descriptor) as found:
+            for item in found:
+                is_folder = item.is_dir(follow_symlinks=False)
+                if not is_ignored(_join(path, item.name), ignore_files, is_folder=is_folder):
+                    kept[is_folder].append(item.name)
+                if self._files + len(kept[0]) >= limits.FAR_TOO_MANY or len(kept[1]) >= limits.FAR_TOO_MANY:
+                    break
+        return kept
+
+    def _entry(self, descriptor: int, path: str, name: str) -> Entry:
+        with self._tree.reading(_join(path, name)):
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            target = os.readlink(name, dir_fd=descriptor) if stat.S_ISLNK(found.st_mode) else ""
+        if target:
+            target = contained_target(self._tree, path, name, target)
+            return Entry(name=name, target=target, stamp=stamp(found))
+        if not stat.S_ISREG(found.st_mode):
+            raise self._tree.refusal(_join(path, name), f"is a {_kind(found.st_mode)}, which cannot travel; remove it")
+        executable = bool(found.st_mode & 0o111)
+        return Entry(name=name, is_executable=executable, size=found.st_size, stamp=stamp(found))
+
+    def _ignore_files(self, descriptor: int, path: str, above: IgnoreFiles) -> IgnoreFiles:
+        with self._tree.reading(_join(path, IGNORE_FILE)):
+            try:
+                file = self._tree.open_file(descriptor, IGNORE_FILE)
+            except FileNotFoundError:
+                file = None
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                what = "is a symbolic link, and no rules are read through links (nor by git); copy the file instead"
+                raise self._tree.refusal(_join(path, IGNORE_FILE), what) from error
+        if file is None:
+            return above
+        return (read_ignore_file(path, self._rules(file, path)), *above)
+
+    def _rules(self, file: int, path: str) -> bytes:
+        with self._tree.reading(_join(path, IGNORE_FILE)), open(file, "rb") as opened:
+            content = opened.read(_MOST_RULES_BYTES + 1)
+        if len(content) > _MOST_RULES_BYTES:
+            raise self._tree.refusal(_join(path, IGNORE_FILE), "has more than 1 MB of rules; use fewer")
+        return content
+
+
+def stamp(found: os.stat_result) -> tuple[int, ...]:
+    """Differs for another file, and after a write or a change of mode."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+_KINDS = {
+    stat.S_IFSOCK: "socket",
+    stat.S_IFIFO: "named pipe",
+    stat.S_IFBLK: "block device",
+    stat.S_IFCHR: "character device",
+}
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "special file")

@@ -1,0 +1,430 @@
+"""What trials report and how they end, as the API shows it; and what may be changed while they run."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.acceptance import witness
+from tests.live_daemon import PYTHON, Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+
+
+class Bench:
+    """One experiment at a time, and questions about it."""
+
+    def __init__(self, daemon: Daemon, code: Path, root: Path) -> None:
+        self.daemon = daemon
+        self.code = code
+        self.notes, self.hosts, self.gates = root / "witness.jsonl", root / "hosts", root / "gates"
+        self.hosts.mkdir()
+        self.gates.mkdir()
+        self.id = ""
+
+    def start(self, command: str, **more: Any) -> None:
+        """`command`: of the trials; one trial unless `more` says otherwise."""
+        base: dict[str, Any] = {
+            "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCodeDirectory": ".", "trialConcurrency": 1,
+            "maxTrialNumber": 1, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+            "gracePeriod": "1s",
+        }  # fmt: skip
+        environment = {"GATES": str(self.gates), "WITNESS": str(self.notes), "PIDS": str(self.gates / "pids")}
+        self.id = self.daemon.create(base | {"trialCommand": command} | more, self.code, environment)
+
+    def start_code(self, code: str, **more: Any) -> None:
+        """`code`: Python of the trials; `nni` is imported already."""
+        first = 'import os, sys\nsys.path.insert(0, os.environ["PYTHONPATH"].rsplit(":", 1)[-1])\nimport nni\n'
+        (self.code / "snippet.py").write_text(first + code)
+        self.start(f"{PYTHON} snippet.py", **more)
+
+    def run(self, command: str, **more: Any) -> dict[str, Any]:
+        """The only trial, once the experiment is over."""
+        self.start(command, **more)
+        return self.end()
+
+    def run_code(self, code: str, **more: Any) -> dict[str, Any]:
+        self.start_code(code, **more)
+        return self.end()
+
+    def end(self) -> dict[str, Any]:
+        self.daemon.wait(self.id, "DONE")
+        (trial,) = self.trials()
+        return self.trial(trial["id"])
+
+    def open_gate(self, *names: object) -> None:
+        for name in names:
+            (self.gates / str(name)).touch()
+
+    def call(self, method: str, path: str = "", body: Any = None) -> Any:
+        return self.daemon.call(method, f"/experiments/{self.id}{path}", json=body)
+
+    def trials(self) -> list[dict[str, Any]]:
+        return list(self.call("GET", "/trials?limit=1000")["trials"])
+
+    def trial(self, id_: str) -> dict[str, Any]:
+        return dict(self.call("GET", f"/trials/{id_}"))
+
+    def results(self, type_: str = "") -> list[Any]:
+        """All reported values in the order they were stored."""
+        found: list[Any] = []
+        after = 0
+        while page := self.call("GET", f"/metrics?limit=10000&after={after}{type_ and f'&type={type_}'}")["metrics"]:
+            found += [json.loads(metric["result"]) for metric in page]
+            after = page[-1]["id"]
+        return found
+
+    def wait_for_count(self, **counts: int) -> dict[str, Any]:
+        return self.daemon.wait_for(
+            self.id, lambda state: all(state["counts"].get(status, 0) == count for status, count in counts.items())
+        )
+
+    def log(self) -> str:
+        return (self.daemon.data / self.id / "log" / "nnimanager.log").read_text()
+
+
+@pytest.fixture
+def bench(daemon: Daemon, code: Path, tmp_path: Path) -> Bench:
+    return Bench(daemon, code, tmp_path)
+
+
+# Values
+
+
+def test_nan_and_infinity_are_stored_and_shown(bench: Bench) -> None:
+    values = [math.nan, math.inf, -math.inf, 1.5]
+    trial = bench.run_code(
+        "for value in ('nan', 'inf', '-inf', '1.5'):\n    nni.report_intermediate_result(float(value))\n"
+        "nni.report_final_result({'default': float('nan'), 'loss': float('inf')})\n"
+    )
+    assert repr(bench.results("PERIODICAL")) == repr(values)
+    metrics = bench.call("GET", "/metrics")["metrics"]
+    assert [metric["value"] for metric in metrics] == [None, None, None, 1.5, None]
+    assert [metric["result"] for metric in metrics[:3]] == ["NaN", "Infinity", "-Infinity"]
+    assert (trial["status"], trial["finalValue"], trial["lastValue"]) == ("SUCCEEDED", None, 1.5)
+    assert repr(json.loads(trial["finalResult"])) == repr({"default": math.nan, "loss": math.inf})
+    assert bench.daemon.status(bench.id)["best"] is None
+
+
+def test_an_infinite_final_result(bench: Bench) -> None:
+    trial = bench.run_code("nni.report_final_result(float('-inf'))")
+    assert (trial["finalValue"], trial["finalResult"]) == (None, "-Infinity")
+    best = bench.daemon.status(bench.id)["best"]
+    assert (best["trialId"], best["value"], best["parameters"]) == (trial["id"], None, {"x": 1})
+
+
+def test_a_broken_line_is_named_and_costs_itself_alone(bench: Bench) -> None:
+    lines = [
+        '{"type": "intermediate", "value": 1}',
+        '{"type": "intermediate", "val',
+        '{"type": "guess", "value": 2}',
+        "[]",
+        '{"type": "intermediate", "value": 3}',
+        '{"type": "final", "value": 4}',
+    ]
+    (bench.code / "lines").write_text("\n".join(lines) + "\n")
+    trial = bench.run('cat lines >> "$NNI_OUTBOX"')
+    assert bench.results() == [1, 3, 4]
+    assert (trial["status"], trial["finalValue"], trial["intermediates"]) == ("SUCCEEDED", 4, 2)
+    dropped = [line for line in bench.log().splitlines() if "dropped" in line]
+    assert len(dropped) == 3
+    assert all("outbox/main.jsonl" in line and trial["id"] in line for line in dropped)
+    assert all(any(text in line for line in dropped) for text in lines[1:4])
+
+
+def test_the_metrics_file_of_older_sdks(bench: Bench) -> None:
+    trial = bench.run_code(
+        "import json\n"
+        "def frame(type_, value):\n"
+        "    text = json.dumps({'parameter_id': 0, 'trial_job_id': nni.get_trial_id(), 'type': type_, 'sequence': 0,"
+        " 'value': json.dumps(value)}) + '\\n'\n"
+        "    return f'ME{len(text):06d}{text}'\n"
+        "folder = os.path.join(os.environ['NNI_SYS_DIR'], '.nni')\n"
+        "os.makedirs(folder, exist_ok=True)\n"
+        "with open(os.path.join(folder, 'metrics'), 'a') as file:\n"
+        "    for value in (0.1, {'default': 0.2}, float('nan')):\n"
+        "        file.write(frame('PERIODICAL', value))\n"
+        "    file.write(frame('FINAL', 0.4))\n"
+    )
+    assert repr(bench.results()) == repr([0.1, {"default": 0.2}, math.nan, 0.4])
+    assert (trial["finalValue"], trial["intermediates"]) == (0.4, 3)
+    assert {metric["outbox"] for metric in bench.call("GET", "/metrics")["metrics"]} == {".nni/metrics"}
+
+
+def test_every_process_of_a_trial_may_report(bench: Bench) -> None:
+    trial = bench.run_code(
+        "for worker in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        for step in range(50):\n"
+        "            nni.report_intermediate_result(worker * 1000 + step)\n"
+        "        os._exit(0)\n"
+        "for worker in range(4):\n"
+        "    os.wait()\n"
+        "nni.report_final_result(1)\n"
+    )
+    results = bench.results("PERIODICAL")
+    for worker in range(4):
+        assert [value for value in results if value // 1000 == worker] == [worker * 1000 + step for step in range(50)]
+    assert (len(results), trial["intermediates"], trial["finalValue"]) == (200, 200, 1)
+    metrics = bench.call("GET", "/metrics")["metrics"]
+    assert len({metric["outbox"] for metric in metrics}) == 5
+    assert sorted(m["sequence"] for m in metrics if m["type"] == "PERIODICAL") == list(range(200))
+
+
+def test_a_line_of_a_megabyte(bench: Bench) -> None:
+    trial = bench.run_code(
+        "nni.report_intermediate_result({'default': 7, 'weights': 'w' * 999_900})\n"
+        "try:\n"
+        "    nni.report_intermediate_result('w' * 1_000_000)\n"
+        "except ValueError as error:\n"
+        "    nni.report_intermediate_result(str(error))\n"
+        "nni.report_final_result(8)\n"
+    )
+    big, refusal, final = bench.results()
+    assert (big["default"], len(big["weights"]), final) == (7, 999_900, 8)
+    assert "at most 1000000 are allowed" in refusal
+    assert trial["status"] == "SUCCEEDED"
+
+
+def test_a_hundred_thousand_results_arrive_complete_and_in_order(bench: Bench) -> None:
+    count = 100_000
+    trial = bench.run_code(f"for step in range({count}):\n    nni.report_intermediate_result(step)\n"
+                           "nni.report_final_result(-1)\n")  # fmt: skip
+    assert bench.results("PERIODICAL") == list(range(count))
+    assert bench.results("FINAL") == [-1]
+    assert (trial["intermediates"], trial["lastValue"], trial["finalValue"]) == (count, count - 1, -1)
+
+
+# Ends
+
+
+def test_a_command_that_does_not_exist(bench: Bench) -> None:
+    trial = bench.run("surely-no-such-command --epochs 3")
+    (attempt,) = trial["attempts"]
+    assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "USER_CODE", "exit code 127")
+    assert (attempt["state"], attempt["exitCode"], attempt["signal"]) == ("FAILED", 127, None)
+    assert "surely-no-such-command" in attempt["stderrTail"]
+    assert attempt["stderrTail"].strip() in bench.log()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_death_by_signal(bench: Bench, number: signal.Signals) -> None:
+    trial = bench.run_code(f"nni.report_intermediate_result(1)\nos.kill(os.getpid(), {int(number)})\n")
+    (attempt,) = trial["attempts"]
+    assert (trial["status"], trial["reason"]) == ("FAILED", "USER_CODE")
+    assert (attempt["exitCode"], attempt["signal"]) == (None, number)
+    assert number.name in trial["message"]
+    assert bench.results() == [1]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("raise MemoryError('Unable to allocate 2 TiB')", "OUT_OF_MEMORY"),
+        ("raise RuntimeError('CUDA out of memory. Tried to allocate 20 MiB')", "GPU_OUT_OF_MEMORY"),
+    ],
+)
+def test_out_of_memory_is_recognised(bench: Bench, words: str, reason: str) -> None:
+    trial = bench.run_code(words)
+    assert (trial["status"], trial["reason"], trial["attempts"][0]["exitCode"]) == ("FAILED", reason, 1)
+    assert words.split("'")[1] in trial["attempts"][0]["stderrTail"]
+
+
+def test_a_trial_over_its_time_is_stopped_early(bench: Bench) -> None:
+    trial = bench.run('echo \'{"type": "intermediate", "value": 5}\' >> $NNI_OUTBOX; sleep 600', maxTrialDuration="1s")
+    assert (trial["status"], trial["reason"], trial["stopRequest"]) == ("EARLY_STOPPED", "TIMEOUT", "TIMEOUT")
+    assert trial["endedMs"] - trial["startedMs"] >= 1000
+    assert bench.results() == [5]
+
+
+def test_a_killed_trial_is_cancelled_and_keeps_its_results(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py")
+    bench.daemon.wait_for(bench.id, lambda _: bench.trials() and bench.trials()[0]["intermediates"] == 1)
+    (trial,) = bench.trials()
+    bench.call("POST", f"/trials/{trial['id']}/kill")
+    ended = bench.end()
+    assert (ended["status"], ended["reason"]) == ("USER_CANCELED", "USER_REQUEST")
+    assert (ended["intermediates"], ended["finalResult"]) == (1, None)
+    bench.call("POST", f"/trials/{trial['id']}/kill")
+    assert bench.trial(trial["id"]) == ended, "killing what has ended changes nothing"
+
+
+def test_a_waiting_trial_is_cancelled_at_once(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py", maxTrialNumber=2)
+    bench.wait_for_count(RUNNING=1)
+    added = bench.call("POST", "/trials", {"parameters": {"x": 3}})
+    bench.wait_for_count(RUNNING=1, WAITING=1)
+    assert bench.trial(added["id"])["wait"]["code"] == "CONCURRENCY"
+    bench.call("POST", f"/trials/{added['id']}/kill")
+    assert bench.wait_for_count(USER_CANCELED=1)["counts"]["RUNNING"] == 1
+    assert bench.trial(added["id"])["attempts"] == []
+
+
+def test_failures_of_user_code_are_tried_again_when_that_is_wanted(bench: Bench) -> None:
+    trial = bench.run_code(
+        "name = os.path.basename(os.environ['NNI_SYS_DIR'])\n"
+        "nni.report_intermediate_result(name)\n"
+        "sys.exit(0 if name.endswith('-3') else 'not yet')\n",
+        maxTrialRetries=2,
+    )
+    id_ = trial["id"]
+    assert (trial["status"], trial["attempt"], trial["intermediates"]) == ("SUCCEEDED", 3, 1)
+    assert [one["givenUp"] for one in trial["attempts"]] == ["USER_CODE", "USER_CODE", None]
+    assert ["not yet" in one["stderrTail"] for one in trial["attempts"]] == [True, True, False]
+    assert bench.results() == [id_, f"{id_}-2", f"{id_}-3"]
+
+
+def test_retries_come_to_an_end(bench: Bench) -> None:
+    trial = bench.run("exit 3", maxTrialRetries=1)
+    assert (trial["status"], trial["attempt"], trial["message"]) == ("FAILED", 2, "exit code 3")
+
+
+def test_the_first_trials_failing_alike_are_a_hold(bench: Bench) -> None:
+    bench.start("exit 3", maxTrialNumber=50)
+    state = bench.daemon.wait_for(bench.id, lambda state: state["hold"])
+    assert (state["hold"]["code"], state["counts"]) == ("SAME_FAILURE", {"FAILED": 5})
+    bench.call("PATCH", "", {"maxTrialNumber": 7})
+    bench.call("POST", "/resume")
+    assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"FAILED": 7}
+
+
+def test_nothing_of_a_trial_outlives_its_end(bench: Bench) -> None:
+    bench.start(f"{PYTHON} forking.py")
+    bench.wait_for_count(RUNNING=1)
+    pids = bench.gates / "pids"
+    (trial,) = bench.trials()
+    bench.daemon.wait_for(bench.id, lambda _: True)
+    _wait_for_lines(pids, 3)
+    bench.call("POST", f"/trials/{trial['id']}/kill")
+    assert bench.wait_for_count(USER_CANCELED=1)
+    assert _alive(pids) == []
+    assert bench.trial(trial["id"])["attempts"][0]["signal"] == signal.SIGKILL
+
+
+def test_nothing_of_a_trial_that_ends_by_itself_is_left(bench: Bench) -> None:
+    trial = bench.run(f"{PYTHON} forking.py leave")
+    assert trial["status"] == "SUCCEEDED"
+    assert len((bench.gates / "pids").read_text().splitlines()) == 3
+    assert _alive(bench.gates / "pids") == []
+
+
+def _wait_for_lines(path: Path, count: int) -> None:
+    import time
+
+    deadline = time.monotonic() + 20
+    while not path.exists() or len(path.read_text().splitlines()) < count:
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def _alive(pids: Path) -> list[str]:
+    """Lines of processes that live."""
+    return [line for line in pids.read_text().splitlines() if psutil.pid_exists(int(line.split()[-1]))]
+
+
+# Changes
+
+
+def test_a_trial_with_parameters_of_a_person(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py", maxTrialNumber=3)
+    bench.wait_for_count(RUNNING=1)
+    added = bench.call("POST", "/trials", {"parameters": {"x": 21, "why": "a hunch"}})
+    assert added["sequenceId"] == 1
+    bench.open_gate("all")
+    bench.daemon.wait(bench.id, "DONE")
+    trial = bench.trial(added["id"])
+    assert (trial["parameterSource"], trial["parameterId"]) == ("customized", None)
+    assert (trial["parameters"], trial["finalValue"]) == ({"x": 21, "why": "a hunch"}, 42)
+    assert [one["parameterSource"] for one in bench.trials()] == ["algorithm", "customized", "algorithm"]
+    with bench.daemon.client() as client:
+        refused = client.post(f"/api/v1/experiments/{bench.id}/trials", json={"parameters": {"x": 1}})
+    assert (refused.status_code, "maxTrialNumber (3) is reached" in refused.text) == (409, True)
+
+
+def test_concurrency_goes_up_and_down(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py", maxTrialNumber=12)
+    bench.wait_for_count(RUNNING=1)
+    bench.call("PATCH", "", {"trialConcurrency": 4})
+    assert bench.wait_for_count(RUNNING=4)["trialConcurrency"] == 4
+    bench.call("PATCH", "", {"trialConcurrency": 2})
+    bench.open_gate(0, 1)
+    state = bench.wait_for_count(SUCCEEDED=2)
+    assert (state["counts"], state["trialsMade"]) == ({"SUCCEEDED": 2, "RUNNING": 2}, 4), "nobody is stopped for it"
+    bench.open_gate(2)
+    state = bench.daemon.wait_for(bench.id, lambda state: state["trialsMade"] == 5)
+    bench.wait_for_count(SUCCEEDED=3, RUNNING=2)
+    bench.open_gate("all")
+    assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"SUCCEEDED": 12}
+    times = [(one["startedMs"], one["endedMs"]) for one in bench.trials() if one["sequenceId"] >= 4]
+    assert max(sum(start <= moment < end for start, end in times) for moment, _ in times) <= 2
+
+
+def test_a_raised_limit_wakes_what_is_done(bench: Bench) -> None:
+    bench.open_gate("all")
+    bench.run(f"{PYTHON} gated.py")
+    bench.call("PATCH", "", {"maxTrialNumber": 3})
+    state = bench.daemon.wait_for(bench.id, lambda s: s["status"] == "DONE" and s["trialsMade"] == 3)
+    assert state["counts"] == {"SUCCEEDED": 3}
+    bench.call("PATCH", "", {"maxTrialNumber": 2})
+    assert bench.daemon.wait(bench.id, "DONE")["trialsMade"] == 3
+
+
+def test_new_trials_come_from_the_new_search_space(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py", maxTrialNumber=8, trialConcurrency=2)
+    bench.wait_for_count(RUNNING=2)
+    bench.call("PATCH", "", {"searchSpace": {"x": {"_type": "choice", "_value": [100, 200]}}})
+    bench.open_gate("all")
+    bench.daemon.wait(bench.id, "DONE")
+    values = [one["parameters"]["x"] for one in bench.trials()]
+    assert values[:2] == [1, 1]
+    assert set(values[2:]) <= {100, 200}
+    with bench.daemon.client() as client:
+        refused = client.patch(f"/api/v1/experiments/{bench.id}", json={"searchSpace": {"x": {"_type": "guess"}}})
+    assert (refused.status_code, "searchSpace" in refused.text) == (400, True)
+
+
+def test_a_duration_limit_given_while_it_runs(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py", maxTrialNumber=50, trialConcurrency=2)
+    bench.wait_for_count(RUNNING=2)
+    bench.call("PATCH", "", {"maxExperimentDuration": "1s"})
+    state = bench.daemon.wait(bench.id, "NO_MORE_TRIAL")
+    assert state["counts"] == {"RUNNING": 2}, "running trials go on"
+    bench.open_gate("all")
+    assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"SUCCEEDED": 2}
+    bench.call("PATCH", "", {"maxExperimentDuration": None, "maxTrialNumber": 4})
+    state = bench.daemon.wait_for(bench.id, lambda s: s["status"] == "DONE" and s["trialsMade"] == 4)
+    assert state["counts"] == {"SUCCEEDED": 4}
+
+
+def test_a_duration_limit_of_trials_given_while_one_runs(bench: Bench) -> None:
+    bench.start(f"{PYTHON} gated.py")
+    bench.wait_for_count(RUNNING=1)
+    bench.call("PATCH", "", {"maxTrialDuration": "1s"})
+    ended = bench.end()
+    assert (ended["status"], ended["reason"]) == ("EARLY_STOPPED", "TIMEOUT")
+
+
+def test_what_a_stop_ended_is_done_again_after_resume(bench: Bench) -> None:
+    config = witness.config(trials=6, steps=0, pause_s=0, tuner=witness.noting_tuner(bench.hosts), trialConcurrency=2)
+    bench.start(f"{PYTHON} gated.py", **{k: config[k] for k in ("searchSpace", "tuner", "maxTrialNumber")},
+                trialConcurrency=2)  # fmt: skip
+    bench.open_gate(0, 1)
+    bench.wait_for_count(SUCCEEDED=2, RUNNING=2)
+    before = {one["id"]: one["parameters"] for one in bench.trials()}
+    bench.call("POST", "/stop")
+    assert [one["status"] for one in bench.trials()] == ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2
+    assert {one["reason"] for one in bench.trials()[2:]} == {"EXPERIMENT_STOPPED"}
+    bench.open_gate("all")
+    bench.call("POST", "/resume")
+    assert bench.daemon.wait(bench.id, "DONE")["counts"] == {"SUCCEEDED": 6}
+    after = bench.trials()
+    assert {one["id"]: one["parameters"] for one in after if one["sequenceId"] < 4} == before
+    assert [one["attempt"] for one in after] == [1, 1, 2, 2, 1, 1]
+    witness.check_results(bench.daemon, bench.id, bench.notes)
+    witness.check_tuners(bench.hosts, 6)

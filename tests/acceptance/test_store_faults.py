@@ -1,0 +1,386 @@
+"""Full disks, locked, read-only, deleted and corrupted files: nothing acknowledged is lost, all goes on by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance import witness
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system, which only root may")
+
+#: Nothing may take longer to be answered or refused, in seconds.
+PROMPT_S = 5.0
+DISK_HOLDS = {"STORE_UNAVAILABLE", "PLATFORM_UNAVAILABLE"}
+
+
+@pytest.fixture
+def small_disk(daemon: Daemon, tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for one experiment: its write-ahead log alone takes up to 4 MB.
+
+    When all its trials wait for room to report, only the daemon's poll finds the disk full, so it is made frequent.
+    """
+    daemon.terminate()
+    daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s"
+    daemon.start()
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+class Run:
+    """An experiment of witness trials, and how it answers."""
+
+    def __init__(self, daemon: Daemon, code: Path, root: Path, *, folder: Path | None = None, **more: Any) -> None:
+        self.daemon = daemon
+        self.notes, self.hosts = root / "witness.jsonl", root / "hosts"
+        self.hosts.mkdir()
+        self.trials = more.get("trials", 40)
+        fields: dict[str, Any] = {"trials": self.trials, "steps": 10, "pause_s": 0.05, "trialConcurrency": 4}
+        config = witness.config(**fields | {"tuner": witness.noting_tuner(self.hosts)} | more)
+        working = {"experimentWorkingDirectory": str(folder)} if folder else {}
+        self.id = daemon.create(config | working, code, {"WITNESS": str(self.notes)})
+        self.folder = (folder or daemon.data) / self.id
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "db" / "nni.sqlite"
+
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """An answer, whatever it says, in time."""
+        began = time.monotonic()
+        with self.daemon.client() as client:
+            answer = client.request(method, f"/api/v1/experiments/{self.id}{path}", **options)
+        assert time.monotonic() - began < PROMPT_S, f"{method} {path} took too long"
+        assert answer.is_success or answer.status_code == 503, answer.text
+        return answer
+
+    def holds(self) -> set[str]:
+        """The code of the hold it is on now, or that it cannot even say so."""
+        answer = self.ask("GET", "")
+        if answer.status_code == 503:
+            assert "database" in answer.json()["error"]
+            return {"STORE_UNAVAILABLE"}
+        state = answer.json()
+        if state["hold"] is None:
+            return set()
+        assert state["hold"]["sentence"] in state["errors"]
+        return {state["hold"]["code"]}
+
+    def is_at_work(self) -> bool:
+        """Not so, for instance, while a daemon that was just started cannot open it."""
+        return not any("cannot be opened" in error for error in _entry(self.daemon, self.id)["errors"])
+
+    def wait_for_progress(self, trials: int = 6) -> None:
+        self.daemon.wait_for(self.id, lambda state: state["counts"].get("SUCCEEDED", 0) >= trials)
+
+    def check_refusals(self, words: str) -> None:
+        """Commands are refused with the reason; questions are answered, or refused with it too."""
+        for method, path, body in (
+            ("PATCH", "", {"trialConcurrency": 3}),
+            ("POST", "/trials", {"parameters": {"x": 0.5}}),
+            ("POST", "/import", [{"parameter": {"x": 0.5}, "value": 1.0}]),
+            ("POST", "/stop", None),
+        ):
+            answer = self.ask(method, path, json=body)
+            assert answer.status_code == 503, answer.text
+            assert words in answer.json()["error"]
+            assert "nothing was changed" in answer.json()["error"]
+        for path in ("", "/trials", "/metrics"):
+            self.ask("GET", path)
+
+    def check_end(self) -> None:
+        """Nothing that a trial wrote is missing or there twice, and no command was carried out that was refused."""
+        _eventually(self.is_at_work)
+        self.daemon.wait(self.id, "DONE")
+        (row,) = self.rows("SELECT sum(status = 'SUCCEEDED'), count(*), max(attempt), sum(asked <> '') FROM trials")
+        assert row == (self.trials, self.trials, 1, 0)
+        assert self.rows("SELECT count(*) FROM imports") == [(0,)]
+        state = self.daemon.status(self.id)
+        assert (state["hold"], state["errors"], state["trialConcurrency"]) == (None, [], 4)
+        witness.check_results(_Elsewhere(self), self.id, self.notes)
+        witness.check_tuners(self.hosts, self.trials)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(self.database, timeout=20)) as connection:
+            return connection.execute(query).fetchall()
+
+
+class _Elsewhere(Daemon):
+    """Reads the experiment where it is."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.daemon.data)
+        self._run = run
+
+    def rows(self, id: str, query: str) -> list[tuple[Any, ...]]:
+        return self._run.rows(query)
+
+
+# Full
+
+
+@needs_root
+def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
+    run = Run(daemon, code, tmp_path, folder=small_disk)
+    run.wait_for_progress()
+    filling = _fill(small_disk)
+    assert _eventually(run.holds) <= DISK_HOLDS
+    _during(3.0, lambda: run.holds() <= DISK_HOLDS)
+    assert daemon.call("GET", "/experiments")["experiments"][0]["status"] == "RUNNING"
+    filling.unlink()
+    run.check_end()
+    daemon.call("POST", f"/experiments/{run.id}/stop")
+    assert daemon.terminate() == 0
+
+
+@needs_root
+def test_a_daemon_killed_and_started_on_a_full_disk(
+    daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    run = Run(daemon, code, tmp_path, folder=small_disk)
+    run.wait_for_progress()
+    filling = _fill(small_disk)
+    _eventually(run.holds)
+    daemon.kill()
+    daemon.start()
+    assert _eventually(lambda: daemon.call("GET", "/experiments")["experiments"][0]["errors"])
+    filling.unlink()
+    run.check_end()
+    daemon.call("POST", f"/experiments/{run.id}/stop")
+    assert daemon.terminate() == 0
+
+
+@needs_root
+def test_a_full_disk_does_not_hold_up_the_end_of_the_daemon(
+    daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    run = Run(daemon, code, tmp_path, folder=small_disk)
+    run.wait_for_progress()
+    filling = _fill(small_disk)
+    _eventually(run.holds)
+    began = time.monotonic()
+    assert daemon.terminate() == 0
+    assert time.monotonic() - began < PROMPT_S
+    filling.unlink()
+    daemon.start()
+    run.check_end()
+    daemon.call("POST", f"/experiments/{run.id}/stop")
+    assert daemon.terminate() == 0
+
+
+def _fill(disk: Path) -> Path:
+    """Takes all room but a few bytes; answers the file that has it."""
+    path = disk / "filling"
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return path
+
+
+# Locked
+
+
+def test_a_locked_database_delays_and_refuses(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    run = Run(daemon, code, tmp_path)
+    run.wait_for_progress()
+    with _locked(run.database):
+        assert _eventually(run.holds) == {"STORE_UNAVAILABLE"}
+        run.check_refusals("is locked by another process")
+        _during(8.0, lambda: run.holds() == {"STORE_UNAVAILABLE"})
+    run.check_end()
+
+
+def test_an_idle_experiment_refuses_what_it_cannot_store(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    run = Run(daemon, code, tmp_path, trials=2, steps=1)
+    daemon.wait(run.id, "DONE")
+    with _locked(run.database):
+        run.check_refusals("is locked by another process")
+    _eventually(lambda: not run.holds())
+    assert run.ask("PATCH", "", json={"maxTrialNumber": 3}).status_code == 200
+    run.trials = 3
+    run.check_end()
+
+
+def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    run = Run(daemon, code, tmp_path)
+    run.wait_for_progress()
+    daemon.kill()
+    with _locked(run.database):
+        daemon.start()
+        (entry,) = daemon.call("GET", "/experiments")["experiments"]
+        assert "is locked by another process" in entry["errors"][0]
+    run.check_end()
+
+
+def test_a_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    run = Run(daemon, code, tmp_path, trials=20)
+    with _locked(daemon.data / "index.sqlite"):
+        run.wait_for_progress(20)
+        daemon.wait(run.id, "DONE")
+        with daemon.client() as client:
+            body = {"config": json.dumps(witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}))}
+            began = time.monotonic()
+            refused = client.post("/api/v1/experiments", json={**body, "directory": str(code)})
+        assert time.monotonic() - began < PROMPT_S
+        assert refused.status_code == 503
+        assert "index.sqlite is locked by another process" in refused.json()["error"]
+    run.check_end()
+    _eventually(lambda: _entry(daemon, run.id)["status"] == "DONE")
+    assert [path.parent.name for path in daemon.data.glob("*/db")] == [run.id], "a refused experiment leaves nothing"
+
+
+LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=20)
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Another process holds the database exclusively."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield
+        process.stdin.close()
+
+
+# Read-only
+
+
+@pytest.fixture
+def freeze() -> Iterator[Callable[[Path], None]]:
+    """Makes files unchangeable, for root too; they thaw at the end."""
+    frozen: list[Path] = []
+
+    def freeze(path: Path) -> None:
+        frozen.append(path)
+        subprocess.run(["chattr", "+i", path], check=True, capture_output=True)
+
+    yield freeze
+    for path in frozen:
+        subprocess.run(["chattr", "-i", path], check=False, capture_output=True)
+
+
+@needs_root
+def test_a_database_that_becomes_read_only(
+    daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
+) -> None:
+    run = Run(daemon, code, tmp_path)
+    run.wait_for_progress()
+    wal = run.database.with_name("nni.sqlite-wal")
+    freeze(wal)
+    assert _eventually(run.holds) <= DISK_HOLDS
+    run.check_refusals("cannot be")
+    _during(2.0, lambda: run.holds() <= DISK_HOLDS)
+    subprocess.run(["chattr", "-i", wal], check=True)
+    run.check_end()
+
+
+@needs_root
+def test_a_trials_folder_that_becomes_read_only(
+    daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
+) -> None:
+    run = Run(daemon, code, tmp_path)
+    run.wait_for_progress()
+    trials = run.folder / "trials"
+    freeze(trials)
+    assert _eventually(run.holds) == {"PLATFORM_UNAVAILABLE"}
+    assert str(trials) in run.ask("GET", "").json()["errors"][0]
+    daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 0)
+    subprocess.run(["chattr", "-i", trials], check=True)
+    run.check_end()
+
+
+# Deleted and corrupted
+
+
+def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    run = Run(daemon, code, tmp_path, experimentName="kept")
+    other = daemon.create(witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}), code,
+                          {"WITNESS": str(tmp_path / "other")})  # fmt: skip
+    daemon.wait(other, "DONE")
+    daemon.call("POST", f"/experiments/{other}/stop")
+    run.wait_for_progress()
+    before = daemon.call("GET", "/experiments")
+    assert daemon.terminate() == 0
+    for path in daemon.data.glob("index.sqlite*"):
+        path.unlink()
+    daemon.start()
+    after = daemon.call("GET", "/experiments")
+    assert [one["id"] for one in after["experiments"]] == [one["id"] for one in before["experiments"]]
+    assert [one["name"] for one in after["experiments"]] == ["kept", None]
+    assert _entry(daemon, other)["status"] == "STOPPED"
+    run.check_end()
+
+
+@pytest.mark.parametrize("place", ["everywhere but the head", "in the head"])
+def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, place: str) -> None:
+    run = Run(daemon, code, tmp_path, trials=60)
+    (tmp_path / "second").mkdir()
+    other = Run(daemon, code, tmp_path / "second", trials=60)
+    run.wait_for_progress(20)
+    assert daemon.terminate() == 0
+    _spoil(run.database, 0 if place == "in the head" else 8192)
+    daemon.start()
+    entry = _eventually(lambda: (found := _entry(daemon, run.id)) and found["errors"] and found)
+    assert run.id in entry["errors"][0]
+    assert "restore it from a backup" in entry["errors"][0]
+    with daemon.client() as client:
+        answer = client.get(f"/api/v1/experiments/{run.id}")
+        assert answer.status_code == 500 or answer.json()["errors"], answer.text
+        refused = client.post(f"/api/v1/experiments/{run.id}/trials", json={"parameters": {"x": 1}})
+    assert (refused.status_code, "restore it from a backup" in refused.text) == (409, True)
+    other.check_end()
+    assert daemon.terminate() == 0
+
+
+def _spoil(database: Path, start: int) -> None:
+    with database.open("r+b") as file:
+        file.seek(start)
+        file.write(os.urandom(database.stat().st_size - start))
+
+
+def _entry(daemon: Daemon, id_: str) -> dict[str, Any]:
+    (found,) = (one for one in daemon.call("GET", "/experiments")["experiments"] if one["id"] == id_)
+    return dict(found)
+
+
+def _eventually(look: Callable[[], Any], within_s: float = 15) -> Any:
+    """What `look` answers once that is something: an experiment whose store fails sends no events to wait for."""
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+def _during(seconds: float, holds: Callable[[], bool]) -> None:
+    """It holds all the time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert holds()
+        time.sleep(0.1)

@@ -1,0 +1,135 @@
+"""`serve` in whole: which settings count, when it ends by itself, what its end takes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from nni_manager.app import serve
+from nni_manager.scheduler.supervisor import Supervisor
+from tests.acceptance.command_line import CommandLine, command_line
+from tests.live_daemon import Daemon
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[CommandLine]:
+    with command_line(tmp_path) as line:
+        line.data.mkdir()
+        yield line
+
+
+@pytest.mark.acceptance
+def test_command_line_over_environment_over_file(manager: CommandLine) -> None:
+    in_file, in_environment, on_command_line = _free_ports(3)
+    (manager.data / "settings.yml").write_text(f"port: {in_file}\nlogLevel: error\n")
+    assert _ports(manager.serve("--host", "127.0.0.1")) == [in_file]
+    manager.end()
+    manager.environment |= {"NNI_MANAGER_PORT": str(in_environment), "NNI_MANAGER_LOG_LEVEL": "info"}
+    assert _ports(manager.serve("--host", "127.0.0.1")) == [in_environment]
+    manager.end()
+    assert _ports(last := manager.serve("--port", str(on_command_line), "--log-level", "warning")) == [on_command_line]
+    assert last.log().count(") ready: process ") == 1, "of the second daemon alone"
+
+
+@pytest.mark.acceptance
+def test_settings_that_cannot_be_used(manager: CommandLine) -> None:
+    settings = manager.data / "settings.yml"
+    settings.write_text("host: 127.0.0.1\nprot: 8080\n")
+    code, line = manager.bad("serve", program="nni-manager")
+    assert code == 2 and line == f"{settings}:2: prot: unknown field; did you mean port?"
+    settings.unlink()
+    manager.environment["NNI_MANAGER_PORT"] = "many"
+    code, line = manager.bad("serve", program="nni-manager")
+    assert code == 2 and "NNI_MANAGER_PORT" in line
+    assert manager.traces() == []
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stream_ends_when_the_daemon_does(manager: CommandLine, number: signal.Signals) -> None:
+    daemon = manager.serve()
+    assert daemon.process is not None
+    id_ = manager.create(trialCommand="exec sleep 1000")
+    with daemon.client() as client, client.stream("GET", f"/api/v1/experiments/{id_}/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: state"
+        began = time.monotonic()
+        daemon.process.send_signal(number)
+        for _ in lines:  # to its proper end
+            pass
+    assert daemon.process.wait(10) == 0
+    assert time.monotonic() - began < 1
+
+
+class _Supervisor:
+    def __init__(self) -> None:
+        self.is_opening = False
+        self.is_ending = False
+        self.open_ids: tuple[str, ...] = ()
+        self.on_empty = lambda: None
+
+
+@pytest.fixture
+def supervisor() -> _Supervisor:
+    return _Supervisor()
+
+
+@pytest.mark.unit
+@pytest.mark.looptime
+async def test_an_unused_daemon_ends_after_a_minute(supervisor: _Supervisor) -> None:
+    stopping = _watched(supervisor)
+    await asyncio.sleep(59)
+    assert not stopping.is_set()
+    await asyncio.sleep(2)
+    assert stopping.is_set() and supervisor.is_ending
+
+
+@pytest.mark.unit
+@pytest.mark.looptime
+async def test_it_ends_with_its_last_experiment(supervisor: _Supervisor) -> None:
+    stopping = _watched(supervisor)
+    supervisor.open_ids = ("k3v9x0qa",)
+    await asyncio.sleep(3600)
+    assert not stopping.is_set()
+    supervisor.open_ids = ()
+    supervisor.on_empty()
+    assert stopping.is_set()
+
+
+@pytest.mark.unit
+@pytest.mark.looptime
+async def test_it_waits_for_what_is_coming(supervisor: _Supervisor) -> None:
+    stopping = _watched(supervisor)
+    supervisor.is_opening = True
+    supervisor.on_empty()
+    assert not stopping.is_set() and not supervisor.is_ending
+    supervisor.is_opening = False  # it was refused
+    await asyncio.sleep(61)
+    assert stopping.is_set()
+
+
+def _watched(supervisor: _Supervisor) -> asyncio.Event:
+    stopping = asyncio.Event()
+    serve._end_when_unused(cast(Supervisor, supervisor), stopping)
+    return stopping
+
+
+def _ports(daemon: Daemon) -> list[int]:
+    doors = daemon.call("GET", "/daemon")["doors"]
+    return [int(door["address"].rpartition(":")[2]) for door in doors if door["kind"] == "service"]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Nobody listens there now."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports

@@ -1,0 +1,291 @@
+"""The runner's parts by themselves: settings, waits, printed results, log pieces, changes of files."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trial_runner import changes, credential, protocol, settings
+from trial_runner.backoff import FIRST_S, LONGEST_S, Backoff
+from trial_runner.changes import Changes
+from trial_runner.echo import Copy, Echo
+from trial_runner.inotify import Event, Inotify
+from trial_runner.log_forward import LogFile, LogForward, text_of
+from trial_runner.loop import Loop
+from trial_runner.settings import BadSetting
+from trial_runner.stdout_metrics import StdoutMetrics
+
+pytestmark = pytest.mark.unit
+
+_ENVIRONMENT = {
+    protocol.ENV_MANAGER_URL: "http://manager:8081/trial/v1/exp1/abcde/1/",
+    protocol.ENV_COMMAND: "true",
+    protocol.ENV_EXPERIMENT_ID: "exp1",
+    protocol.ENV_TRIAL_ID: "abcde",
+}
+
+
+def test_settings_have_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = settings.read(_ENVIRONMENT)
+    assert told.manager_url == "http://manager:8081/trial/v1/exp1/abcde/1"
+    assert told.job_name == "nni_exp_exp1_trial_abcde"
+    assert (told.system_dir, told.output_dir) == (str(tmp_path / "nni"), str(tmp_path / "nni"))
+    assert told.code_dir == str(tmp_path / "nni" / "code")
+    assert (told.is_reporter, told.channel, told.is_code_fetched) == (True, "auto", True)
+    assert (told.grace_s, told.drain_s) == (5.0, 600.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (protocol.ENV_COMMAND, ""),
+        (protocol.ENV_MANAGER_URL, ""),
+        (protocol.ENV_MANAGER_URL, "manager:8081"),
+        (protocol.ENV_TRIAL_ID, ""),
+        (protocol.ENV_GRACE_S, "soon"),
+        (protocol.ENV_GRACE_S, "-1"),
+        (protocol.ENV_DRAIN_S, "nan"),
+        (protocol.ENV_DRAIN_S, "inf"),
+        (protocol.ENV_REPORTER, "yes"),
+        (protocol.ENV_CHANNEL, "pigeon"),
+        (protocol.ENV_CODE, "maybe"),
+    ],
+)
+def test_a_bad_setting_is_named(name: str, value: str) -> None:
+    with pytest.raises(BadSetting, match=name):
+        settings.read({**_ENVIRONMENT, name: value})
+
+
+@pytest.mark.parametrize("token", ["", "two\nlines", "with blank", "ümlaut"])
+def test_a_token_that_no_header_may_hold_is_not_repeated(token: str) -> None:
+    with pytest.raises(BadSetting, match=protocol.ENV_TOKEN) as refusal:
+        credential.take({protocol.ENV_TOKEN: token})
+    assert not token or token not in str(refusal.value)
+
+
+def test_a_token_is_taken_and_not_shown() -> None:
+    environment = {protocol.ENV_TOKEN: "secret", "OTHER": "stays"}
+    taken = credential.take(environment)
+    assert environment == {"OTHER": "stays"}
+    assert "secret" not in repr(taken) + str(taken)
+    assert taken.headers() == {"Authorization": "Bearer secret"}
+
+
+def test_waits_grow_to_a_limit_and_begin_again() -> None:
+    backoff = Backoff()
+    waits = [backoff.next_wait() for _ in range(12)]
+    assert all(FIRST_S * 2**n / 2 <= wait <= FIRST_S * 2**n for n, wait in enumerate(waits[:6]))
+    assert all(LONGEST_S / 2 <= wait <= LONGEST_S for wait in waits[-4:])
+    backoff.reset()
+    assert backoff.next_wait() <= FIRST_S
+
+
+class Printed:
+    """Standard output that grows, and what was found in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "stdout"
+        self.outbox = folder / "outbox.jsonl"
+        self.said: list[str] = []
+        self.follower = StdoutMetrics(str(self.file), str(self.outbox), self.said.append)
+
+    def add(self, data: bytes, is_all: bool = False) -> list[str]:
+        with self.file.open("ab") as file:
+            file.write(data)
+        self.follower.extract(is_all)
+        return self.lines()
+
+    def lines(self) -> list[str]:
+        return self.outbox.read_text().splitlines() if self.outbox.exists() else []
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Printed:
+    return Printed(tmp_path)
+
+
+_ONE = b"""NNISDK_MEb'{"type": "PERIODICAL", "sequence": 0, "value": "1"}'"""
+_ONE_LINE = '{"type":"intermediate","value":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (_ONE + b"\n", [_ONE_LINE]),
+        (b"50%|####  \r" + _ONE + b"\n", [_ONE_LINE]),
+        (b"a\nloss 0.3 " + _ONE + b" more\nb\n", [_ONE_LINE]),
+        (_ONE + _ONE + b"\n", [_ONE_LINE, _ONE_LINE]),
+        (b"NNISDK_MEb'" + _ONE + b"\n", [_ONE_LINE]),
+        (b"""NNISDK_MEb'{"type": "FINAL", "value": "{\\"a'}b\\": \\"c'\\"}"}'\n""", ['{"type":"final","value":{"a\'}b": "c\'"}}']),
+        (b"""NNISDK_MEb'{"type": "FINAL", "value": "\\"\xc3\xa4\\""}'\n""", ['{"type":"final","value":"\\u00e4"}']),
+        (b"""NNISDK_MEb'{"type": "FINAL", "value": "[1,\\n2]"}'\n""", ['{"type":"final","value":[1, 2]}']),
+        (b"""NNISDK_MEb'{"type": "FINAL", "value": 0.5}'\n""", ['{"type":"final","value":0.5}']),
+        (b"""NNISDK_MEb'{"type": "REQUEST_PARAMETER", "value": "1"}'\n""", []),
+        (b"""NNISDK_MEb'{"type": "FINAL", "value": "no json"}'\n""", []),
+        (b"NNISDK_MEb'[1]'\nNNISDK_MEb'{\nNNISDK_ME\n", []),
+        (b"""NNISDK_MEb'{"type": ["FINAL"], "value": "1"}'\n""", []),
+    ],
+)  # fmt: skip
+def test_printed_results_are_found(printed: Printed, text: bytes, lines: list[str]) -> None:
+    assert printed.add(text) == lines
+
+
+def test_printed_results_are_found_however_the_bytes_come(printed: Printed) -> None:
+    text = b"x" + _ONE + b"\n...\n" + _ONE + b"\n"
+    for position in range(len(text)):
+        printed.add(text[position : position + 1])
+    assert printed.lines() == [_ONE_LINE, _ONE_LINE]
+
+
+def test_a_last_printed_result_needs_no_newline(printed: Printed) -> None:
+    assert printed.add(_ONE) == []
+    assert printed.add(b"", is_all=True) == [_ONE_LINE]
+
+
+def test_output_without_newlines_is_not_kept(printed: Printed) -> None:
+    for _ in range(20):
+        printed.add(b"\r" * 1_000_000)
+    assert sys.getsizeof(printed.follower._buffer) < 1000
+    for _ in range(20):
+        printed.add(b"NNISDK_MEb'" + b"x" * 1_000_000)
+    assert sys.getsizeof(printed.follower._buffer) < 6_000_000
+    assert printed.add(b"\n" + _ONE + b"\n") == [_ONE_LINE]
+
+
+def test_printed_results_are_the_same_when_found_again(printed: Printed, tmp_path: Path) -> None:
+    printed.add(_ONE + b"\nother\n" + _ONE + b"\n")
+    before = printed.outbox.read_bytes()
+    StdoutMetrics(str(printed.file), str(printed.outbox), printed.said.append).extract(False)
+    assert printed.outbox.read_bytes() == before
+
+
+def test_printed_results_wait_for_a_disk_with_room(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", _no_room)
+    printed.add(_ONE + b"\n")
+    printed.add(_ONE + b"\n")
+    monkeypatch.setattr(os, "write", real)
+    assert len(printed.said) == 1
+    assert printed.add(b"") == [_ONE_LINE, _ONE_LINE]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"plain", "plain"),
+        ("ä€\U0001f600".encode(), "ä€\U0001f600"),
+        (b"\xff\x00\xc3", "?\0?"),
+        (b"\xed\xa0\x80", "???"),
+    ],
+)
+def test_text_is_as_long_as_the_bytes(data: bytes, text: str) -> None:
+    assert text_of(data) == text
+    assert len(text.encode()) == len(data)
+
+
+class LogClient:
+    """Keeps posts and answers with their ends."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    def post(self, route: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.bodies.append(body)
+        return {"offset": body["offset"] + len(body["data"].encode())}
+
+
+def _forward(forward: LogForward) -> None:
+    while forward.wanted_at() == 0.0:
+        forward.send()
+
+
+def test_characters_are_not_cut(tmp_path: Path) -> None:
+    text = "a" + "€" * 60_000
+    (tmp_path / "stdout").write_text(text, encoding="utf-8")
+    client = LogClient()
+    forward = LogForward(client, [LogFile("stdout", str(tmp_path / "stdout"))], "", print)  # type: ignore[arg-type]
+    _forward(forward)
+    assert len(client.bodies) == 3
+    assert all(len(body["data"].encode()) <= protocol.MAX_LOG_POST for body in client.bodies)
+    assert "".join(body["data"] for body in client.bodies) == text
+
+
+def test_half_a_character_waits_for_the_rest_until_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "stdout"
+    file.write_bytes(b"a\xe2\x82")
+    client = LogClient()
+    forward = LogForward(client, [LogFile("stdout", str(file))], "", print)  # type: ignore[arg-type]
+    _forward(forward)
+    assert [body["data"] for body in client.bodies] == ["a"]
+    assert forward.is_done
+    forward.note_end()
+    _forward(forward)
+    assert [body["data"] for body in client.bodies] == ["a", "??"]
+
+
+def _no_inotify(*_: object) -> int:
+    raise OSError("no inotify instances are left")
+
+
+def _until(loop: Loop, condition: Callable[[], object]) -> None:
+    while not condition():
+        loop.run_turn()
+
+
+@pytest.mark.parametrize("missing", [None, "__init__", "add"])
+def test_changes_are_told_with_and_without_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None
+) -> None:
+    monkeypatch.setattr(changes, "_LOOK_S", 0.01)
+    monkeypatch.setattr(changes, "_GATHER_S", 0.01)
+    if missing:
+        monkeypatch.setattr(Inotify, missing, _no_inotify)
+    told: list[bool] = []
+    loop = Loop(_raise)
+    Changes(
+        loop, lambda: [str(tmp_path), str(tmp_path / "later")], lambda: told.append((tmp_path / "later/a").exists())
+    )
+    (tmp_path / "later").mkdir()
+    _until(loop, lambda: told)
+    (tmp_path / "later" / "a").write_text("x")
+    _until(loop, lambda: told[-1])
+
+
+def test_an_overflow_makes_every_folder_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(_raise)
+    asked: list[bool] = []
+
+    def folders() -> list[str]:
+        asked.append(True)
+        return [str(tmp_path)]
+
+    told: list[bool] = []
+    Changes(loop, folders, lambda: told.append(True))
+    monkeypatch.setattr(Inotify, "events", lambda self: iter([Event(-1, changes.inotify.OVERFLOW, b"")]))
+    (tmp_path / "a").write_text("x")
+    _until(loop, lambda: told)
+    assert len(asked) == 2
+
+
+def test_an_echo_to_nobody_ends(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    (tmp_path / "stdout").touch()
+    echo = Echo([Copy(str(tmp_path / "stdout"), writer)])
+    echo.start()
+    (tmp_path / "stdout").write_text("x")
+    echo.finish(10)
+    assert not echo.is_alive()
+    os.close(writer)
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _no_room(descriptor: int, data: bytes) -> int:
+    raise OSError(28, "No space left on device")

@@ -1,0 +1,451 @@
+"""A runner from its start to its end: what the command gets, what the manager hears, what is left behind."""
+
+import io
+import json
+import os
+import signal
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from listener_for_tests import (
+    TOKEN,
+    Answer,
+    Body,
+    FakeListener,
+    Runner,
+    fake_listener,
+    is_alive,
+    metrics,
+    report,
+    runner_of,
+)
+
+from nni_manager.platform_kit.runner_archive import runner_archive
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def listener() -> Iterator[FakeListener]:
+    with fake_listener() as listener:
+        yield listener
+
+
+@pytest.fixture
+def runner(listener: FakeListener, tmp_path: Path) -> Iterator[Runner]:
+    with runner_of(listener, tmp_path) as runner:
+        yield runner
+
+
+def test_the_command_runs_and_everything_is_told_in_order(listener: FakeListener, runner: Runner) -> None:
+    ended = runner.run(f"{report(1)}; echo out; echo err >&2; {report(2)}")
+    assert ended.code == 0
+    assert ended.stdout == "out\n"
+    assert ended.stderr == "err\n"
+    routes = [route for route, _ in listener.posts]
+    assert routes[:4] == ["version", "code", "parameters", "outboxes"]
+    assert routes[-1] == "status"
+    assert listener.values() == [1, 2]
+    assert listener.logs == {"stdout": b"out\n", "stderr": b"err\n"}
+    started, exited = listener.statuses
+    assert started["event"] == "started"
+    assert exited["exitCode"] == 0
+    assert exited["signal"] is None
+    assert exited["stderrTail"] == ""
+    assert exited["startedMs"] == started["startedMs"] <= exited["endedMs"]
+    assert exited["outboxes"] == {protocol.MAIN_OUTBOX: (runner.system_dir / protocol.MAIN_OUTBOX).stat().st_size}
+    assert listener.connections == 1, "the connection is kept"
+
+
+def test_the_version_says_who_asks(listener: FakeListener, runner: Runner) -> None:
+    process = runner.start("true")
+    runner.wait(process)
+    (version,) = listener.versions
+    assert version["version"] == protocol.VERSION
+    assert version["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert version["pid"] == process.pid
+    assert version["channel"] == protocol.PUSH
+    assert version["host"]
+
+
+def test_the_command_gets_the_environment_of_a_trial(listener: FakeListener, runner: Runner) -> None:
+    runner.run(
+        "env -0 > $NNI_SYS_DIR/env; pwd > $NNI_SYS_DIR/pwd; ps -o sid= -p $$ > $NNI_SYS_DIR/sid; echo $$ > $NNI_SYS_DIR/pid"
+    )
+    folder = runner.system_dir
+    environment = dict(entry.split("=", 1) for entry in (folder / "env").read_text().split("\0")[:-1])
+    assert environment[protocol.ENV_SYSTEM_DIR] == environment[protocol.ENV_OUTPUT_DIR] == str(folder)
+    assert environment[protocol.ENV_CODE_DIR] == str(folder / "code") == (folder / "pwd").read_text().strip()
+    assert environment[protocol.ENV_OUTBOX] == str(folder / protocol.MAIN_OUTBOX)
+    assert environment[protocol.ENV_COMMAND_CHANNEL] == protocol.COMMAND_CHANNEL
+    assert environment[protocol.ENV_SEQUENCE_ID] == "7"
+    assert environment[protocol.ENV_JOB].startswith("nni_exp_exp1_trial_abcde:")
+    assert environment["PYTHONPATH"].split(":")[-1].endswith("trial_runner/stand_in")
+    assert (folder / "sid").read_text().strip() == (folder / "pid").read_text().strip(), "a session of its own"
+    assert json.loads((folder / protocol.PARAMETER_FILE).read_text()) == listener.parameters
+
+
+def test_the_token_is_nowhere_to_be_found(listener: FakeListener, runner: Runner) -> None:
+    looking = "cat /proc/self/environ; cat /proc/$PPID/environ; cat /proc/$PPID/cmdline; env"
+    ended = runner.run(f"({looking}) 2>&1")
+    assert "NNI_PLATFORM" in ended.stdout, "it did look"
+    everything = (
+        ended.stdout
+        + ended.stderr
+        + "".join(path.read_text() for path in runner.system_dir.rglob("*") if path.is_file())
+    )
+    assert TOKEN not in everything
+    assert listener.exited["exitCode"] is not None
+
+
+def test_code_is_fetched_and_unpacked(listener: FakeListener, runner: Runner) -> None:
+    listener.code = _archive({"train.py": b"print('trained')", "lib/data.txt": b"d"})
+    assert runner.run("$PYTHON train.py && cat lib/data.txt").stdout == "trained\nd"
+
+
+def test_code_that_is_present_is_not_fetched(listener: FakeListener, runner: Runner) -> None:
+    code = runner.folder / "here"
+    code.mkdir()
+    runner.environment.update({protocol.ENV_CODE: "present", protocol.ENV_CODE_DIR: str(code)})
+    assert runner.run("pwd").stdout == f"{code}\n"
+    assert "code" not in [route for route, _ in listener.posts]
+
+
+def test_a_bad_archive_is_told_and_nothing_is_run(listener: FakeListener, runner: Runner) -> None:
+    listener.code = _archive({"../escaped": b"x"})
+    ended = runner.run("touch $NNI_SYS_DIR/ran")
+    assert ended.code == protocol.EXIT_BAD_CODE
+    assert "'../escaped' leads out of the code folder" in ended.stderr
+    assert "'../escaped' leads out of the code folder" in listener.exited["stderrTail"]
+    assert not (runner.system_dir / "ran").exists()
+    assert not (runner.system_dir / "escaped").exists()
+
+
+def test_code_that_comes_in_half_is_asked_for_again(listener: FakeListener, runner: Runner) -> None:
+    listener.code = whole = _archive({"data.bin": os.urandom(300_000)})
+    asked = []
+
+    def cut_short(route: str, body: Body) -> Answer | None:
+        if route == "code" and not asked:
+            asked.append(route)
+            return Answer(body=whole[:1000], headers={"Content-Length": str(len(whole)), "Connection": "close"})
+        return None
+
+    listener.before = cut_short
+    ended = runner.run("stat -c %s data.bin")
+    assert ended.stdout == "300000\n"
+    assert asked
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("kill -SEGV $$", 139)])
+def test_the_runner_ends_as_the_command_did(listener: FakeListener, runner: Runner, command: str, code: int) -> None:
+    ended = runner.run(f"echo why >&2; {command}")
+    assert ended.code == code
+    exited = listener.exited
+    assert (exited["exitCode"], exited["signal"]) == ((code, None) if code < 128 else (None, code - 128))
+    assert exited["stderrTail"] == "why\n"
+    written = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
+    assert (written["exit_code"], written["signal"]) == (exited["exitCode"], exited["signal"])
+
+
+def test_the_end_of_standard_error_is_at_most_2048_bytes(listener: FakeListener, runner: Runner) -> None:
+    runner.run("printf 'ä%.0s' $(seq 3000) >&2; exit 1")
+    tail = listener.exited["stderrTail"]
+    assert len(tail.encode()) == protocol.MAX_STDERR_TAIL
+    assert set(tail) <= {"ä", "?"}
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(409, protocol.EXIT_VERSION_REFUSED), (410, protocol.EXIT_FENCED), (403, protocol.EXIT_DENIED)]
+)
+def test_a_refused_runner_does_not_start_the_command(
+    listener: FakeListener, runner: Runner, status: int, code: int
+) -> None:
+    sentence = "Runner 0.5.0 and manager 0.6.0 do not match: build the runner anew."
+    listener.before = lambda route, body: Answer(status, {"error": sentence})
+    ended = runner.run("touch $NNI_SYS_DIR/ran")
+    assert ended.code == code
+    assert sentence in ended.stderr
+    assert not (runner.system_dir / "ran").exists()
+    assert [route for route, _ in listener.posts] == ["version"]
+
+
+def test_a_wrong_token_is_said_without_the_token(listener: FakeListener, runner: Runner) -> None:
+    ended = runner.run("true", **{protocol.ENV_TOKEN: "another-token"})
+    assert ended.code == protocol.EXIT_DENIED
+    assert "another-token" not in ended.stderr
+
+
+def test_a_trial_that_is_not_known_yet_is_asked_about_again(listener: FakeListener, runner: Runner) -> None:
+    answers = [Answer(404, {"error": "unknown trial"})]
+    listener.before = lambda route, body: answers.pop() if answers else None
+    assert runner.run("exit 3").code == 3
+
+
+def test_a_manager_that_is_not_there_is_waited_for(listener: FakeListener, runner: Runner) -> None:
+    listener.close()
+    process = runner.start("exit 3")
+    assert process.stderr is not None
+    assert b"cannot be reached" in process.stderr.readline()
+    listener.open()
+    assert runner.wait(process).code == 3
+    assert listener.exited["exitCode"] == 3
+
+
+def test_patience_before_the_start_ends(listener: FakeListener, runner: Runner) -> None:
+    listener.close()
+    ended = runner.run("touch $NNI_SYS_DIR/ran", **{protocol.ENV_DRAIN_S: "0.2"})
+    assert ended.code == protocol.EXIT_UNREACHABLE
+    assert not (runner.system_dir / "ran").exists()
+
+
+def test_a_signal_before_the_start_ends_the_runner(listener: FakeListener, runner: Runner) -> None:
+    listener.close()
+    process = runner.start("touch $NNI_SYS_DIR/ran")
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.terminate()
+    assert runner.wait(process).code == 128 + signal.SIGTERM
+    assert not (runner.system_dir / "ran").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_reach_the_command_which_may_clean_up(listener: FakeListener, runner: Runner, number: int) -> None:
+    traps = f"trap '{report('bye')}; exit 5' {number}; {report('on')}; while :; do sleep 0.01; done"
+    process = runner.start(traps)
+    listener.wait_for(lambda: listener.values() == ["on"])
+    process.send_signal(number)
+    assert runner.wait(process).code == 5
+    assert listener.values() == ["on", "bye"]
+    assert listener.exited["exitCode"] == 5
+
+
+def test_who_ignores_sigterm_is_killed_after_the_grace_period(listener: FakeListener, runner: Runner) -> None:
+    process = runner.start(
+        f"trap '' TERM; {report('on')}; while :; do sleep 1000; done", **{protocol.ENV_GRACE_S: "0.2"}
+    )
+    listener.wait_for(lambda: listener.values() == ["on"])
+    process.terminate()
+    assert runner.wait(process).code == 128 + signal.SIGKILL
+    assert listener.exited["signal"] == signal.SIGKILL
+
+
+def test_the_manager_may_ask_for_the_end(listener: FakeListener, runner: Runner) -> None:
+    process = runner.start(f"trap '{report('bye')}; exit 5' TERM; {report('on')}; while :; do sleep 0.01; done")
+    listener.wait_for(lambda: listener.values() == ["on"])
+    listener.stop = 20.0
+    assert runner.wait(process).code == 5
+    assert listener.values() == ["on", "bye"]
+
+
+def test_the_manager_s_grace_period_counts(listener: FakeListener, runner: Runner) -> None:
+    process = runner.start(
+        f"trap '' TERM; {report('on')}; while :; do sleep 1000; done", **{protocol.ENV_GRACE_S: "1000"}
+    )
+    listener.wait_for(lambda: listener.values() == ["on"])
+    listener.stop = 0.1
+    assert runner.wait(process).code == 128 + signal.SIGKILL
+
+
+def test_the_answer_to_started_may_ask_for_the_end(listener: FakeListener, runner: Runner) -> None:
+    listener.stop = 0.0
+    assert runner.run("exec sleep 1000").code == 128 + signal.SIGKILL
+
+
+def test_a_decided_attempt_is_ended(listener: FakeListener, runner: Runner) -> None:
+    process = runner.start(f"setsid sleep 1000 & echo $! > $NNI_SYS_DIR/pid; {report('on')}; wait")
+    listener.wait_for(lambda: listener.values() == ["on"])
+    listener.before = lambda route, body: Answer(410, {"error": "attempt 2 runs"})
+    ended = runner.wait(process)
+    assert ended.code == protocol.EXIT_FENCED
+    assert "attempt 2 runs" in ended.stderr
+    assert not is_alive(int((runner.system_dir / "pid").read_text()))
+    assert [status["event"] for status in listener.statuses] == ["started"]
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "{stray} &",
+        "setsid {stray} &",
+        "(env -i setsid {stray} &)",
+        "(env -i setsid /bin/bash -c '(env -i setsid {stray} &)' &)",
+    ],
+)
+def test_strays_end_with_the_command(listener: FakeListener, runner: Runner, way: str) -> None:
+    stray = runner.folder / "stray.sh"
+    os.mkfifo(runner.folder / "up")
+    stray.write_text(f"trap '' TERM\necho $$ > {runner.folder}/pid\necho > {runner.folder}/up\nexec sleep 1000\n")
+    ended = runner.run(f"{way.format(stray=f'/bin/bash {stray}')}\nread line < {runner.folder}/up; exit 3")
+    assert ended.code == 3
+    assert not is_alive(int((runner.folder / "pid").read_text()))
+
+
+def test_strays_keep_the_grace_period_when_the_command_goes_first(listener: FakeListener, runner: Runner) -> None:
+    stray = runner.folder / "stray.sh"
+    stray.write_text(f"trap '{report('saved')}; exit' TERM\n{report('on')}\nwhile :; do sleep 0.01; done\n")
+    process = runner.start(f"setsid /bin/bash {stray} & exec sleep 1000")
+    listener.wait_for(lambda: listener.values() == ["on"])
+    process.terminate()
+    assert runner.wait(process).code == 128 + signal.SIGTERM
+    assert listener.values() == ["on", "saved"]
+
+
+def test_results_that_old_sdks_print_are_results(listener: FakeListener, runner: Runner) -> None:
+    (runner.folder / "trial.py").write_text(
+        "def report(kind, value):\n"
+        '    print(\'\'\'NNISDK_MEb\'{"parameter_id": 3, "type": "%s", "sequence": 0, "value": "%s"}\'\'\' % (kind, value) + "\'")\n'
+        "print('50%|###', end='\\r')\n"
+        "print('loss', end=' ')\n"
+        "report('PERIODICAL', '0.5')\n"
+        'report(\'PERIODICAL\', r\'{\\"default\\": 1, \\"note\\": \\"it\' + "\'" + r\'s\\"}\')\n'
+        "report('FINAL', 'NaN')\n"
+    )
+    assert runner.run(f"$PYTHON {runner.folder}/trial.py").code == 0
+    first, second, last = map(json.loads, listener.lines[protocol.STDOUT_METRICS_OUTBOX])
+    assert first == {"type": "intermediate", "value": 0.5}
+    assert second == {"type": "intermediate", "value": {"default": 1, "note": "it's"}}
+    assert last["type"] == "final"
+    assert last["value"] != last["value"]
+
+
+def test_the_metrics_file_of_old_sdks_is_followed(listener: FakeListener, runner: Runner) -> None:
+    payload = '{"type": "FINAL", "value": "0.5"}'
+    runner.run(
+        f"mkdir $NNI_SYS_DIR/.nni; printf 'ME%06d%s\\n' {len(payload) + 1} '{payload}' >> $NNI_SYS_DIR/.nni/metrics"
+    )
+    assert listener.lines == {protocol.METRICS_FILE: [payload]}
+
+
+def test_results_come_while_the_command_runs(listener: FakeListener, runner: Runner) -> None:
+    os.mkfifo(runner.folder / "gate")
+    process = runner.start(
+        f"mkdir -p $NNI_SYS_DIR/outbox/node; {report(1)}; echo 2 >> $NNI_SYS_DIR/outbox/node/a; echo first; "
+        f"read line < {runner.folder}/gate; {report(3)}"
+    )
+    listener.wait_for(lambda: listener.values() == [1] and listener.lines.get("outbox/node/a") == ["2"])
+    listener.wait_for(lambda: listener.logs.get("stdout") == b"first\n")
+    (runner.folder / "gate").write_text("go\n")
+    assert runner.wait(process).code == 0
+    assert listener.values() == [1, 3]
+
+
+def test_other_processes_of_a_job_forward_their_logs_alone(listener: FakeListener, runner: Runner) -> None:
+    ended = runner.run(f"{report(1)}; echo out", **{protocol.ENV_REPORTER: "0"})
+    assert ended.code == 0
+    assert listener.lines == {}
+    assert listener.statuses == []
+    assert listener.logs == {f"{listener.versions[0]['host']}stdout": b"out\n"}
+
+
+def test_the_sdk_s_log_is_forwarded_from_the_output_folder(listener: FakeListener, runner: Runner) -> None:
+    runner.run("echo log >> $NNI_OUTPUT_DIR/trial.log", **{protocol.ENV_OUTPUT_DIR: str(runner.folder / "output")})
+    assert listener.logs == {"trial.log": b"log\n"}
+
+
+def test_bytes_that_are_no_text_keep_their_places(listener: FakeListener, runner: Runner) -> None:
+    runner.run("printf 'a\\xff\\xc3'; printf '\\xa4 \\xe2\\x82'")
+    assert listener.logs["stdout"] == "a?ä ??".encode()
+
+
+def test_where_the_manager_is_not_reached_the_folder_tells_it(runner: Runner) -> None:
+    _prepare_pull(runner)
+    ended = runner.run(
+        f"{report(1)}; echo out; exit 4", **{protocol.ENV_CHANNEL: protocol.PULL, protocol.ENV_TOKEN: ""}
+    )
+    assert ended.code == 4
+    assert ended.stdout == "out\n"
+    assert runner.outbox_values() == [1]
+    assert json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())["channel"] == protocol.PULL
+    assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["exit_code"] == 4
+
+
+def test_a_runner_that_may_choose_does(listener: FakeListener, runner: Runner) -> None:
+    _prepare_pull(runner)
+    listener.close()
+    ended = runner.run("exit 4", **{protocol.ENV_DRAIN_S: "0.2"})
+    assert ended.code == 4
+    assert "where the manager reads them" in ended.stderr
+    assert json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())["version"] == protocol.VERSION
+
+
+def test_nothing_can_be_read_where_nothing_was_put(runner: Runner) -> None:
+    ended = runner.run("true", **{protocol.ENV_CHANNEL: protocol.PULL})
+    assert ended.code == protocol.EXIT_USAGE
+    assert "mount the storage" in ended.stderr
+
+
+def test_the_archive_runs_in_an_empty_directory_with_an_empty_environment(
+    listener: FakeListener, runner: Runner
+) -> None:
+    (runner.folder / "empty").mkdir()
+    (runner.folder / "runner.pyz").write_bytes(runner_archive())
+    del runner.environment["PYTHONPATH"], runner.environment["PATH"], runner.environment[protocol.ENV_DRAIN_S]
+    # -S: what is installed beside these tests is not seen
+    code = "import nni; nni.report_final_result(nni.get_next_parameter()['lr']); print(nni.__file__)"
+    runner.environment[protocol.ENV_COMMAND] = f'cd {runner.folder}/empty; {sys.executable} -S -c "{code}"'
+    settings = [f"{name}={value}" for name, value in runner.environment.items()]
+    runner.program = ["/usr/bin/env", "-i", *settings, sys.executable, "-S", str(runner.folder / "runner.pyz")]
+    ended = runner.run(runner.environment[protocol.ENV_COMMAND])
+    assert (ended.code, ended.stderr) == (0, "")
+    ((outbox, lines),) = listener.lines.items()
+    assert outbox.startswith("outbox/")
+    assert [json.loads(line) for line in lines] == [{"type": "final", "value": 0.1}]
+    assert not Path(ended.stdout.strip()).exists(), "what was unpacked is removed"
+    assert not any((runner.folder / "empty").iterdir())
+
+
+def test_a_runner_that_was_restarted_goes_on(listener: FakeListener, runner: Runner) -> None:
+    runner.run(f"{report(1)}; echo one; exit 1")
+    runner.run(f"{report(2)}; echo two")
+    assert listener.values() == [1, 2]
+    assert listener.logs["stdout"] == b"one\ntwo\n"
+
+
+def test_a_runner_that_was_restarted_in_a_new_container_adds_to_what_is_stored(
+    listener: FakeListener, runner: Runner
+) -> None:
+    runner.run(f"{report(1)}; echo the first output; exit 1")
+    runner.system_dir.rename(runner.folder / "gone")
+    runner.run(f"{report(2)}; echo two")
+    assert listener.values() == [1, 2]
+    assert listener.logs["stdout"] == b"the first output\ntwo\n"
+    assert listener.statuses[-1]["outboxes"] == listener.sizes
+
+
+def test_output_that_goes_to_the_trial_s_own_file_is_not_copied_for_ever(
+    listener: FakeListener, runner: Runner
+) -> None:
+    runner.system_dir.mkdir()
+    program = " ".join(runner.program)
+    runner.program = ["/bin/sh", "-c", f"exec {program} > nni/stdout"]
+    assert runner.run("echo once").code == 0
+    assert listener.logs["stdout"] == b"once\n"
+
+
+def test_a_reader_that_is_stuck_holds_up_neither_results_nor_the_end_of_the_tree(
+    listener: FakeListener, runner: Runner
+) -> None:
+    process = runner.start(f"head -c 3000000 /dev/zero; {metrics(10)}; exit 3")
+    listener.wait_for(lambda: listener.values() == list(range(10)))
+    listener.wait_for(lambda: any(status["event"] == "exited" for status in listener.statuses))
+    assert runner.wait(process).stdout == "\0" * 3_000_000
+
+
+def _prepare_pull(runner: Runner) -> None:
+    (runner.system_dir / "code").mkdir(parents=True)
+    (runner.system_dir / protocol.PARAMETER_FILE).write_text("{}")
+
+
+def _archive(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()

@@ -1,0 +1,162 @@
+"""`python3 -m trial_runner`, and the entry of the archive `runner.pyz`: runs one trial's command in a container."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from typing import Dict, NamedTuple, Optional
+
+from trial_runner import credential, environment, processes, protocol, settings, stand_in_folder
+from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
+from trial_runner.code_archive import BadArchive
+from trial_runner.evidence import Evidence
+from trial_runner.preparation import Preparation, greeting
+from trial_runner.run import Run
+from trial_runner.settings import AUTO, BadSetting, Settings
+from trial_runner.whole_file import write_file
+
+
+class _Failure(Exception):
+    """The command was not started."""
+
+    def __init__(self, exit_code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+class _Ready(NamedTuple):
+    """`client` is None when the manager reads the folder."""
+
+    client: Optional[Client]
+    stored: Dict[str, int]
+
+
+def main() -> int:
+    """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
+    try:
+        token = credential.take(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
+        return _run(settings.read(os.environ), token)
+    except BadSetting as error:
+        return _fail(_Failure(protocol.EXIT_USAGE, str(error)))
+    except _Failure as failure:
+        return _fail(failure)
+
+
+def _run(told: Settings, token: Optional[credential.Credential]) -> int:
+    with ExitStack() as clean_up:
+        _make_folders(told)
+        client = None if told.channel == protocol.PULL else Client(told.manager_url, _required(token))
+        try:
+            ready = _prepare(told, client)
+            stand_in = stand_in_folder.provide(clean_up)
+            processes.become_subreaper()
+            run = Run(told, ready.client, ready.stored, _say)
+            return run.run(environment.of_command(os.environ, told, stand_in))
+        except BadArchive as error:
+            failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
+        except (OSError, ValueError) as error:
+            failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
+        _tell(failure, told, client)
+        raise failure
+
+
+def _prepare(told: Settings, client: Optional[Client]) -> _Ready:
+    """Raises _Failure, BadArchive and OSError."""
+    if client is None:
+        return _let_be_read(told)
+    try:
+        return _fetch(told, client)
+    except Fenced as error:
+        raise _Failure(protocol.EXIT_FENCED, "The manager has decided this attempt: {}".format(error)) from error
+    except Refused as error:
+        code = protocol.EXIT_VERSION_REFUSED if error.status == 409 else protocol.EXIT_USAGE
+        raise _Failure(code, str(error)) from error
+    except Unavailable as error:
+        code = protocol.EXIT_DENIED if isinstance(error, Denied) else protocol.EXIT_UNREACHABLE
+        raise _Failure(code, "The command was not started: {}.".format(error)) from error
+
+
+def _fetch(told: Settings, client: Client) -> _Ready:
+    preparation = Preparation(told, client, _say)
+    try:
+        preparation.greet()
+    except Unavailable as error:
+        if told.channel != AUTO or isinstance(error, Denied) or not _can_be_read(told):
+            raise
+        _say("{}; results stay in {}, where the manager reads them".format(error, told.system_dir))
+        return _let_be_read(told)
+    if told.is_code_fetched:
+        preparation.fetch_code()
+    preparation.fetch_parameters()
+    return _Ready(client, preparation.stored_outboxes() if told.is_reporter else {})
+
+
+def _can_be_read(told: Settings) -> bool:
+    """The manager put the parameters there itself."""
+    return os.path.exists(os.path.join(told.system_dir, protocol.PARAMETER_FILE))
+
+
+def _let_be_read(told: Settings) -> _Ready:
+    for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
+        if not os.path.exists(path):
+            raise _Failure(
+                protocol.EXIT_USAGE,
+                "{} is not there, and the manager is not asked for it: mount the storage that it shares with this "
+                "job, or set {} to push.".format(path, protocol.ENV_CHANNEL),
+            )
+    path = os.path.join(told.system_dir, protocol.RUNNER_FILE)
+    write_file(path, json.dumps(greeting(protocol.PULL)).encode(), 0o666)
+    return _Ready(None, {})
+
+
+def _make_folders(told: Settings) -> None:
+    try:
+        os.makedirs(os.path.join(told.system_dir, protocol.OUTBOX_FOLDER), exist_ok=True)
+        os.makedirs(told.output_dir, exist_ok=True)
+    except OSError as error:
+        sentence = "The folder {} cannot be made ({}): set {} to one that can be written.".format(
+            error.filename, error.strerror, protocol.ENV_SYSTEM_DIR
+        )
+        raise _Failure(protocol.EXIT_CANNOT_START, sentence) from error
+
+
+def _required(token: Optional[credential.Credential]) -> credential.Credential:
+    if token is None:
+        raise BadSetting("{} is not set: give the one that the manager made.".format(protocol.ENV_TOKEN))
+    return token
+
+
+def _tell(failure: _Failure, told: Settings, client: Optional[Client]) -> None:
+    """Once: the exit code says it too."""
+    evidence = Evidence.not_started(failure.exit_code, str(failure))
+    evidence.write(told, _say)
+    if client is None or not told.is_reporter:
+        return
+    try:
+        client.post("status", evidence.status({}))
+    except (Unavailable, Refused, Fenced) as error:
+        _say("The manager could not be told: {}".format(error))
+
+
+def _fail(failure: _Failure) -> int:
+    _say(str(failure))
+    return failure.exit_code
+
+
+def _say(sentence: str) -> None:
+    """Where the platform collects the output of its jobs."""
+    try:
+        os.write(2, "trial_runner: {}\n".format(sentence).encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass  # nobody reads it
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

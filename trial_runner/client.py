@@ -1,0 +1,189 @@
+"""The manager's trial listener, one kept connection, one request at a time. Blocking; used by one thread at a time."""
+
+import http.client
+import json
+import os
+from typing import Any, Dict, NoReturn, Optional
+from urllib.parse import urlsplit
+
+from trial_runner.credential import Credential
+
+#: Seconds for each step of a request.
+_TIMEOUT_S = 30.0
+#: Bytes of an answer that are read; none of ours comes near.
+_MAX_ANSWER = 64 * 1024 * 1024
+_COPY_BYTES = 256 * 1024
+_LONGEST_RETRY_AFTER_S = 600.0
+
+Body = Dict[str, Any]
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class Unavailable(Exception):
+    """Not now: no connection, or an answer that says try again."""
+
+    def __init__(self, sentence: str, retry_after: Optional[float] = None) -> None:
+        super().__init__(sentence)
+        #: Seconds that the manager asked to wait.
+        self.retry_after = retry_after
+
+
+class Denied(Unavailable):
+    """The token is not for this. `status`: 404 passes when the experiment is opened, 401 and 403 hardly do."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Refused(Exception):
+    """Never in this form: 400, 409, 413."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Fenced(Exception):
+    """The attempt is decided: nothing it reports counts any more."""
+
+
+class Client:
+    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced."""
+
+    def __init__(self, url: str, credential: Credential) -> None:
+        parts = urlsplit(url)
+        self.address = parts.netloc
+        self._path = parts.path
+        self._credential = credential
+        self._connection = _connection(parts.scheme, parts.netloc)
+        self._is_kept = False
+
+    def post(self, route: str, body: Body) -> Body:
+        return self._exchange("POST", route, body)
+
+    def get(self, route: str) -> Body:
+        return self._exchange("GET", route, None)
+
+    def download(self, route: str, path: str) -> bool:
+        """Writes what is answered to a file; False, and no file, when there is none. Raises OSError of the file."""
+        response = self._respond("GET", route, None)
+        if response.status == 204:
+            self._read(response)
+            return False
+        with open(path, "wb") as file:
+            self._copy(response, file.fileno())
+        return True
+
+    def close(self) -> None:
+        self._connection.close()
+        self._is_kept = False
+
+    def _exchange(self, method: str, route: str, body: Optional[Body]) -> Body:
+        data = self._read(self._respond(method, route, body))
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise Unavailable("what answers at {} is not the manager".format(self.address))
+        return answer
+
+    def _respond(self, method: str, route: str, body: Optional[Body]) -> http.client.HTTPResponse:
+        """The response to a request that was accepted, its body not yet read."""
+        data = None if body is None else _encode(body).encode("utf-8", "replace")
+        response = self._send(method, route, data)
+        if response.status not in (200, 204):
+            self._fail(response)
+        return response
+
+    def _send(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+        """A connection that was kept may have been closed meanwhile, which says nothing about the manager."""
+        if self._is_kept:
+            try:
+                return self._request(method, route, data)
+            except (OSError, http.client.HTTPException):
+                self.close()
+        try:
+            return self._request(method, route, data)
+        except (OSError, http.client.HTTPException) as error:
+            self._break(error)
+
+    def _request(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+        headers = self._credential.headers()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        self._connection.request(method, "{}/{}".format(self._path, route), data, headers)
+        response = self._connection.getresponse()
+        self._is_kept = True
+        return response
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        try:
+            data = response.read(_MAX_ANSWER)
+        except (OSError, http.client.HTTPException) as error:
+            self._break(error)
+        if not response.isclosed():
+            self.close()  # longer than any answer of the manager
+        return data
+
+    def _copy(self, response: http.client.HTTPResponse, descriptor: int) -> None:
+        expected, length = response.length, 0
+        try:
+            data = response.read(_COPY_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            self._break(error)
+        while data:
+            length += _write_all(descriptor, data)
+            try:
+                data = response.read(_COPY_BYTES)
+            except (OSError, http.client.HTTPException) as error:
+                self._break(error)
+        if expected is not None and length != expected:
+            self._break(OSError("only {} of {} bytes came".format(length, expected)))
+
+    def _break(self, error: Exception) -> NoReturn:
+        self.close()
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise Unavailable("the manager at {} cannot be reached ({})".format(self.address, reason)) from error
+
+    def _fail(self, response: http.client.HTTPResponse) -> NoReturn:
+        status, retry_after = response.status, response.getheader("Retry-After")
+        sentence = _sentence(self._read(response)) or "it answered {} {}".format(status, response.reason)
+        if status == 410:
+            raise Fenced(sentence)
+        if status in (400, 409, 413):
+            raise Refused(sentence, status)
+        text = "the manager at {} says: {}".format(self.address, sentence)
+        if status in (401, 403, 404):
+            raise Denied(text, status)
+        raise Unavailable(text, _seconds(retry_after))
+
+
+def _connection(scheme: str, address: str) -> http.client.HTTPConnection:
+    if scheme == "https":
+        return http.client.HTTPSConnection(address, timeout=_TIMEOUT_S)
+    return http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
+
+
+def _write_all(descriptor: int, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return len(data)
+
+
+def _sentence(data: bytes) -> str:
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        return ""
+    sentence = answer.get("error") if isinstance(answer, dict) else None
+    return sentence if isinstance(sentence, str) else ""
+
+
+def _seconds(text: Optional[str]) -> Optional[float]:
+    """A date, the other form that is allowed, is not worth the trouble: the usual waits are right then."""
+    if text is None or not text.strip().isdigit():
+        return None
+    return min(float(text), _LONGEST_RETRY_AFTER_S)

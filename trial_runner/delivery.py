@@ -1,0 +1,140 @@
+"""Delivers everything to the manager: one thread, one connection, one request at a time, whatever is due first.
+
+A thread of its own, because `http.client` blocks and the tree of the command must be looked after meanwhile. Nothing
+is handed to it but notices: what is to be delivered lies in files, so memory stays small however long the manager is
+away, and each batch is in the end stored once, because the manager knows its offset.
+"""
+
+import threading
+import time
+import traceback
+from typing import Callable, List, Optional
+
+from trial_runner.client import Client, Fenced, Unavailable
+from trial_runner.stream import Stream
+
+
+class Delivery(threading.Thread):
+    """`streams`, the most urgent first. `on_over` is called in this thread when it has nothing more to do."""
+
+    def __init__(
+        self,
+        client: Client,
+        streams: List[Stream],
+        drain_s: float,
+        on_over: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(name="delivery", daemon=True)
+        self._client = client
+        self._streams = streams
+        self._drain_s = drain_s
+        self._on_over = on_over
+        self._say = say
+        self._news = threading.Condition()
+        self._has_changed = False
+        self._farewell: Optional[Stream] = None
+        self._is_ending = False
+        self._has_ended = False
+        self._last_success = 0.0
+        self._trouble = ""
+        #: The manager does not want to hear of this attempt any more.
+        self.is_fenced = False
+
+    def notice(self) -> None:
+        """Files may have grown. Any thread may call it."""
+        with self._news:
+            self._has_changed = True
+            self._news.notify()
+
+    def finish(self, farewell: Optional[Stream]) -> None:
+        """Nobody writes any more: delivers the rest, then the farewell, and ends. Any thread may call it."""
+        with self._news:
+            self._farewell = farewell
+            self._has_ended = True
+            self._news.notify()
+
+    def run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Fenced as fence:
+            self.is_fenced = True
+            self._say("The manager has decided this attempt: {}".format(fence))
+        finally:
+            self._client.close()
+            self._on_over()
+
+    def _turn(self) -> bool:
+        """Posts one thing or waits for one. False: it is over. Raises Fenced."""
+        self._take_news()
+        stream = self._most_urgent()
+        if stream is None and self._is_ending:
+            return False
+        if self._is_ending and self._trouble and time.monotonic() > self._last_success + self._drain_s:
+            self._say("Not everything was delivered before time was up: it stays in the trial's folder.")
+            return False
+        due_at = None if stream is None else stream.due_at()
+        wait_s = None if due_at is None else due_at - time.monotonic()
+        if stream is None or wait_s is None or wait_s > 0:
+            self._wait(wait_s)
+        else:
+            self._send(stream)
+        return True
+
+    def _take_news(self) -> None:
+        with self._news:
+            has_changed, self._has_changed = self._has_changed, False
+            has_ended = self._has_ended and not self._is_ending
+        for stream in self._streams:
+            if has_ended:
+                stream.note_end()
+            elif has_changed:
+                stream.note_change()
+        if has_ended:
+            self._is_ending = True
+            self._last_success = time.monotonic()
+
+    def _most_urgent(self) -> Optional[Stream]:
+        """What is due, in the order of the streams; or else what will be first."""
+        if self._is_ending and all(stream.is_done for stream in self._streams):
+            return None if self._farewell is None or self._farewell.is_done else self._farewell
+        now = time.monotonic()
+        times = [
+            (max(now, due_at), stream)
+            for stream in self._streams
+            for due_at in (stream.due_at(),)
+            if due_at is not None
+        ]
+        return min(times, key=lambda time_and_stream: time_and_stream[0])[1] if times else None
+
+    def _wait(self, seconds: Optional[float]) -> None:
+        if self._is_ending:
+            left = self._last_success + self._drain_s - time.monotonic()
+            seconds = max(0.0, left if seconds is None else min(seconds, left)) + 0.001
+        with self._news:
+            if not self._has_changed and self._has_ended == self._is_ending:
+                self._news.wait(seconds)
+
+    def _send(self, stream: Stream) -> None:
+        try:
+            stream.send()
+        except Unavailable as error:
+            stream.put_off(error.retry_after)
+            self._complain(str(error))
+        except Fenced:
+            raise
+        except Exception:
+            # A fault of ours must not cost the results of the others, nor those that come later.
+            stream.put_off(None)
+            self._complain(traceback.format_exc().rstrip())
+        else:
+            stream.succeed()
+            self._last_success = time.monotonic()
+            self._complain("")
+
+    def _complain(self, trouble: str) -> None:
+        """Once when it begins, once when it is over."""
+        if bool(trouble) != bool(self._trouble):
+            self._say("{}; trying again".format(trouble) if trouble else "the manager answers again")
+        self._trouble = trouble

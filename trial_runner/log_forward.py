@@ -1,0 +1,138 @@
+"""Posts what the command prints, and its SDK's log, gathered for a second or 64 KiB."""
+
+import os
+import re
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from trial_runner import protocol
+from trial_runner.client import Client, Refused, Unavailable
+from trial_runner.stream import Stream
+
+_GATHER_S = 1.0
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
+
+class LogFile:
+    """How far a file has been delivered."""
+
+    def __init__(self, name: str, path: str) -> None:
+        #: stdout, stderr or trial.log.
+        self.name = name
+        self.path = path
+        self.offset = 0
+        #: What the manager has from a file of an earlier container.
+        self.shift = 0
+        self.is_given_up = False
+
+    @property
+    def unsent(self) -> int:
+        """Bytes."""
+        return 0 if self.is_given_up else max(0, self.size - self.offset)
+
+    @property
+    def size(self) -> int:
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
+
+
+class _Piece(NamedTuple):
+    file: LogFile
+    start: int
+    data: bytes
+
+
+class LogForward(Stream):
+    """`source`: the process these logs are of when it is not the reporter, else empty."""
+
+    def __init__(self, client: Client, files: List[LogFile], source: str, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._client = client
+        self._files = files
+        self._source = source
+        self._say = say
+        self._pending: Optional[_Piece] = None
+        #: When what has changed is to be posted; None when nothing has.
+        self._post_at: Optional[float] = 0.0
+
+    def note_change(self) -> None:
+        if self._post_at is None or self.is_ending:
+            self._post_at = 0.0 if self.is_ending else time.monotonic() + _GATHER_S
+        elif any(file.unsent >= protocol.MAX_LOG_POST for file in self._files):
+            self._post_at = 0.0
+
+    def wanted_at(self) -> Optional[float]:
+        if self._pending is None and self._post_at is not None and self._post_at <= time.monotonic():
+            self._pending = self._next_piece()
+            self._post_at = None if self._pending is None else self._post_at
+        return self._post_at if self._pending is None else 0.0
+
+    def send(self) -> None:
+        assert self._pending is not None, "nothing is due"
+        piece = self._pending
+        try:
+            offset = self._client.post("log", self._body(piece)).get("offset")
+        except Refused as error:
+            self._say("The manager refuses {} ({}): it stays in the trial's folder.".format(piece.file.name, error))
+            piece.file.is_given_up = True
+            self._pending = None
+            return
+        if not isinstance(offset, int):
+            raise Unavailable("the manager did not say what it stored of {}".format(piece.file.name))
+        self._pending = None
+        self._on_stored(piece, offset)
+
+    def _body(self, piece: _Piece) -> Dict[str, Any]:
+        offset = piece.start + piece.file.shift
+        body = {"file": piece.file.name, "offset": offset, "data": text_of(piece.data)}
+        if self._source:
+            body["source"] = self._source
+        return body
+
+    def _on_stored(self, piece: _Piece, offset: int) -> None:
+        file = piece.file
+        if offset - file.shift > file.size:
+            file.shift = offset - piece.start
+            return
+        file.offset = max(0, offset - file.shift)
+        if file.offset <= piece.start:
+            raise Unavailable("the manager has {} only to byte {}".format(file.name, offset))
+
+    def _next_piece(self) -> Optional[_Piece]:
+        for file in self._files:
+            if file.unsent:
+                piece = _read(file, self.is_ending)
+                if piece is not None:
+                    return piece
+        return None
+
+
+def text_of(data: bytes) -> str:
+    """Text whose UTF-8 is as long as the bytes: each byte that belongs to no character becomes a question mark."""
+    return _UNDECODED.sub("?", data.decode("utf-8", "surrogateescape"))
+
+
+def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
+    """None when there is not even a whole character, or the file is gone."""
+    try:
+        with open(file.path, "rb", buffering=0) as source:
+            source.seek(file.offset)
+            data = source.read(protocol.MAX_LOG_POST) or b""
+    except OSError:
+        return None
+    if not is_all or len(data) == protocol.MAX_LOG_POST:
+        data = data[: len(data) - _incomplete_bytes(data)]
+    return _Piece(file, file.offset, data) if data else None
+
+
+def _incomplete_bytes(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a character."""
+    for count, byte in enumerate(reversed(data[-3:]), 1):
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return count if count < length else 0
+        if byte < 0x80:
+            return 0
+    return 0

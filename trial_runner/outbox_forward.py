@@ -1,0 +1,98 @@
+"""Posts what trials report, outbox by outbox in turns. The files are the buffer: one batch is in memory.
+
+An offset in a post is the file's, plus what an earlier runner of this attempt delivered from a file that is not here
+(its container is gone). So what the manager has stored stays as it is, and what comes now is added to it.
+"""
+
+import os
+from typing import Callable, Dict, List, Optional, Set
+
+from trial_runner.client import Client, Refused, Unavailable
+from trial_runner.outboxes import Chunk, Outboxes
+from trial_runner.stream import Stream
+
+_TOO_LARGE = 413
+_SMALLEST_CHUNK = 1024
+
+
+class OutboxForward(Stream):
+    """`stored`: bytes that the manager has of each outbox."""
+
+    def __init__(
+        self, client: Client, outboxes: Outboxes, folder: str, stored: Dict[str, int], say: Callable[[str], None]
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._outboxes = outboxes
+        self._say = say
+        self._shifts = {name: max(0, size - _size(folder, name)) for name, size in stored.items()}
+        self._outboxes.rewind({name: size - self._shifts[name] for name, size in stored.items()})
+        #: What is known to be stored, of each outbox.
+        self.stored = dict(stored)
+        self._given_up: Set[str] = set()
+        self._pending: Optional[Chunk] = None
+        self._latest = ""
+        self._has_changed = True
+
+    def note_change(self) -> None:
+        self._has_changed = True
+
+    def wanted_at(self) -> Optional[float]:
+        if self._pending is None and self._has_changed:
+            self._pending = self._next_chunk()
+            self._has_changed = self._pending is not None
+        return None if self._pending is None else 0.0
+
+    def send(self) -> None:
+        assert self._pending is not None, "nothing is due"
+        chunk, shift = self._pending, self._shifts.get(self._pending.outbox, 0)
+        body = {"outbox": chunk.outbox, "start": chunk.start + shift, "end": chunk.end + shift, "lines": chunk.lines}
+        try:
+            offset = self._client.post("metrics", body).get("offset")
+        except Refused as error:
+            self._on_refused(chunk, error)
+            return
+        if not isinstance(offset, int):
+            raise Unavailable("the manager did not say what it stored of {}".format(chunk.outbox))
+        self._on_stored(chunk, offset)
+
+    def _next_chunk(self) -> Optional[Chunk]:
+        for outbox in self._in_turn():
+            chunk = self._outboxes.next_chunk(outbox, self.is_ending)
+            if chunk is not None:
+                self._latest = outbox
+                return chunk
+        return None
+
+    def _in_turn(self) -> List[str]:
+        """The outbox that was served last comes last."""
+        names = [name for name in self._outboxes.names() if name not in self._given_up]
+        return [name for name in names if name > self._latest] + [name for name in names if name <= self._latest]
+
+    def _on_stored(self, chunk: Chunk, offset: int) -> None:
+        self.stored[chunk.outbox] = offset
+        local = max(0, offset - self._shifts.get(chunk.outbox, 0))
+        self._pending = None
+        self._outboxes.move(chunk.outbox, local)
+        if local <= chunk.start and chunk.end > chunk.start:
+            raise Unavailable("the manager has {} only to byte {}".format(chunk.outbox, offset))
+
+    def _on_refused(self, chunk: Chunk, error: Refused) -> None:
+        if error.status == _TOO_LARGE and len(chunk.lines) > 1 and self._outboxes.chunk_bytes > _SMALLEST_CHUNK:
+            self._outboxes.chunk_bytes //= 2
+            self._outboxes.move(chunk.outbox, chunk.start)
+            self._pending = None
+        elif error.status == _TOO_LARGE and chunk.lines:
+            self._say("{} has a record that is too large for the manager at offset {}".format(*chunk[:2]))
+            self._pending = chunk._replace(lines=[])
+        else:
+            self._say("The manager refuses {} ({}): it stays in the trial's folder.".format(chunk.outbox, error))
+            self._given_up.add(chunk.outbox)
+            self._pending = None
+
+
+def _size(folder: str, name: str) -> int:
+    try:
+        return os.lstat(os.path.join(folder, name)).st_size
+    except OSError:
+        return 0

@@ -1,0 +1,177 @@
+"""One command from its start to its end: wires the tree, what follows its files, and what delivers them.
+
+The loop's thread looks after processes and signals and never blocks on anything but the disk; two others do what may
+block: `delivery` (the manager) and `echo` (whoever reads our output).
+"""
+
+import os
+import signal
+import socket
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from trial_runner import protocol
+from trial_runner.changes import Changes
+from trial_runner.client import Client
+from trial_runner.delivery import Delivery
+from trial_runner.echo import Copy, Echo
+from trial_runner.evidence import Evidence
+from trial_runner.heartbeat import Heartbeat
+from trial_runner.log_forward import LogFile, LogForward
+from trial_runner.loop import Loop
+from trial_runner.mailbox import Mailbox
+from trial_runner.outbox_forward import OutboxForward
+from trial_runner.outboxes import Outboxes
+from trial_runner.process_tree import ProcessTree
+from trial_runner.processes import Exit
+from trial_runner.settings import Settings
+from trial_runner.status import Status
+from trial_runner.stdout_metrics import StdoutMetrics
+from trial_runner.stream import Stream
+
+#: Seconds that whoever reads our output may take for the rest of it.
+_ECHO_S = 10.0
+_FORWARDED = (signal.SIGTERM, signal.SIGINT)
+
+
+class Run:
+    """`client`: None when nobody is told and the manager reads the folder. `stored`: see OutboxForward."""
+
+    def __init__(
+        self, settings: Settings, client: Optional[Client], stored: Dict[str, int], say: Callable[[str], None]
+    ) -> None:
+        self._settings = settings
+        self._say = say
+        self._loop = Loop(lambda error: say("fault of the runner: {!r}".format(error)))
+        self._mailbox = Mailbox(self._loop)
+        self._tree = ProcessTree(self._loop, self._on_tree_end)
+        self._stdout, self._stderr = self._path(protocol.STDOUT_FILE), self._path(protocol.STDERR_FILE)
+        self._printed = StdoutMetrics(self._stdout, self._path(protocol.STDOUT_METRICS_OUTBOX), say)
+        self._printed.extract(False)
+        self._outboxes = Outboxes(settings.system_dir, say)
+        self._evidence: Optional[Evidence] = None
+        self._started_ms = 0
+        self._reports: Optional[OutboxForward] = None
+        self._echo = Echo([Copy(self._stdout, 1), Copy(self._stderr, 2)])
+        self._client = client
+        self._is_delivery_over = False
+        self._delivery = None if client is None else self._deliver(client, stored)
+
+    def run(self, environment: Dict[str, str]) -> int:
+        """The exit code of the whole. Raises OSError and ValueError when the command cannot be started."""
+        self._watch_signals()
+        self._started_ms = time.time_ns() // 1000000
+        settings = self._settings
+        self._tree.start(settings.command, settings.code_dir, environment, self._stdout, self._stderr)
+        Changes(self._loop, self._folders, self._on_changed)
+        self._echo.start()
+        if self._delivery is not None:
+            self._delivery.start()
+        self._loop.run()
+        self._echo.finish(_ECHO_S)
+        return self._exit_code()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._settings.system_dir, name)
+
+    def _folders(self) -> List[str]:
+        metrics_folder = os.path.dirname(self._path(protocol.METRICS_FILE))
+        outbox_folders = [self._path(folder) for folder in self._outboxes.folders()]
+        return [self._settings.system_dir, self._settings.output_dir, metrics_folder, *outbox_folders]
+
+    # Delivery
+
+    def _deliver(self, client: Client, stored: Dict[str, int]) -> Delivery:
+        is_reporter = self._settings.is_reporter
+        streams: List[Stream] = [Heartbeat(client, is_reporter, self._on_stop)]
+        if is_reporter:
+            self._reports = OutboxForward(client, self._outboxes, self._settings.system_dir, stored, self._say)
+            streams = [self._status(client, self._started), *streams, self._reports]
+        streams.append(LogForward(client, self._logs(), "" if is_reporter else socket.gethostname(), self._say))
+        return Delivery(client, streams, self._settings.drain_s, self._on_delivery_over, self._say)
+
+    def _logs(self) -> List[LogFile]:
+        return [
+            LogFile(protocol.STDOUT_FILE, self._stdout),
+            LogFile(protocol.STDERR_FILE, self._stderr),
+            LogFile(protocol.TRIAL_LOG_FILE, os.path.join(self._settings.output_dir, protocol.TRIAL_LOG_FILE)),
+        ]
+
+    def _status(self, client: Client, body: Callable[[], Dict[str, Any]]) -> Status:
+        return Status(client, body, self._on_stop, self._say)
+
+    def _started(self) -> Dict[str, Any]:
+        return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms}
+
+    def _exited(self) -> Dict[str, Any]:
+        assert self._evidence is not None, "the tree has ended"
+        return self._evidence.status({} if self._reports is None else dict(self._reports.stored))
+
+    # What happens, in the loop's thread
+
+    def _on_changed(self) -> None:
+        self._printed.extract(False)
+        self._echo.notice()
+        if self._delivery is not None:
+            self._delivery.notice()
+
+    def _on_tree_end(self, exit_: Exit) -> None:
+        self._printed.extract(True)
+        self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
+        self._evidence.write(self._settings, self._say)
+        if self._delivery is None or self._client is None or self._is_delivery_over:
+            self._loop.stop()
+        else:
+            is_reporter = self._settings.is_reporter
+            self._delivery.finish(self._status(self._client, self._exited) if is_reporter else None)
+
+    def _on_delivery_end(self) -> None:
+        """Either all is told, or nobody wants to hear any more."""
+        self._is_delivery_over = True
+        if self._evidence is not None:
+            self._loop.stop()
+        elif self._delivery is not None and self._delivery.is_fenced:
+            self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
+
+    def _on_signals(self, numbers: bytes) -> None:
+        for number in _FORWARDED:
+            if number in numbers:
+                self._on_end_asked(number)
+        if signal.SIGCHLD in numbers:
+            self._tree.look()
+
+    def _on_end_asked(self, number: int) -> None:
+        self._tree.terminate(number, self._settings.grace_s)
+        if self._evidence is not None:  # what is left to deliver has as long as a command would have
+            self._loop.call_later(self._settings.grace_s, self._loop.stop)
+
+    # What happens in the delivering thread
+
+    def _on_stop(self, grace_s: Optional[float]) -> None:
+        seconds = self._settings.grace_s if grace_s is None else grace_s
+        self._mailbox.put(lambda: self._tree.terminate(signal.SIGTERM, seconds))
+
+    def _on_delivery_over(self) -> None:
+        self._mailbox.put(self._on_delivery_end)
+
+    # Around the loop
+
+    def _watch_signals(self) -> None:
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        for number in (signal.SIGCHLD, *_FORWARDED):
+            signal.signal(number, _noted)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._signals = (reader, writer)
+        self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
+
+    def _exit_code(self) -> int:
+        if self._delivery is not None and self._delivery.is_fenced:
+            return protocol.EXIT_FENCED
+        assert self._evidence is not None, "the loop ends after the tree"
+        return self._evidence.exit_code_of_runner
+
+
+def _noted(number: int, frame: object) -> None:
+    """The number arrives through the wakeup descriptor."""

@@ -1,0 +1,98 @@
+"""What a runner is told by its environment, checked once."""
+
+import math
+import os
+from typing import Mapping, NamedTuple, Tuple
+
+from trial_runner import protocol
+
+AUTO = "auto"
+
+_GRACE_S = 5.0
+_DRAIN_S = 600.0
+
+
+class BadSetting(Exception):
+    """The text names the variable and what to do; it never repeats a secret."""
+
+
+class Settings(NamedTuple):
+    """Folders are absolute paths."""
+
+    #: Empty when the channel is pull.
+    manager_url: str
+    #: Of the job, for its mark and its exit file.
+    job_name: str
+    command: str
+    grace_s: float
+    is_reporter: bool
+    #: auto, push or pull.
+    channel: str
+    is_code_fetched: bool
+    system_dir: str
+    output_dir: str
+    code_dir: str
+    drain_s: float
+
+
+def read(environment: Mapping[str, str]) -> Settings:
+    """Raises BadSetting."""
+    system_dir = os.path.abspath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
+    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL))
+    return Settings(
+        manager_url=_manager_url(environment, channel),
+        job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
+        command=_required(environment, protocol.ENV_COMMAND),
+        grace_s=_seconds(environment, protocol.ENV_GRACE_S, _GRACE_S),
+        is_reporter=_choice(environment, protocol.ENV_REPORTER, ("1", "0")) == "1",
+        channel=channel,
+        is_code_fetched=_choice(environment, protocol.ENV_CODE, ("fetch", "present")) == "fetch",
+        system_dir=system_dir,
+        output_dir=os.path.abspath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
+        code_dir=os.path.abspath(
+            environment.get(protocol.ENV_CODE_DIR) or os.path.join(system_dir, protocol.CODE_FOLDER)
+        ),
+        drain_s=_seconds(environment, protocol.ENV_DRAIN_S, _DRAIN_S),
+    )
+
+
+def _manager_url(environment: Mapping[str, str], channel: str) -> str:
+    if channel == protocol.PULL:
+        return ""
+    url = _required(environment, protocol.ENV_MANAGER_URL).rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise BadSetting(
+            "{} is {!r}: give the address that begins with http:// or https://.".format(protocol.ENV_MANAGER_URL, url)
+        )
+    return url
+
+
+def _documented_name(environment: Mapping[str, str]) -> str:
+    experiment_id = _required(environment, protocol.ENV_EXPERIMENT_ID)
+    return "nni_exp_{}_trial_{}".format(experiment_id, _required(environment, protocol.ENV_TRIAL_ID))
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name)
+    if not value:
+        raise BadSetting("{} is not set: the runner is started by a platform of the manager, not by hand.".format(name))
+    return value
+
+
+def _choice(environment: Mapping[str, str], name: str, choices: Tuple[str, ...]) -> str:
+    """The first choice is the default."""
+    value = environment.get(name) or choices[0]
+    if value not in choices:
+        raise BadSetting("{} is {!r}: give one of {}.".format(name, value, ", ".join(choices)))
+    return value
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name) or str(default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (0 <= seconds and math.isfinite(seconds)):
+        raise BadSetting("{} is {!r}: give a number of seconds, 0 or more.".format(name, text))
+    return seconds
