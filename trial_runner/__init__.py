@@ -2,4 +2,7 @@
 
 Standard library only, Python 3.7 syntax, imports nothing of the manager: it is copied to machines that have Python and
 nothing else. The manager in turn imports `protocol` and nothing else from here.
+
+Reading order of the runner: `__main__` prepares, `run` wires, `process_tree` looks after the command, `delivery` posts
+what `outbox_forward`, `log_forward`, `heartbeat` and `status` have for it. `keeper` has a reading order of its own.
 """

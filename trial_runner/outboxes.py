@@ -5,7 +5,7 @@ import stat
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.records import Records, cut_frames, cut_lines
+from trial_runner.records import Records, cut_first, cut_frames, cut_lines
 
 #: Bytes read at once where nobody says otherwise.
 CHUNK_BYTES = 256 * 1024
@@ -124,6 +124,8 @@ class Outboxes:
                     return Records([], size, size)
                 size = min(4 * size, _MAX_RECORD)
                 continue
+            if records.length > self.chunk_bytes:
+                return cut_first(cut, data, records)
             if is_last and records.length < len(data):
                 self._log_skipped(outbox, start + records.length, len(data) - records.length)
             return records

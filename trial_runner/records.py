@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import List, NamedTuple
+from typing import Callable, List, NamedTuple
 
 from trial_runner import protocol
 
@@ -51,6 +51,17 @@ def cut_frames(data: bytes, is_all: bool) -> Records:
         skipped += following - position
         position = following
     return Records(texts, position, skipped)
+
+
+def cut_first(cut: Callable[[bytes, bool], Records], data: bytes, all_: Records) -> Records:
+    """Of the records in `all_`, which `cut` found, the first alone; all of them where that is no less."""
+    end = data.find(b"\n") + 1
+    while 0 < end < all_.length:
+        first = cut(data[:end], False)
+        if first.length:
+            return first
+        end = data.find(b"\n", end) + 1
+    return all_
 
 
 def _frame_end(data: bytes, position: int) -> int:

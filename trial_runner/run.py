@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import time
+import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 from trial_runner import protocol
@@ -42,7 +43,7 @@ class Run:
     ) -> None:
         self._settings = settings
         self._say = say
-        self._loop = Loop(lambda error: say("fault of the runner: {!r}".format(error)))
+        self._loop = Loop(lambda error: say("fault of the runner: " + _stack(error)))
         self._mailbox = Mailbox(self._loop)
         self._tree = ProcessTree(self._loop, self._on_tree_end)
         self._stdout, self._stderr = self._path(protocol.STDOUT_FILE), self._path(protocol.STDERR_FILE)
@@ -171,6 +172,10 @@ class Run:
             return protocol.EXIT_FENCED
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner
+
+
+def _stack(error: Exception) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
 
 
 def _noted(number: int, frame: object) -> None:

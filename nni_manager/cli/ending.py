@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which a daemon that does not end is left to itself.
 _PATIENCE_S = 10
+#: Seconds between two looks whether it still is to end.
+_LOOK_S = 0.5
 
 
 @contextmanager
@@ -27,8 +30,8 @@ def seen_out(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
     process = _process(client, of_all)
     try:
         yield
-        if process is not None and not _has_work(client):
-            _wait(process)
+        if process is not None:
+            _wait(process, client)
     finally:
         if process is not None:
             os.close(process)
@@ -54,7 +57,10 @@ def _has_work(client: ManagerClient) -> bool:
         return False
 
 
-def _wait(process: int) -> None:
+def _wait(process: int, client: ManagerClient) -> None:
+    """Not for a daemon that has work, which somebody else may give it at any moment."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
-    poll.poll(_PATIENCE_S * 1000)
+    deadline = time.monotonic() + _PATIENCE_S
+    while not _has_work(client) and not poll.poll(_LOOK_S * 1000) and time.monotonic() < deadline:
+        pass

@@ -132,6 +132,9 @@ class Actions:
             self._loop.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
         except Exception as error:
             self._note_bug(error)
+            if self._loop.is_stopping:  # nobody will put it right before the experiment is closed
+                report = JobReport(state=JobState.LOST, message=f"its platform's adapter failed: {error!r}")
+                self._loop.take_reports({call.job_name: report})
         else:
             self._accept(handle)
         finally:

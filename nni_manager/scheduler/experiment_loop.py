@@ -81,6 +81,10 @@ class ExperimentLoop:
         self.wake()
 
     @property
+    def is_stopping(self) -> bool:
+        return self._last is not None and self._last.status is ExperimentStatus.STOPPING
+
+    @property
     def derived_hold(self) -> Hold | None:
         """A hold that is not recorded, because it ends by itself: store, tuner or platform cannot be used now."""
         if self.database.trouble:

@@ -230,7 +230,7 @@ class _Draft:
         is the same job, which can then be cancelled.
         """
         hold = self.experiment.hold
-        if hold is not None and hold.code in _NEEDS_A_PERSON:
+        if hold is not None and hold.code in _NEEDS_A_PERSON and not self._is_stopping:
             return
         for trial in self.in_play:
             assert trial.job is not None

@@ -187,6 +187,7 @@ class TunerFeed:
             log_folder=place.log_folder, gpus=gpus,
         )  # fmt: skip
         assessed, until = self.spec.assessor is not None, self.told
+        self._changes.clear()  # what comes from here on may be new to what is read now
         past, open_trials, imported = await self._database.read(
             lambda c: (
                 history.ended(c, after=0, until=until, intermediates=assessed),
@@ -195,7 +196,7 @@ class TunerFeed:
             )
         )
         self._results = [result for result in self._results if result["end_order"] > until]
-        self._changes.clear()
+        self._changes = [change for change in self._changes if change[1].get("data") not in imported]
         self._judged.clear()
         self.proposals.clear()
         self.exhausted = False

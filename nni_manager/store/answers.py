@@ -23,7 +23,8 @@ _TRIAL = f"""
 json_object(
     'id', t.id, 'sequenceId', t.sequence_id, 'status', t.status,
     'parameterId', t.parameter_id, 'parameterSource', json_extract(t.record, '$.parameter_source'),
-    'parameters', json_extract(t.record, '$.parameters'),
+    'parameters', CASE json_type(t.record, '$.parameters') WHEN 'true' THEN json('true') WHEN 'false' THEN json('false')
+                  ELSE json_extract(t.record, '$.parameters') END,
     'createdMs', t.created_ms, 'startedMs', t.started_ms, 'endedMs', t.ended_ms,
     'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', t.message,
     'wait', CASE WHEN t.wait_code = '' THEN NULL
@@ -64,7 +65,7 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, pa
     """``{"total": n, "trials": […]}``; `order` is a key of `TRIAL_ORDERS`."""
     where = "WHERE t.status = :status" if status else ""
     query = (
-        f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"  # noqa: S608
+        f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"
         " 'trials', json_group_array(json(trial))) FROM"
         f" (SELECT {_TRIAL} AS trial FROM trials t {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
     )
@@ -74,7 +75,7 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, pa
 def trial(connection: sqlite3.Connection, id: str) -> str:
     """One trial with its ``attempts``. Raises NotFound."""
     query = (
-        f"SELECT json_set({_TRIAL}, '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"  # noqa: S608
+        f"SELECT json_set({_TRIAL}, '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"
         " (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM trials t WHERE t.id = :id"
     )
     row = connection.execute(query, {"id": id}).fetchone()
@@ -97,7 +98,7 @@ def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str |
     wheres += ["m.trial_id = :trial_id"] if trial_id else []
     wheres += ["m.type = :type"] if type else []
     query = (
-        "SELECT json_object('metrics', json_group_array(json(metric))) FROM"  # noqa: S608
+        "SELECT json_object('metrics', json_group_array(json(metric))) FROM"
         f" (SELECT {_METRIC} AS metric FROM metrics m WHERE {' AND '.join(wheres)}"
         " ORDER BY m.id LIMIT :limit OFFSET :offset)"
     )

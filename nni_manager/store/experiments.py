@@ -77,7 +77,7 @@ def create(
 
 
 def load(connection: sqlite3.Connection) -> ExperimentRow:
-    return ExperimentRow.from_row(connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone())  # noqa: S608
+    return ExperimentRow.from_row(connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone())
 
 
 def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:

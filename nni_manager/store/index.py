@@ -36,7 +36,7 @@ _COLUMNS = "id, folder, name, platform, status, created_ms, ended_ms, open"
 def put(connection: sqlite3.Connection, entry: Entry) -> None:
     """Adds or replaces an entry."""
     connection.execute(
-        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
             entry.ended_ms, entry.is_open,
@@ -63,7 +63,7 @@ def remove(connection: sqlite3.Connection, id: str) -> None:
 
 def get(connection: sqlite3.Connection, id: str) -> Entry:
     """Raises NotFound."""
-    query = f"SELECT {_COLUMNS} FROM experiments WHERE id = ?"  # noqa: S608
+    query = f"SELECT {_COLUMNS} FROM experiments WHERE id = ?"
     row = connection.execute(query, (id,)).fetchone()
     if row is None:
         raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
@@ -72,7 +72,7 @@ def get(connection: sqlite3.Connection, id: str) -> Entry:
 
 def all_entries(connection: sqlite3.Connection) -> list[Entry]:
     """Oldest first."""
-    query = f"SELECT {_COLUMNS} FROM experiments ORDER BY created_ms, id"  # noqa: S608
+    query = f"SELECT {_COLUMNS} FROM experiments ORDER BY created_ms, id"
     return [_entry(row) for row in connection.execute(query)]
 
 

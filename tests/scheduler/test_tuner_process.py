@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -319,12 +320,20 @@ def test_a_hanging_call_shows_its_stack(child: Callable[..., Child], tmp_path: P
     tuner.process.send_signal(signal.SIGUSR1)
     log = tuner.log_until(b"tuner_process.py")
     assert b"in generate_parameters" in log
-    shown = stacks.read_text()
-    assert "in generate_parameters" in shown and "in _propose" in shown
+    shown = _text_with(stacks, "in _propose")  # it is written in pieces, perhaps after the log
+    assert "in generate_parameters" in shown
     release.write_text("free")
     assert tuner.receive()["result"]["proposals"][0]["parameters"] == {"x": "free"}
     tuner.ask(verb="state")
     assert stacks.read_text() == ""
+
+
+def _text_with(path: Path, words: str) -> str:
+    deadline = time.monotonic() + 5
+    while words not in (text := path.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert words in text
+    return text
 
 
 @pytest.mark.acceptance

@@ -46,7 +46,7 @@ class FakeListener:
         self.code: bytes | None = None
         self.lines: dict[str, list[str]] = {}
         self.sizes: dict[str, int] = {}
-        self.logs: dict[str, bytes] = {}
+        self.logs: dict[str, bytearray] = {}
         self.statuses: list[Body] = []
         self.versions: list[Body] = []
         self.posts: list[tuple[str, Body]] = []
@@ -146,9 +146,9 @@ class FakeListener:
 
     def _store_log(self, body: Body) -> int:
         name = body.get("source", "") + body["file"]
-        stored = self.logs.get(name, b"")
+        stored = self.logs.setdefault(name, bytearray())
         if body["offset"] == len(stored):
-            self.logs[name] = stored = stored + body["data"].encode()
+            stored += body["data"].encode()
         return len(stored)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trial_runner.records import cut_frames, cut_lines
+from trial_runner.records import cut_first, cut_frames, cut_lines
 
 pytestmark = pytest.mark.unit
 
@@ -70,3 +70,12 @@ def test_no_bytes_confuse_the_cutting_of_frames(data: bytes, is_all: bool) -> No
     records = cut_frames(data, is_all)
     assert 0 <= records.skipped <= records.length <= len(data)
     assert cut_frames(data[records.length :], is_all).texts == []
+
+
+def test_the_first_record_alone_is_cut_from_a_long_stretch() -> None:
+    lines = b"x" * 10 + b"\n" + b"y\n"
+    assert cut_first(cut_lines, lines, cut_lines(lines, False)) == (["x" * 10], 11, 0)
+    frames = _frame("a\nb") + _frame("c")
+    assert cut_first(cut_frames, frames, cut_frames(frames, False)) == (["a\nb"], len(_frame("a\nb")), 0)
+    last = b'"no newline"'
+    assert cut_first(cut_lines, last, cut_lines(last, True)) == (['"no newline"'], len(last), 0)

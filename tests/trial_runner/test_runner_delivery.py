@@ -130,7 +130,8 @@ def test_a_manager_that_forgot_is_told_again(listener: FakeListener, runner: Run
 def test_a_manager_that_is_away_for_a_while_misses_nothing(listener: FakeListener, runner: Runner) -> None:
     os.mkfifo(runner.folder / "gate")
     process = runner.start(
-        f"{report(0)}; read line < {runner.folder}/gate; {report(1)}; echo away; read line < {runner.folder}/gate; {report(2)}"
+        f"{report(0)}; read line < {runner.folder}/gate; {report(1)}; echo away; "
+        f"read line < {runner.folder}/gate; {report(2)}"
     )
     listener.wait_for(lambda: listener.values() == [0])
     listener.close()
@@ -169,7 +170,7 @@ def test_a_signal_while_the_rest_is_delivered_shortens_the_patience(listener: Fa
     listener.before = lambda route, body: Answer(503) if route == "metrics" else None
     process = runner.start(f"{report(0)}; exit 6", **{protocol.ENV_GRACE_S: "0.1", protocol.ENV_DRAIN_S: "1000"})
     exit_file = runner.system_dir / protocol.EXIT_FILE
-    listener.wait_for(lambda: listener.posts[-1][0] == "metrics" and exit_file.exists())
+    listener.wait_for(lambda: exit_file.exists() and listener.posts[-1][0] == "metrics")
     process.send_signal(signal.SIGTERM)
     assert runner.wait(process).code == 6
 

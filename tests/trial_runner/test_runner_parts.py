@@ -120,7 +120,7 @@ _ONE_LINE = '{"type":"intermediate","value":1}'
         (b"a\nloss 0.3 " + _ONE + b" more\nb\n", [_ONE_LINE]),
         (_ONE + _ONE + b"\n", [_ONE_LINE, _ONE_LINE]),
         (b"NNISDK_MEb'" + _ONE + b"\n", [_ONE_LINE]),
-        (b"""NNISDK_MEb'{"type": "FINAL", "value": "{\\"a'}b\\": \\"c'\\"}"}'\n""", ['{"type":"final","value":{"a\'}b": "c\'"}}']),
+        (b"""NNISDK_MEb'{"type": "FINAL", "value": "{\\"a'}b\\": 1}"}'\n""", ['{"type":"final","value":{"a\'}b": 1}}']),
         (b"""NNISDK_MEb'{"type": "FINAL", "value": "\\"\xc3\xa4\\""}'\n""", ['{"type":"final","value":"\\u00e4"}']),
         (b"""NNISDK_MEb'{"type": "FINAL", "value": "[1,\\n2]"}'\n""", ['{"type":"final","value":[1, 2]}']),
         (b"""NNISDK_MEb'{"type": "FINAL", "value": 0.5}'\n""", ['{"type":"final","value":0.5}']),

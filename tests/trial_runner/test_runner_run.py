@@ -73,9 +73,7 @@ def test_the_version_says_who_asks(listener: FakeListener, runner: Runner) -> No
 
 
 def test_the_command_gets_the_environment_of_a_trial(listener: FakeListener, runner: Runner) -> None:
-    runner.run(
-        "env -0 > $NNI_SYS_DIR/env; pwd > $NNI_SYS_DIR/pwd; ps -o sid= -p $$ > $NNI_SYS_DIR/sid; echo $$ > $NNI_SYS_DIR/pid"
-    )
+    runner.run("cd $NNI_SYS_DIR; env -0 > env; echo $OLDPWD > pwd; ps -o sid= -p $$ > sid; echo $$ > pid")
     folder = runner.system_dir
     environment = dict(entry.split("=", 1) for entry in (folder / "env").read_text().split("\0")[:-1])
     assert environment[protocol.ENV_SYSTEM_DIR] == environment[protocol.ENV_OUTPUT_DIR] == str(folder)
@@ -298,7 +296,8 @@ def test_strays_keep_the_grace_period_when_the_command_goes_first(listener: Fake
 def test_results_that_old_sdks_print_are_results(listener: FakeListener, runner: Runner) -> None:
     (runner.folder / "trial.py").write_text(
         "def report(kind, value):\n"
-        '    print(\'\'\'NNISDK_MEb\'{"parameter_id": 3, "type": "%s", "sequence": 0, "value": "%s"}\'\'\' % (kind, value) + "\'")\n'
+        '    text = \'{"parameter_id": 3, "type": "%s", "sequence": 0, "value": "%s"}\' % (kind, value)\n'
+        "    print('NNISDK_MEb' + chr(39) + text + chr(39))\n"
         "print('50%|###', end='\\r')\n"
         "print('loss', end=' ')\n"
         "report('PERIODICAL', '0.5')\n"
