@@ -8,7 +8,7 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.masking import mask
 from nni_manager.api.schemas import experiments as schema
 from nni_manager.domain.errors import StoreError
-from nni_manager.domain.experiment import Hold
+from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.store import overview
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live, Overview
@@ -17,13 +17,12 @@ from nni_manager.store.overview import Live, Overview
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
     """Everything, config included. Raises NotFound or StoreError."""
     found = await _read(context, id)
-    config = mask(found.config)
-    return schema.Experiment(**_state(found, await _folder(context, id)), config=config)
+    return schema.Experiment(**_state(found, await _place(context, id)), config=mask(found.config))
 
 
 async def state(context: ApiContext, id: str) -> schema.ExperimentState:
     """Everything but the config."""
-    return schema.ExperimentState(**_state(await _read(context, id), await _folder(context, id)))
+    return schema.ExperimentState(**_state(await _read(context, id), await _place(context, id)))
 
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
@@ -45,17 +44,21 @@ async def _read(context: ApiContext, id: str) -> Overview:
     return await service.read(id, lambda c: overview.load(c, live, context.clock()))
 
 
-async def _folder(context: ApiContext, id: str) -> str:
-    """Where it is now; the database of a folder that was moved may still say where it was."""
+async def _place(context: ApiContext, id: str) -> dict[str, Any]:
+    """What the index knows better: where a folder that was moved is now, and that it is open for reading only."""
     experiment = context.service.at_work(id)
-    return str(experiment.folder.path if experiment is not None else (await context.service.entry(id)).folder.path)
+    if experiment is not None:
+        return {"logPath": str(experiment.folder.path)}
+    entry = await context.service.entry(id)
+    viewed = {"status": entry.status} if entry.status is ExperimentStatus.VIEWED else {}
+    return {"logPath": str(entry.folder.path), **viewed}
 
 
-def _state(found: Overview, folder: str) -> dict[str, Any]:
+def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
     row, config, best = found.row, found.config, found.best
-    return _condition(found) | {
+    return _condition(found) | place | {
         "id": row.id, "name": config.get("experimentName"), "platform": found.platform, "createdMs": row.created_ms,
-        "logPath": folder, "execDurationMs": found.exec_ms, "trialConcurrency": config["trialConcurrency"],
+        "execDurationMs": found.exec_ms, "trialConcurrency": config["trialConcurrency"],
         "maxTrialNumber": config.get("maxTrialNumber"), "maxExperimentDuration": config.get("maxExperimentDuration"),
         "maxTrialDuration": config.get("maxTrialDuration"), "counts": found.counts,
         "trialsMade": row.next_sequence_id,

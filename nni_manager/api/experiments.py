@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -21,6 +22,7 @@ from nni_manager.api.schemas.experiments import (
     ExperimentSummary,
     ImportedResult,
     StoppedExperiments,
+    View,
 )
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
@@ -90,6 +92,16 @@ async def resume(id: ExperimentId, context: Context) -> ExperimentSummary:
     """Opens a stopped one; clears the hold or the error of one at work. Unfinished trials run again."""
     await context.service.resume(id)
     return await description.summarize(context, await context.service.entry(id))
+
+
+@router.post(
+    "/view", operation_id="viewExperiment", summary="Open a stopped experiment for reading only",
+    responses=documented(400, 404, 409, 503),
+)  # fmt: skip
+async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSummary:
+    """Also one whose folder was copied here from elsewhere. `stop` ends it, `resume` goes on with the experiment."""
+    await context.service.view(body.id, Path(body.working_directory) if body.working_directory else None)
+    return await description.summarize(context, await context.service.entry(body.id))
 
 
 @router.delete(

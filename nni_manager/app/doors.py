@@ -25,6 +25,8 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 #: How long answers under way may take at shutdown, in seconds.
 _GRACE_S = 0.5
+#: Between two looks whether what was written has gone out.
+_FLUSH_S = 0.005
 _BACKLOG = 128
 
 
@@ -120,16 +122,26 @@ class Doors:
             self._clock = None
         for server in self._server.servers:
             server.close()
-        for connection in list(self._server.server_state.connections):
-            connection.shutdown()
-        if self._server.server_state.tasks:
-            await asyncio.wait(self._server.server_state.tasks, timeout=_GRACE_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await self._answer_the_rest()
         for task in self._server.server_state.tasks:
             task.cancel()
         for path in self._sockets:
             path.unlink(missing_ok=True)
         for closed in (self._server.servers, self._sockets, self._open):
             closed.clear()
+
+    async def _answer_the_rest(self) -> None:
+        """Requests may still come in: on connections that were accepted when the doors closed."""
+        state = self._server.server_state
+        while state.tasks or state.connections:
+            for connection in list(state.connections):
+                connection.shutdown()
+            if state.tasks:
+                await asyncio.wait(state.tasks, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(_FLUSH_S)
 
     async def _add(self, server: asyncio.Server) -> None:
         self._server.servers.append(server)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nni_manager.cli import selection
+from nni_manager.domain.errors import NniManagerError
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -49,11 +50,9 @@ def _process(client: ManagerClient, of_all: bool) -> int | None:
 
 
 def _has_work(client: ManagerClient) -> bool:
-    from nni_manager.client.errors import Unreachable
-
     try:
         return any(map(selection.is_open, client.experiments()))
-    except Unreachable:
+    except NniManagerError:  # it has ended, or is about to
         return False
 
 

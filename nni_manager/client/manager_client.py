@@ -99,6 +99,10 @@ class ManagerClient:
     def resume(self, id: str) -> Json:
         return self._json("POST", f"{_experiment(id)}/resume")
 
+    def view(self, id: str, working_directory: str | None = None) -> Json:
+        """Opens a stopped experiment for reading only, also one that the daemon does not know yet."""
+        return self._json("POST", f"{_EXPERIMENTS}/view", {"id": id, "workingDirectory": working_directory})
+
     def delete(self, id: str) -> None:
         """Removes a stopped experiment and its folder."""
         self._call("DELETE", _experiment(id))

@@ -25,9 +25,9 @@ class ListedExperiment:
     status: ExperimentStatus
     hold: Hold | None
     errors: tuple[str, ...]
-    #: Trials that have ended, and all of them.
+    #: Trials that have ended, and how many there will be: the limit, or without one all that were made.
     ended: int
-    made: int
+    of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
     try:
         found = await service.read(entry.id, lambda c: overview.load(c, live(service, entry.id), now_ms))
     except NniManagerError as error:
-        return ListedExperiment(entry=entry, status=entry.status, hold=None, errors=(str(error),), ended=0, made=0)
+        return ListedExperiment(entry=entry, status=entry.status, hold=None, errors=(str(error),), ended=0, of=0)
     return ListedExperiment(
         entry=entry, status=found.row.status, hold=found.hold, errors=found.errors, ended=ended(found),
-        made=found.row.next_sequence_id,
+        of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
     )  # fmt: skip
 
 

@@ -196,6 +196,11 @@ async def test_stop_resume_delete(api: httpx.AsyncClient, world: World) -> None:
     assert refused.status_code == 409 and "resume" in refused.json()["error"]
     assert (await api.post(f"{EXPERIMENTS}/{id_}/resume")).json()["status"] == "RUNNING"
     assert (await api.post(f"{EXPERIMENTS}/stop")).json() == {"stopped": [id_]}
+    viewed = await api.post(f"{EXPERIMENTS}/view", json={"id": id_})
+    assert (viewed.status_code, viewed.json()["status"]) == (200, "VIEWED")
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["status"] == "VIEWED"
+    assert (await api.patch(f"{EXPERIMENTS}/{id_}", json={"trialConcurrency": 3})).status_code == 409
+    assert (await api.post(f"{EXPERIMENTS}/{id_}/stop")).json()["status"] == "STOPPED"
     deleted = await api.delete(f"{EXPERIMENTS}/{id_}")
     assert (deleted.status_code, deleted.content) == (204, b"")
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).status_code == 404

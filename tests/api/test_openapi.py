@@ -27,6 +27,7 @@ OPERATIONS = {
     "DELETE /api/v1/experiments/{id}": ("deleteExperiment", "404 409 503"),
     "POST /api/v1/experiments/{id}/stop": ("stopExperiment", "404 503"),
     "POST /api/v1/experiments/{id}/resume": ("resumeExperiment", "404 409 503"),
+    "POST /api/v1/experiments/view": ("viewExperiment", "400 404 409 503"),
     "POST /api/v1/experiments/{id}/import": ("importResults", "400 404 409 413 503"),
     "GET /api/v1/experiments/{id}/trials": ("listTrials", "400 404 503"),
     "POST /api/v1/experiments/{id}/trials": ("addTrial", "400 404 409 413 503"),

@@ -286,25 +286,26 @@ def test_a_link_put_there_meanwhile_is_not_followed(
     assert f"'{name}' in '{code}' is a link that leads out of it" in refusal(code)
 
 
-def test_a_file_exchanged_while_packing_and_put_back_is_noticed(
+def test_a_folder_exchanged_while_packing_and_put_back_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, other = grow(tmp_path / "code", {"a": "mine"}), grow(tmp_path / "other", {"a": "else"})
-    plain, attempts = tarball.write, []
+    code, other = grow(tmp_path / "code", {"lib/a": "mine"}), grow(tmp_path / "other", {"lib/a": "else"})
+    plain = tarball.write
+    exchanges = [(code / "lib", tmp_path / "aside"), (other / "lib", code / "lib")]
 
     def write(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
-        attempts.append(1)
-        if len(attempts) > 1:
-            return plain(tree, listing, target)
-        os.rename(code / "a", tmp_path / "aside")
-        os.rename(other / "a", code / "a")
+        done = list(exchanges)
+        exchanges.clear()
+        for before, after in done:
+            os.rename(before, after)
         try:
             return plain(tree, listing, target)
         finally:
-            os.rename(tmp_path / "aside", code / "a")
+            for before, after in reversed(done):
+                os.rename(after, before)
 
     monkeypatch.setattr(tarball, "write", write)
-    assert content(pack(code, tmp_path / "out").path, "a") == b"mine"
+    assert content(pack(code, tmp_path / "out").path, "lib/a") == b"mine"
 
 
 @pytest.mark.parametrize("path", ["link", "link/b", "lib/link", "lib/link/b"])

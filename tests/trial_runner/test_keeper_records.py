@@ -75,7 +75,7 @@ def test_no_bytes_confuse_the_cutting_of_frames(data: bytes, is_all: bool) -> No
 def test_the_first_record_alone_is_cut_from_a_long_stretch() -> None:
     lines = b"x" * 10 + b"\n" + b"y\n"
     assert cut_first(cut_lines, lines, cut_lines(lines, False)) == (["x" * 10], 11, 0)
-    frames = _frame("a\nb") + _frame("c")
-    assert cut_first(cut_frames, frames, cut_frames(frames, False)) == (["a\nb"], len(_frame("a\nb")), 0)
+    frames = frame("a\nb") + frame("c")
+    assert cut_first(cut_frames, frames, cut_frames(frames, False)) == (["a\nb"], len(frame("a\nb")), 0)
     last = b'"no newline"'
     assert cut_first(cut_lines, last, cut_lines(last, True)) == (['"no newline"'], len(last), 0)

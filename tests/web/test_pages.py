@@ -75,7 +75,7 @@ async def test_the_list_shows_status_progress_and_hold(visitor: httpx.AsyncClien
         "ON HOLD",
         "the first five trials failed alike",
         "local",
-        "4 of 5",
+        "4 of 10",
         str(gone.path),
     ):
         assert words in page.text

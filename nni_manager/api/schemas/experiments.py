@@ -12,7 +12,8 @@ from nni_manager.domain.trial import TrialStatus
 
 _ONE_STATUS = (
     "Status in NNI's words: RUNNING; NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL (nothing new starts, trials still run); "
-    "DONE; ERROR (cannot go on, `resume` tries again); STOPPING; STOPPED (`resume` opens it again)."
+    "DONE; ERROR (cannot go on, `resume` tries again); STOPPING; STOPPED (`resume` opens it again); "
+    "VIEWED (open for reading only)."
 )
 
 
@@ -93,6 +94,18 @@ class NewExperiment(Wire):
 
 class Created(Wire):
     id: str = Field(description="Id of the new experiment.")
+
+
+class View(Wire):
+    """An experiment to be opened for reading only."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(description="Id of the experiment.", pattern=r"^[A-Za-z0-9_-]{1,32}$")
+    working_directory: str | None = Field(
+        default=None, pattern="^/",
+        description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
+    )  # fmt: skip
 
 
 class StoppedExperiments(Wire):

@@ -37,7 +37,7 @@ def pack(code_directory: Path, target_folder: Path) -> Archive:
 
     The same content gives the same bytes, whoever owns the files and whenever they were written. Folders are kept even
     when empty, and `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself.
-    Blocks, up to seconds for 300 MB; coroutines call it with `asyncio.to_thread`.
+    Blocks, ten seconds and more for 300 MB; coroutines call it with `asyncio.to_thread`.
 
     Raises InvalidInput when the directory cannot travel (missing, too large, unreadable, a link that leads out, a
     socket or device, or it keeps changing), OSError when `target_folder` cannot be written.
