@@ -10,8 +10,9 @@ from trial_runner.credential import Credential
 
 #: Seconds for each step of a request.
 _TIMEOUT_S = 30.0
-#: Bytes of an answer that are read; none of ours comes near.
-_MAX_ANSWER = 64 * 1024 * 1024
+#: An answer is read in pieces of so many bytes, and no further than so many of them; none of ours comes near.
+_PIECE_BYTES = 16 * 1024
+_MAX_PIECES = 4096
 _COPY_BYTES = 256 * 1024
 _LONGEST_RETRY_AFTER_S = 600.0
 
@@ -119,28 +120,28 @@ class Client:
         return response
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
-        try:
-            data = response.read(_MAX_ANSWER)
-        except (OSError, http.client.HTTPException) as error:
-            self._break(error)
-        if not response.isclosed():
+        """In pieces, because older Pythons set aside as much memory as is asked for."""
+        pieces = [self._piece(response, _PIECE_BYTES)]
+        while pieces[-1] and len(pieces) < _MAX_PIECES:
+            pieces.append(self._piece(response, _PIECE_BYTES))
+        if pieces[-1]:
             self.close()  # longer than any answer of the manager
-        return data
+        return b"".join(pieces)
 
     def _copy(self, response: http.client.HTTPResponse, descriptor: int) -> None:
         expected, length = response.length, 0
-        try:
-            data = response.read(_COPY_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            self._break(error)
+        data = self._piece(response, _COPY_BYTES)
         while data:
             length += _write_all(descriptor, data)
-            try:
-                data = response.read(_COPY_BYTES)
-            except (OSError, http.client.HTTPException) as error:
-                self._break(error)
+            data = self._piece(response, _COPY_BYTES)
         if expected is not None and length != expected:
             self._break(OSError("only {} of {} bytes came".format(length, expected)))
+
+    def _piece(self, response: http.client.HTTPResponse, size: int) -> bytes:
+        try:
+            return response.read(size)
+        except (OSError, http.client.HTTPException) as error:
+            self._break(error)
 
     def _break(self, error: Exception) -> NoReturn:
         self.close()

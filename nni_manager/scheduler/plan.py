@@ -154,6 +154,8 @@ class _Draft:
         elif since is None and job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             started = job.started_ms or self.here.now_ms
             self.decisions.records.append(StartTrial(trial_id=trial.id, started_ms=started))
+            if self.spec.max_trial_duration_s is not None:
+                self.decisions.wake_at(started + self.spec.max_trial_duration_s * 1000)
 
     def _ran_too_long(self, trial: OpenTrial) -> bool:
         """Asks a trial over `maxTrialDuration` to stop."""

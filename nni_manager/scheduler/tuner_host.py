@@ -114,8 +114,11 @@ class TunerHost:
                 for message in self._decoder.feed(data):
                     if message.get("id") == request["id"]:
                         return message
-        except (ConnectionError, ValueError, RuntimeError) as error:  # uvloop calls a pipe nobody reads a RuntimeError
-            raise TunerDied(f"the tuner's process broke off: {error}", self._last_words()) from error
+        except (ConnectionError, RuntimeError):  # nobody reads any more, which uvloop calls a RuntimeError
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()  # without its pipes it is of no use
+        except (ValueError, protocol.FrameTooLarge) as error:
+            raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error
         code = await self._process.wait()
         raise TunerDied(f"the tuner's process ended ({_ending(code)})", self._last_words())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ def test_out_of_memory_is_recognised(bench: Bench, words: str, reason: str) -> N
 def test_a_trial_over_its_time_is_stopped_early(bench: Bench) -> None:
     trial = bench.run('echo \'{"type": "intermediate", "value": 5}\' >> $NNI_OUTBOX; sleep 600', maxTrialDuration="1s")
     assert (trial["status"], trial["reason"], trial["stopRequest"]) == ("EARLY_STOPPED", "TIMEOUT", "TIMEOUT")
-    assert trial["endedMs"] - trial["startedMs"] >= 1000
+    assert 1000 <= trial["endedMs"] - trial["startedMs"] < 5000
     assert bench.results() == [5]
 
 
@@ -315,8 +316,6 @@ def test_nothing_of_a_trial_that_ends_by_itself_is_left(bench: Bench) -> None:
 
 
 def _wait_for_lines(path: Path, count: int) -> None:
-    import time
-
     deadline = time.monotonic() + 20
     while not path.exists() or len(path.read_text().splitlines()) < count:
         assert time.monotonic() < deadline, "waited in vain"

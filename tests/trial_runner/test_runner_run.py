@@ -62,11 +62,11 @@ def test_the_command_runs_and_everything_is_told_in_order(listener: FakeListener
 
 
 def test_the_version_says_who_asks(listener: FakeListener, runner: Runner) -> None:
-    process = runner.start("true")
-    runner.wait(process)
+    process = runner.start("$PYTHON -c 'import platform; print(platform.python_version())'")
+    python = runner.wait(process).stdout.strip()
     (version,) = listener.versions
     assert version["version"] == protocol.VERSION
-    assert version["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert version["python"] == python
     assert version["pid"] == process.pid
     assert version["channel"] == protocol.PUSH
     assert version["host"]
