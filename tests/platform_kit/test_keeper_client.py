@@ -360,7 +360,7 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
         waits.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(keeper_client.asyncio, "sleep", note)  # the clock
+    monkeypatch.setattr(asyncio, "sleep", note)  # the clock
     for _ in range(4):
         peer.hang_up()
         await owner.hears("disconnected", "connected")

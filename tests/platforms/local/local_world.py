@@ -162,7 +162,7 @@ class LocalWorld(World):
     def pid(self, handle: JobHandle) -> int:
         """The main process, as the keeper recorded it."""
         entries = map(json.loads, self._state_file(handle).read_text().splitlines())
-        return next(entry["pid"] for entry in entries if "pid" in entry)
+        return next(int(entry["pid"]) for entry in entries if "pid" in entry)
 
     # The platform
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ class ScriptedKeeper(Keeper):
         super().__init__(unreachable_keeper()._connect)
         self.jobs: dict[str, dict[str, Any]] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.meanwhile = lambda: None
+        self.meanwhile: Callable[[], None] = lambda: None
         self.listener: Listener
 
     async def listen(self, owner: str, listener: Listener) -> None:
