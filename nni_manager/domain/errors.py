@@ -5,6 +5,9 @@
     │   └── ConfigInvalid       an experiment file with one or more problems
     ├── NotFound                no such experiment, trial or file
     ├── Conflict                exists, but its state does not allow this
+    │   └── AttemptDecided      an attempt that is fenced off still reports
+    ├── VersionRefused          a trial runner whose version does not fit
+    ├── TooBusy                 more comes in than can be stored; again in a moment
     ├── StoreError
     │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); tried again by itself
     │   ├── StoreCorrupt        cannot be read; a person must look
@@ -67,6 +70,18 @@ class NotFound(NniManagerError):
 
 class Conflict(NniManagerError):
     """The thing exists, but its state does not allow what was asked."""
+
+
+class AttemptDecided(Conflict):
+    """The attempt is fenced off; nothing more is taken from it."""
+
+
+class VersionRefused(NniManagerError):
+    """A trial runner whose version does not fit; names both versions."""
+
+
+class TooBusy(NniManagerError):
+    """More comes in than can be stored; it is taken again in a moment."""
 
 
 class StoreError(NniManagerError):

@@ -59,6 +59,8 @@ class Finish:
     reason: Reason
     message: str
     ended_ms: int
+    #: What platform and runner said, when they disagree.
+    disagreement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,8 @@ class SetWait:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStatus:
     status: ExperimentStatus
+    #: Why, when it is ERROR.
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

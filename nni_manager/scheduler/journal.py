@@ -27,6 +27,8 @@ def write(records: Sequence[d.Record], reports: Mapping[str, JobReport]) -> None
 def _finish(r: d.Finish) -> None:
     why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
     log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
+    if r.disagreement:
+        log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
 
 
 def _give_up(r: d.GiveUpAttempt) -> None:
@@ -42,7 +44,7 @@ def _ask_stop(r: d.AskStop) -> None:
 
 
 def _status(r: d.SetStatus) -> None:
-    log.info("Change experiment status to %s", r.status, extra={"action": "status"})
+    log.info("Change experiment status to %s%s", r.status, f": {r.error}" if r.error else "", extra={"action": "status"})
     if r.status is ExperimentStatus.DONE:
         log.info("Experiment done", extra={"action": "done"})
 

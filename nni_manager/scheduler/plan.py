@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from nni_manager.domain.evidence import Finding, RunnerWord, weigh
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobReport, JobState
@@ -43,6 +44,7 @@ from nni_manager.scheduler.decisions import (
 from nni_manager.scheduler.snapshot import Snapshot
 from nni_manager.store import jobs
 from nni_manager.store.trials import AttemptRow, OpenTrial
+from trial_runner import protocol
 
 #: So many first trials that fail in the same way put the experiment on hold.
 SAME_FAILURES = 5
@@ -87,8 +89,8 @@ class _Draft:
     def look_at(self, trial: OpenTrial) -> None:
         if trial.job is None:
             self._look_at_waiting(trial)
-        elif (report := _final_report(trial.job)) is not None:
-            self._settle(trial, trial.job, report)
+        elif (finding := self._finding(trial, trial.job)) is not None:
+            self._settle(trial, trial.job, finding)
         else:
             self.in_play.append(trial)
             self._look_at_job(trial, trial.job)
@@ -101,7 +103,36 @@ class _Draft:
         never_ran = JobReport(state=JobState.CANCELLED, message="it had not been submitted")
         self._finish(trial, outcome(never_ran, asked, platform_retries=0, user_retries=0), never_ran)
 
-    def _settle(self, trial: OpenTrial, job: AttemptRow, report: JobReport) -> None:
+    def _finding(self, trial: OpenTrial, job: AttemptRow) -> Finding | None:
+        """What platform and runner say of the attempt's end, once it is worth deciding on."""
+        platform = _platform_end(job)
+        runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
+        since_ms = self._waits_since(trial, job, platform, runner)
+        if since_ms is not None:
+            until_ms = since_ms + round(self.spec.metric_grace_s * 1000)
+            if self.here.now_ms < until_ms:
+                self.decisions.wake_at(until_ms)
+                return None
+        return weigh(platform, runner)
+
+    def _waits_since(
+        self, trial: OpenTrial, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None
+    ) -> int | None:
+        """Since when something is expected that would complete the picture; None: nothing is.
+
+        After the runner's word, its last results, and the platform's word when the command was ended by a signal that
+        nobody here sent. After the platform's word alone, the runner's, unless the platform ended the job itself.
+        """
+        if runner is not None:
+            unexplained = runner.signal is not None and platform is None and trial.asked is None
+            is_complete = job.job_name in self.snapshot.drained and not unexplained
+            return None if is_complete else job.runner_exit_ms
+        ended_itself = platform is not None and platform.state in (JobState.SUCCEEDED, JobState.FAILED)
+        has_runner = job.channel in (protocol.PUSH, protocol.PULL)
+        return job.final_seen_ms if has_runner and ended_itself else None
+
+    def _settle(self, trial: OpenTrial, job: AttemptRow, finding: Finding) -> None:
+        report = finding.report
         by_platform, by_user = self.snapshot.retries[trial.id]
         verdict = outcome(
             report,
@@ -112,7 +143,7 @@ class _Draft:
         if verdict.status is TrialStatus.WAITING:
             self._give_up(trial, verdict, report)
         else:
-            self._finish(trial, verdict, report)
+            self._finish(trial, verdict, report, finding.disagreement)
         if job.handle is not None:
             self.decisions.calls.append(Forget(handle=_handle(job)))
 
@@ -125,7 +156,7 @@ class _Draft:
         )
         self.decisions.wake_at(self.here.now_ms)
 
-    def _finish(self, trial: OpenTrial, verdict: Outcome, report: JobReport) -> None:
+    def _finish(self, trial: OpenTrial, verdict: Outcome, report: JobReport, disagreement: str = "") -> None:
         succeeded = verdict.status is TrialStatus.SUCCEEDED
         record = Finish(
             trial_id=trial.id,
@@ -134,6 +165,7 @@ class _Draft:
             reason=verdict.reason,
             message="" if succeeded else explain(report),
             ended_ms=report.ended_ms or self.here.now_ms,
+            disagreement=disagreement,
         )
         self.finished.append(record)
         self.decisions.records.append(record)
@@ -313,15 +345,17 @@ class _Draft:
         return WaitCode.CONCURRENCY, f"all {self.spec.trial_concurrency} slots of trialConcurrency are taken"
 
     def set_status(self) -> None:
-        status = self._status()
+        mismatch = next((f.message for f in self.finished if f.reason is Reason.VERSION_MISMATCH), "")
+        status = self._status(mismatch)
         if status is not self.experiment.status:
-            self.decisions.records.append(SetStatus(status=status))
+            self.decisions.records.append(SetStatus(status=status, error=mismatch))
             self.decisions.wake_at(self.here.now_ms)
         elif status is ExperimentStatus.RUNNING and self.spec.max_experiment_duration_s is not None:
             left_ms = self.spec.max_experiment_duration_s * 1000 - self._exec_ms
             self.decisions.wake_at(self.here.now_ms + max(0, left_ms) + 1)
 
-    def _status(self) -> ExperimentStatus:
+    def _status(self, mismatch: str) -> ExperimentStatus:
+        """`mismatch`: a trial runner was refused, which every other one would be."""
         now = self.experiment.status
         still_open = bool(self.in_play or self.waiting or self._starts_or_retries)
         if now is ExperimentStatus.STOPPING:
@@ -330,6 +364,8 @@ class _Draft:
             return ExperimentStatus.RUNNING if still_open else now
         if not now.is_active:
             return now
+        if mismatch:
+            return ExperimentStatus.ERROR
         if self._limit_reached:
             return ExperimentStatus.NO_MORE_TRIAL if still_open else ExperimentStatus.DONE
         if self.here.exhausted and not self.here.proposals:
@@ -347,8 +383,8 @@ def _handle(job: AttemptRow) -> JobHandle:
     return jobs.parse_handle(job.job_name, job.handle)
 
 
-def _final_report(job: AttemptRow) -> JobReport | None:
-    """The evidence of an attempt that has ended; None while it has not."""
+def _platform_end(job: AttemptRow) -> JobReport | None:
+    """What the platform says of an end; None while it says nothing of one."""
     if job.state == jobs.INTENT or not JobState(job.state).is_final:
         return None
     return JobReport(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nni_manager.domain.evidence import RunnerWord
 from nni_manager.domain.experiment import ExperimentSpec, Hold
 from nni_manager.domain.job import JobState
-from nni_manager.store import experiments, jobs, trials
+from nni_manager.store import experiments, jobs, runners, trials
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.trials import OpenTrial
+from nni_manager.store.trials import AttemptRow, OpenTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class Snapshot:
     open_trials: tuple[OpenTrial, ...]
     #: (platform, user code): attempts given up on either account, of trials whose attempt has ended.
     retries: Mapping[str, tuple[int, int]]
+    #: Jobs whose runner has said that its command ended, and all of whose results are stored.
+    drained: frozenset[str]
     #: Unused trial ids, one for each proposal in hand.
     fresh_ids: tuple[str, ...]
     #: (status, reason, message) of the first trials that ended, at most `plan.SAME_FAILURES`.
@@ -67,18 +70,27 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
     """Reads the picture; runs inside the turn's transaction."""
     experiment = experiments.load(connection)
     open_trials = trials.load_open(connection)
-    ended = [trial.id for trial in open_trials if trial.job is not None and _has_ended(trial.job.state)]
+    ended = [trial.id for trial in open_trials if trial.job is not None and _has_ended(trial.job)]
     few = experiment.ended_trials < first_ended
     return Snapshot(
         experiment=experiment,
         spec=spec,
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in ended},
+        drained=frozenset(_drained(connection, open_trials)),
         fresh_ids=trials.fresh_ids(connection, len(here.proposals)),
         first_ended=tuple(trials.first_failures(connection, first_ended)) if few else (),
         here=here,
     )
 
 
-def _has_ended(state: str) -> bool:
-    return state != jobs.INTENT and JobState(state).is_final
+def _has_ended(job: AttemptRow) -> bool:
+    return job.runner_exit is not None or (job.state != jobs.INTENT and JobState(job.state).is_final)
+
+
+def _drained(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> Iterator[str]:
+    for trial in open_trials:
+        if trial.job is not None and trial.job.runner_exit is not None:
+            word = RunnerWord.parse(trial.job.runner_exit)
+            if runners.is_drained(connection, trial.job.job_name, word.outboxes):
+                yield trial.job.job_name

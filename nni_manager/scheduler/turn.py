@@ -60,7 +60,7 @@ def take_turn(
     connection: sqlite3.Connection, spec: ExperimentSpec, seen: Seen, here: Surroundings, *, told: int, assessed: bool
 ) -> Result:
     """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
-    take_in(connection, seen)
+    take_in(connection, seen, here.now_ms)
     snapshot = load(connection, spec, here, first_ended=SAME_FAILURES)
     decided = plan(snapshot)
     before = snapshot.experiment
@@ -82,12 +82,12 @@ def take_turn(
     )
 
 
-def take_in(connection: sqlite3.Connection, seen: Seen) -> None:
+def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> None:
     """Writes what was seen."""
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
     for name, report in seen.reports.items():
-        jobs.set_report(connection, name, report)
+        jobs.set_report(connection, name, report, now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:
@@ -142,7 +142,7 @@ def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) ->
 
 
 def _set_status(connection: sqlite3.Connection, record: d.SetStatus, now_ms: int) -> None:
-    experiments.set_status(connection, record.status, now_ms)
+    experiments.set_status(connection, record.status, now_ms, record.error)
 
 
 def _put_on_hold(connection: sqlite3.Connection, record: d.PutOnHold, now_ms: int) -> None:

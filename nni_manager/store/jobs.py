@@ -39,17 +39,18 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
     return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport) -> None:
-    """Stores evidence. A final report is never overwritten; UNKNOWN says nothing and changes nothing."""
+def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    """Stores evidence. A final report is never overwritten, a job that ran is not PENDING again, UNKNOWN says nothing."""
     if report.state is JobState.UNKNOWN:
         return
     connection.execute(
-        "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, reason = ?, message = ?, stderr_tail = ?,"
-        " started_ms = coalesce(?, started_ms), ended_ms = ?"
-        " WHERE job_name = ? AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+        "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
+        " exit_code = ?2, signal = ?3, reason = ?4, message = ?5, stderr_tail = ?6,"
+        " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END"
+        " WHERE job_name = ?11 AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
         (
             report.state, report.exit_code, report.signal, report.reason, report.message, report.stderr_tail,
-            report.started_ms, report.ended_ms, job_name,
+            report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
         ),
     )  # fmt: skip
 

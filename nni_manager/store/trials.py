@@ -43,12 +43,19 @@ class AttemptRow:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
+    #: keeper, push or pull; empty: not known (yet).
+    channel: str = ""
+    #: JSON of the runner's word about the end, and when it was stored.
+    runner_exit: str | None = None
+    runner_exit_ms: int | None = None
+    #: When the platform's end of it was stored.
+    final_seen_ms: int | None = None
 
 
 _OPEN = """
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
        a.job_name, a.state, a.handle, a.exit_code, a.signal, a.reason, a.message, a.stderr_tail, a.started_ms,
-       a.ended_ms
+       a.ended_ms, a.channel, a.runner_exit, a.runner_exit_ms, a.final_seen_ms
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
 """
@@ -74,6 +81,7 @@ def _attempt(row: list[Any]) -> AttemptRow:
 
 _ATTEMPT_FIELDS = (
     "job_name", "state", "handle", "exit_code", "signal", "reason", "message", "stderr_tail", "started_ms", "ended_ms",
+    "channel", "runner_exit", "runner_exit_ms", "final_seen_ms",
 )  # fmt: skip
 
 

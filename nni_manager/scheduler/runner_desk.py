@@ -1,0 +1,146 @@
+"""Where trial runners report: their words become evidence and results of their attempt, never verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nni_manager.domain import version
+from nni_manager.domain.errors import NotFound, TooBusy, VersionRefused
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.trial import Reason
+from nni_manager.domain.ids import attempt_directory, job_name
+from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.store import jobs, runners
+from nni_manager.store.runners import RunnerSide
+
+log = logging.getLogger(__name__)
+
+#: Lines taken and not stored yet, of all runners, above which they are asked to wait.
+MAX_UNSTORED_LINES = 20_000
+#: Files that runners may write into the attempt's folder.
+LOG_FILES = ("stdout", "stderr", "trial.log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerOf:
+    """Which attempt a post is about; its token was checked."""
+
+    experiment_id: str
+    trial_id: str
+    attempt: int
+
+    @property
+    def job_name(self) -> str:
+        return job_name(self.experiment_id, self.trial_id, self.attempt)
+
+
+class RunnerDesk:
+    """One per daemon. Every method raises NotFound, AttemptDecided or StoreUnavailable."""
+
+    def __init__(self, supervisor: Supervisor, tokens: RunnerTokens, manager_version: str) -> None:
+        self._supervisor = supervisor
+        self.tokens = tokens
+        self.manager_version = manager_version
+        self._unstored = 0
+
+    async def greet(self, who: RunnerOf, runner_version: str | None, channel: str) -> None:
+        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
+        experiment, side = await self._find(who)
+        refusal = version.refusal(self.manager_version, runner_version) if experiment.spec.checks_version else ""
+        if refusal:
+            report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
+            experiment.loop.take_reports({side.job_name: report})
+            raise VersionRefused(refusal)
+        await experiment.database.write(
+            lambda c: runners.greet(c, side.job_name, version=runner_version or "unknown", channel=channel)
+        )
+
+    async def record(self, who: RunnerOf) -> str:
+        """The parameter record, JSON."""
+        _, side = await self._greeted(who)
+        return side.record
+
+    async def started(self, who: RunnerOf, started_ms: int | None) -> bool:
+        """Answers whether the trial must stop."""
+        experiment, side = await self._greeted(who)
+        experiment.loop.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
+        return side.must_stop
+
+    async def exited(self, who: RunnerOf, word: str) -> bool:
+        """`word`: the post as JSON text, which `domain.evidence.RunnerWord` reads."""
+        experiment, side = await self._greeted(who)
+        now_ms = self._supervisor.means.clock()
+        await experiment.database.write(lambda c: runners.set_exit(c, side.job_name, word, now_ms))
+        experiment.loop.wake()
+        return side.must_stop
+
+    async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
+        """Stores complete lines of one outbox; answers how many of its bytes are stored. Raises TooBusy."""
+        if self._unstored + len(lines) > MAX_UNSTORED_LINES and self._unstored:
+            raise TooBusy("more results come in than can be stored; they are taken again in a second")
+        self._unstored += len(lines)
+        try:
+            experiment, side = await self._greeted(who)
+            await experiment.loop.deliver(side.job_name, outbox, start, end, lines)
+            return (await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))).get(outbox, 0)
+        finally:
+            self._unstored -= len(lines)
+
+    async def offsets(self, who: RunnerOf) -> dict[str, int]:
+        """Bytes stored of each outbox."""
+        experiment, side = await self._find(who)
+        return await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))
+
+    async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes) -> int:
+        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there."""
+        experiment, _ = await self._greeted(who)
+        if file not in LOG_FILES:
+            raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
+        folder = experiment.folder.trials / attempt_directory(who.trial_id, who.attempt)
+        return await asyncio.to_thread(_append, folder / file, offset, data)
+
+    async def must_stop(self, who: RunnerOf) -> bool:
+        """Heartbeat."""
+        _, side = await self._greeted(who)
+        return side.must_stop
+
+    async def code(self, who: RunnerOf) -> Path | None:
+        """The packed code; None when none needs to be fetched."""
+        experiment, _ = await self._greeted(who)
+        return await experiment.code_archive()
+
+    def grace_s(self, who: RunnerOf) -> float:
+        return self._supervisor.find(who.experiment_id).spec.grace_period_s
+
+    async def _greeted(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
+        """Nothing is taken from a runner that did not say its version first."""
+        experiment, side = await self._find(who)
+        if not side.runner_version:
+            await self.greet(who, None, "")
+        return experiment, side
+
+    async def _find(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
+        experiment = self._supervisor.find(who.experiment_id)
+        side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
+        return experiment, side
+
+
+def _append(path: Path, offset: int, data: bytes) -> int:
+    """Writes what is new of a stretch. A stretch that begins behind the end is not taken: it comes again."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        size = os.fstat(file).st_size
+        if offset > size:
+            return size
+        rest = data[size - offset :]
+        return size + os.pwrite(file, rest, size) if rest else size
+    finally:
+        os.close(file)

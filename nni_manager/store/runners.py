@@ -1,0 +1,60 @@
+"""What trial runners say of their attempts, as rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nni_manager.domain.errors import AttemptDecided, NotFound
+from nni_manager.store import jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerSide:
+    """An attempt as its runner may see it."""
+
+    job_name: str
+    #: The parameter record the trial reads, JSON.
+    record: str
+    #: Somebody asked the trial, or the whole experiment, to end.
+    must_stop: bool
+    #: Empty until the runner's first post.
+    runner_version: str
+
+
+def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
+    """Raises NotFound, or AttemptDecided when the attempt is fenced off."""
+    row = connection.execute(
+        "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version, a.closed"
+        " FROM attempts a JOIN trials t ON t.id = a.trial_id, experiment e WHERE a.trial_id = ? AND a.number = ?",
+        (trial_id, attempt),
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
+    if row[4]:
+        raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
+    return RunnerSide(job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3])
+
+
+def greet(connection: sqlite3.Connection, job_name: str, *, version: str, channel: str) -> None:
+    """The runner's first word."""
+    connection.execute(
+        "UPDATE attempts SET runner_version = ?, channel = ? WHERE job_name = ? AND closed = 0",
+        (version, channel, job_name),
+    )
+
+
+def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: int) -> None:
+    """The command has ended; the first word counts. `word`: JSON as the runner posted it."""
+    connection.execute(
+        "UPDATE attempts SET runner_exit = ?, runner_exit_ms = ? WHERE job_name = ? AND closed = 0"
+        " AND runner_exit IS NULL",
+        (word, now_ms, job_name),
+    )
+
+
+def is_drained(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> bool:
+    """Whether all that the runner says it has written is stored."""
+    stored = jobs.offsets(connection, job_name)
+    return all(stored.get(name, 0) >= size for name, size in outboxes.items())
