@@ -6,7 +6,6 @@ The wire contract is `trial_runner.protocol`. Idempotent throughout: a runner th
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,11 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.errors import status_of
-from nni_manager.api.guard import BodyLimit
-from nni_manager.domain.errors import InvalidInput, NniManagerError, TooBusy
+from nni_manager.api.body_limit import LimitedBody
+from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
 
@@ -47,7 +46,11 @@ def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
         ],
         exception_handlers={NniManagerError: _on_domain_error, HTTPException: _on_http_error},
     )
-    return BodyLimit(listener, BODY_LIMIT)
+
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        await listener(scope, LimitedBody(receive, BODY_LIMIT).receive, send)
+
+    return limited
 
 
 class _Routes:
@@ -92,7 +95,7 @@ class _Routes:
     async def log(self, request: Request) -> Response:
         who, body = self._who(request), await _body(request)
         data = str(_text(body, "data")).encode()
-        offset = await self._desk.write_log(who, str(_text(body, "file")), _count(body, "offset"), data)
+        offset = await self._desk.write_log(who, str(_text(body, "file")), _count(body, "offset"), data, _text(body, "source", "") or "")
         return JSONResponse({"offset": offset})
 
     async def heartbeat(self, request: Request) -> Response:
@@ -113,3 +116,68 @@ class _Routes:
         if not known or not self._desk.tokens.is_token(who.job_name, token.strip()):
             raise HTTPException(403, "this token is not the one of this attempt")
         return who
+
+
+async def _body(request: Request) -> Json:
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise InvalidInput("the body must be a JSON object")
+    return body
+
+
+def _text(body: Json, name: str, default: str | None = "") -> str | None:
+    value = body.get(name, default)
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"{name}: must be text")
+    return value
+
+
+def _number(body: Json, name: str, default: int | None) -> int | None:
+    value = body.get(name, default)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise InvalidInput(f"{name}: must be a whole number")
+    return value
+
+
+def _count(body: Json, name: str) -> int:
+    value = _number(body, name, None)
+    if value is None or not 0 <= value < 1 << 62:
+        raise InvalidInput(f"{name}: must be a whole number of at least 0")
+    return value
+
+
+def _exit(body: Json) -> Json:
+    """What is kept of the word about the end. Raises InvalidInput."""
+    outboxes = body.get("outboxes") or {}
+    if not isinstance(outboxes, dict) or not all(isinstance(size, int) for size in outboxes.values()):
+        raise InvalidInput("outboxes: must be an object of names and sizes")
+    exit_code, signal = _number(body, "exitCode", None), _number(body, "signal", None)
+    if exit_code is None and signal is None:
+        raise InvalidInput("exitCode or signal: one of them must be given")
+    return {
+        "exitCode": exit_code, "signal": signal, "stderrTail": (_text(body, "stderrTail") or "")[-2048:],
+        "startedMs": _number(body, "startedMs", None), "endedMs": _number(body, "endedMs", None), "outboxes": outboxes,
+    }  # fmt: skip
+
+
+async def _on_domain_error(_: Request, error: Exception) -> Response:
+    headers = {"Retry-After": "1"} if isinstance(error, TooBusy) else None
+    return JSONResponse({"error": str(error)}, _status(error), headers)
+
+
+def _status(error: Exception) -> int:
+    """As everywhere, but an attempt that is over is 410 and an experiment that is closed as well."""
+    if isinstance(error, Conflict):
+        return 410
+    return int(_STATUS.get(type(error)) or status_of(error))
+
+
+_STATUS = {VersionRefused: 409, TooBusy: 429}
+
+
+async def _on_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code)

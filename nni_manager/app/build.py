@@ -17,6 +17,7 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
 from nni_manager.scheduler.open_experiment import Means
+from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import index, migrate
@@ -41,7 +42,7 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 
 
 @asynccontextmanager
-async def experiments(settings: Settings) -> AsyncIterator[tuple[Supervisor, Service]]:
+async def experiments(settings: Settings, runner_door: RunnerDoor) -> AsyncIterator[tuple[Supervisor, Service]]:
     """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
     was started."""
     async with AsyncExitStack() as stack:
@@ -49,7 +50,7 @@ async def experiments(settings: Settings) -> AsyncIterator[tuple[Supervisor, Ser
         stack.push_async_callback(index_database.close)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(_keeper(process))
-        supervisor = Supervisor(index_database, Means(settings=settings, keeper=keeper, clock=now_ms))
+        supervisor = Supervisor(index_database, Means(settings=settings, keeper=keeper, runner_door=runner_door, clock=now_ms))
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:

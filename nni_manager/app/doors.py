@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import psutil
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
@@ -43,6 +43,7 @@ class Reserved:
     """A TCP port that is ours. `address`: ``http://host:port``, the host as it was given."""
 
     address: str
+    port: int
     #: They listen; several where a name stands for several addresses.
     sockets: tuple[socket.socket, ...]
 
@@ -60,7 +61,8 @@ def reserve(host: str, port: int) -> Reserved:
         reason = error.strerror or str(error)
         raise InvalidInput(f"{host}:{port} cannot be listened on ({reason}); choose another with --host") from None
     shown = f"[{host}]" if ":" in host else host
-    return Reserved(address=f"http://{shown}:{taken[0].getsockname()[1]}", sockets=tuple(taken))
+    bound = taken[0].getsockname()[1]
+    return Reserved(address=f"http://{shown}:{bound}", port=bound, sockets=tuple(taken))
 
 
 class _Server(uvicorn.Server):
@@ -72,11 +74,18 @@ class _Server(uvicorn.Server):
 
 
 class Doors:
-    """Opened one by one, closed together. Needs a running loop."""
+    """Opened one by one, closed together, or a TCP port alone. Needs a running loop.
+
+    One server serves them all; a request goes to the application of the port it came in by.
+    """
 
     def __init__(self, application: ASGIApp) -> None:
+        """`application`: what every door serves that has none of its own."""
+        self._application = application
+        self._by_port: dict[int, ASGIApp] = {}
+        self._servers: dict[int, list[asyncio.Server]] = {}
         self._config = uvicorn.Config(
-            cast(ASGIApplication, application),
+            cast(ASGIApplication, self._dispatch),
             lifespan="off",
             proxy_headers=False,
             log_config=None,
@@ -110,10 +119,24 @@ class Doors:
 
     async def open_service(self, reserved: Reserved) -> None:
         """A TCP port. Whoever came since it was reserved is served now."""
-        for each in reserved.sockets:
-            server = await asyncio.get_running_loop().create_server(self._protocol, sock=each)
-            await self._add(server)
-        self._open.append(Door(kind="service", address=reserved.address))
+        await self._open_port("service", reserved)
+
+    async def open_trial_listener(self, reserved: Reserved, application: ASGIApp) -> None:
+        """A TCP port that serves `application` and nothing else."""
+        self._by_port[reserved.port] = application
+        await self._open_port("trials", reserved)
+
+    async def close_port(self, reserved: Reserved) -> None:
+        """Closes one TCP port and the connections that came in by it."""
+        for server in self._servers.pop(reserved.port, ()):
+            server.close()
+            self._server.servers.remove(server)
+        for connection in list(self._server.server_state.connections):
+            transport = connection.transport
+            if transport is not None and transport.get_extra_info("sockname")[1:2] == (reserved.port,):
+                connection.shutdown()
+        self._by_port.pop(reserved.port, None)
+        self._open = [door for door in self._open if door.address != reserved.address]
 
     async def close(self) -> None:
         """Refuses new requests, gives those under way a moment. Idempotent."""
@@ -154,6 +177,19 @@ class Doors:
         while True:
             await asyncio.sleep(1)
             await self._server.on_tick(0)
+
+    async def _open_port(self, kind: str, reserved: Reserved) -> None:
+        servers = self._servers.setdefault(reserved.port, [])
+        for each in reserved.sockets:
+            server = await asyncio.get_running_loop().create_server(self._protocol, sock=each)
+            servers.append(server)
+            await self._add(server)
+        self._open.append(Door(kind=kind, address=reserved.address))
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """By port, not by address: a door on all interfaces is reached by any of them."""
+        port = (scope.get("server") or (None, None))[1]
+        await self._by_port.get(port, self._application)(scope, receive, send)
 
     def _protocol(self) -> asyncio.Protocol:
         return self._config.http_protocol_class(  # type: ignore[call-arg]

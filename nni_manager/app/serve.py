@@ -15,12 +15,15 @@ import uvloop
 from nni_manager import __version__
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
+from nni_manager.api.trial_listener import create_trial_listener
 from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership, pointer
 from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.trial_door import TrialDoor
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.scheduler.runner_desk import RunnerDesk
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.web.pages import PagesContext, create_pages
@@ -33,18 +36,22 @@ _UNUSED_S = 60.0
 _LOCK_WAIT_S = 5.0
 
 
-def serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
-    """Answers the exit code. `auto`: end with the last experiment. `ready_fd`: where to write ``ready``.
+def serve(
+    settings: Settings, *, service: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool
+) -> int:
+    """Answers the exit code. `service`: open the service's port; `trials`: the trial listener may open one.
+
+    `auto`: end with the last experiment. `ready_fd`: where to write ``ready``.
 
     Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
     """
-    if listen and not insecure:
+    if service and not insecure:
         _check_address(settings)
     logs.set_up(settings.log_level)
-    return uvloop.run(_serve(settings, listen=listen, auto=auto, ready_fd=ready_fd))
+    return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd))
 
 
-async def _serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int | None) -> int:
+async def _serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_fd: int | None) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -52,10 +59,13 @@ async def _serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int 
         await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=_LOCK_WAIT_S if auto else 0))
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
-        supervisor, service = await stack.enter_async_context(experiments(settings))
+        trial_door = TrialDoor(settings, allowed=trials)
+        supervisor, service = await stack.enter_async_context(experiments(settings, trial_door))
         if auto:
             _end_when_unused(supervisor, stopping)
-        async with _doors(settings, service, stopping, reserved, auto=auto):
+        desk = RunnerDesk(supervisor, trial_door.tokens, __version__)
+        async with _doors(settings, service, stopping, reserved, auto=auto) as doors:
+            trial_door.bind(doors, create_trial_listener(desk))
             log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
             if ready_fd is not None:
                 os.write(ready_fd, b"ready\n")
@@ -68,7 +78,7 @@ async def _serve(settings: Settings, *, listen: bool, auto: bool, ready_fd: int 
 @asynccontextmanager
 async def _doors(
     settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, *, auto: bool
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Doors]:
     socket = control_socket(settings.data_dir)
     doors: Doors
     context = ApiContext(
@@ -91,7 +101,7 @@ async def _doors(
         for door in doors.open:
             log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
         async with pointer(settings.data_dir, socket):
-            yield
+            yield doors
     finally:
         stopping.set()
         await doors.close()

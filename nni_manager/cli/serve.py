@@ -41,7 +41,7 @@ def serve(
     with _waiting(ready_fd) as tell:
         try:
             settings["token"] = _token(token_file)
-            code = _serve(settings, listen=not no_listen, auto=auto, ready_fd=ready_fd, insecure=insecure)
+            code = _serve(settings, service=not (no_listen or auto), trials=not no_listen, auto=auto, ready_fd=ready_fd, insecure=insecure)
         except NniManagerError as error:
             tell(str(error))
             raise

@@ -42,6 +42,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         grace_period_s=float(seconds(canonical.get("gracePeriod", GRACE_PERIOD_S))),
         metric_grace_s=float(seconds(canonical.get("metricGrace", METRIC_GRACE_S))),
         version_check=canonical.get("versionCheck", True),
+        manager_ip=canonical.get("nniManagerIp", ""),
         canonical=canonical,
     )
 

@@ -36,6 +36,10 @@ class Settings:
     host: str = "127.0.0.1"
     #: TCP port of the service. ``port``, ``NNI_MANAGER_PORT``.
     port: int = 8080
+    #: Address that the trial listener listens on. ``trialHost``, ``NNI_MANAGER_TRIAL_HOST``.
+    trial_host: str = "0.0.0.0"  # noqa: S104  (runners come from other machines; each shows its attempt's token)
+    #: TCP port of the trial listener; 0: the service's + 1. ``trialPort``, ``NNI_MANAGER_TRIAL_PORT``.
+    trial_port: int = 0
     #: What clients of the service must show; empty: nothing. ``token``, ``NNI_MANAGER_TOKEN``.
     token: str = field(default="", repr=False)
     #: Seconds after which a tuner's call is reported with its stack. ``tunerPatience``, ``NNI_MANAGER_TUNER_PATIENCE``.
@@ -66,6 +70,8 @@ def _interval(raw: object) -> float:
 _SETTINGS = (
     _Setting(attribute="host", name="host", parse=scalars.text),
     _Setting(attribute="port", name="port", parse=scalars.whole_number(1, 65535)),
+    _Setting(attribute="trial_host", name="trialHost", parse=scalars.text),
+    _Setting(attribute="trial_port", name="trialPort", parse=scalars.whole_number(0, 65535)),
     _Setting(attribute="token", name="token", parse=scalars.text),
     _Setting(attribute="tuner_patience_s", name="tunerPatience", parse=_interval),
     _Setting(attribute="safety_poll_s", name="safetyPoll", parse=_interval),

@@ -125,5 +125,12 @@ class ExperimentSpec:
     grace_period_s: float = 5.0
     metric_grace_s: float = 10.0
     version_check: bool = True
+    #: How jobs elsewhere reach this machine, NNI's `nniManagerIp`; empty: by its own address.
+    manager_ip: str = ""
     #: The config as NNI's clients see it: camelCase, absent fields left out, secrets included: never log it.
     canonical: Json = field(default_factory=dict, repr=False)
+
+    @property
+    def checks_version(self) -> bool:
+        """Trial runners must have the manager's version."""
+        return self.version_check and not self.debug

@@ -93,3 +93,5 @@ class JobSpec:
     gpu_number: int | None = None
     #: Seconds between SIGTERM and SIGKILL when it is cancelled.
     grace_period_s: float = 5.0
+    #: What the trial runner inside the job is started with, its token included; empty where there is none.
+    runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

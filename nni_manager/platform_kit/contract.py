@@ -27,6 +27,10 @@ class Capabilities:
     watches: bool
     #: `read_file` works.
     reads_files: bool
+    #: A trial runner wraps the command inside the job and reports to the trial listener.
+    has_runner: bool = False
+    #: The code directory is packed and sent; otherwise jobs see it where it is.
+    ships_code: bool = False
     #: Longest wait between two rounds of `observe`, in seconds.
     slow_poll_s: float = 30.0
 

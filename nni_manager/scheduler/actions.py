@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler.runner_door import RunnerDoor, runner_environment
 
 if TYPE_CHECKING:
     from nni_manager.scheduler.experiment_loop import ExperimentLoop
@@ -29,9 +30,12 @@ _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 class Actions:
     """The hands of one experiment loop."""
 
-    def __init__(self, *, folder_of_trials: Path, caller_environment: Mapping[str, str], clock: Clock) -> None:
+    def __init__(
+        self, *, folder_of_trials: Path, caller_environment: Mapping[str, str], runner_door: RunnerDoor, clock: Clock
+    ) -> None:
         self._folder_of_trials = folder_of_trials
         self._caller_environment = caller_environment
+        self._runner_door = runner_door
         self._clock = clock
         self._loop: ExperimentLoop
         self._group: asyncio.TaskGroup
@@ -112,14 +116,27 @@ class Actions:
         self.submitting.add(call.job_name)
         self._start(self._do_submit(call), f"submit {call.job_name}")
 
-    async def _do_submit(self, call: d.Submit) -> None:
-        spec = job_spec(
+    def _job_spec(self, call: d.Submit) -> JobSpec:
+        return job_spec(
             self._loop.spec, experiment_id=self._loop.experiment_id, folder_of_trials=self._folder_of_trials,
             caller_environment=self._caller_environment, job_name=call.job_name, trial_id=call.trial_id,
             attempt=call.attempt, sequence_id=call.sequence_id, record=call.record,
+            runner_environment=self._runner_environment(call),
         )  # fmt: skip
+
+    def _runner_environment(self, call: d.Submit) -> dict[str, str]:
+        if not self._loop.platform.capabilities.has_runner:
+            return {}
+        spec = self._loop.spec
+        return runner_environment(
+            self._runner_door, manager_ip=spec.manager_ip, experiment_id=self._loop.experiment_id,
+            trial_id=call.trial_id, attempt=call.attempt, job_name=call.job_name, command=spec.trial_command,
+            grace_s=spec.grace_period_s,
+        )  # fmt: skip
+
+    async def _do_submit(self, call: d.Submit) -> None:
         try:
-            handle = await self._loop.platform.submit(spec)
+            handle = await self._loop.platform.submit(self._job_spec(call))
         except SubmitRejected as error:
             report = JobReport(
                 state=JobState.FAILED, reason=Reason.SUBMIT_REJECTED, message=str(error), ended_ms=self._clock()

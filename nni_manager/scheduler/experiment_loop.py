@@ -14,14 +14,16 @@ from contextlib import suppress
 from nni_manager.domain import outbox
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Delivery, Host, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.observer import Observer
+from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.snapshot import Surroundings
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result, Seen, take_turn
@@ -31,13 +33,16 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two tries to open the trial listener.
+_DOOR_WAIT_S = 2.0
+
 
 class ExperimentLoop:
     """Owned and run by the supervisor. `changed` is called after everything that clients might want to see."""
 
     def __init__(
         self, *, experiment_id: str, spec: ExperimentSpec, database: Database, feed: TunerFeed, keeper: Keeper,
-        platform_class: type[Platform], actions: Actions, clock: Clock, safety_poll_s: float,
+        platform_class: type[Platform], actions: Actions, runner_door: RunnerDoor, clock: Clock, safety_poll_s: float,
         changed: Callable[[], None], on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
         self.experiment_id = experiment_id
@@ -45,6 +50,7 @@ class ExperimentLoop:
         self.database = database
         self.feed = feed
         self._clock = clock
+        self._runner_door = runner_door
         self._safety_poll_s = safety_poll_s
         self._changed = changed
         self._on_status = on_status
@@ -115,6 +121,8 @@ class ExperimentLoop:
 
     async def run(self) -> None:
         """Until the experiment is closed. Raises what the plan, the store or an adapter raise by mistake."""
+        if self.platform.capabilities.has_runner:
+            await self._open_runner_door()
         async with self.platform, asyncio.TaskGroup() as group:
             organs = [
                 group.create_task(self.observer.run(), name=f"observer {self.experiment_id}"),
@@ -129,6 +137,16 @@ class ExperimentLoop:
             await self.actions.finish()
             for organ in organs:
                 organ.cancel()
+
+    async def _open_runner_door(self) -> None:
+        """Runners of an earlier daemon know the address: it is tried until it can be had."""
+        while True:
+            try:
+                return await self._runner_door.open(self.experiment_id)
+            except PlatformUnavailable as error:
+                self.actions.set_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
+                self._changed()
+                await asyncio.sleep(_DOOR_WAIT_S)
 
     async def turn(self) -> None:
         """One turn: everything seen so far goes in, everything decided is carried out."""
@@ -215,7 +233,11 @@ class ExperimentLoop:
         self.observer.wake(job_name)
 
     def take_reports(self, reports: Mapping[str, JobReport]) -> None:
-        self._reports.update(reports)
+        """Evidence from platform or runner, for the next turn; of two in one turn the one that says more."""
+        for name, report in reports.items():
+            known = self._reports.get(name)
+            if known is None or _WEIGHT[report.state] >= _WEIGHT[known.state]:
+                self._reports[name] = report
         self.wake()
 
     def _take_trouble(self, trouble: Hold | None) -> None:
@@ -224,3 +246,7 @@ class ExperimentLoop:
         else:
             self.actions.set_trouble(trouble)
             self.wake()
+
+
+#: How much a state says: nothing, waits, runs, over.
+_WEIGHT = {state: 3 if state.is_final else 0 for state in JobState} | {JobState.PENDING: 1, JobState.RUNNING: 2}

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import Settings
@@ -24,8 +25,10 @@ from nni_manager.platform_kit.payload import with_stand_in
 from nni_manager.scheduler import experiment_log
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.changes import Changes
+from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import experiments, migrate
@@ -46,6 +49,7 @@ class Means:
 
     settings: Settings
     keeper: Keeper
+    runner_door: RunnerDoor
     clock: Clock
 
 
@@ -60,6 +64,8 @@ class OpenExperiment:
         self.database = database
         self.loop = loop
         self.changes = changes
+        #: What jobs elsewhere run.
+        self.code_archive = CodeArchive(Path(spec.trial_code_directory), folder.code)
         #: Commands that read, change and write the config take turns.
         self.changing = asyncio.Lock()
         self._held = held
@@ -136,11 +142,14 @@ def _build_loop(
         database, spec, place, told=row.ended_trials, patience_s=means.settings.tuner_patience_s,
         wake=lambda: loop.wake(),
     )  # fmt: skip
-    actions = Actions(folder_of_trials=folder.trials, caller_environment=environment, clock=means.clock)
+    actions = Actions(
+        folder_of_trials=folder.trials, caller_environment=environment, runner_door=means.runner_door, clock=means.clock
+    )
     loop = ExperimentLoop(
         experiment_id=row.id, spec=spec, database=database, feed=feed, keeper=means.keeper,
         platform_class=platform_class(spec), actions=actions, clock=means.clock,
-        safety_poll_s=means.settings.safety_poll_s, changed=changes.note, on_status=on_status,
+        runner_door=means.runner_door, safety_poll_s=means.settings.safety_poll_s, changed=changes.note,
+        on_status=on_status,
     )  # fmt: skip
     return loop
 

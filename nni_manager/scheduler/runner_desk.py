@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain import version
-from nni_manager.domain.errors import NotFound, TooBusy, VersionRefused
+from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import Reason
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import jobs, runners
+from nni_manager.store import index, jobs, runners
 from nni_manager.store.runners import RunnerSide
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Files that runners may write into the attempt's folder.
 LOG_FILES = ("stdout", "stderr", "trial.log")
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +100,17 @@ class RunnerDesk:
         experiment, side = await self._find(who)
         return await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))
 
-    async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes) -> int:
-        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there."""
+    async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes, source: str = "") -> int:
+        """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there.
+
+        `source`: a process of the job that is not the one that reports; its logs are kept apart.
+        """
         experiment, _ = await self._greeted(who)
         if file not in LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
         folder = experiment.folder.trials / attempt_directory(who.trial_id, who.attempt)
-        return await asyncio.to_thread(_append, folder / file, offset, data)
+        name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
+        return await asyncio.to_thread(_append, folder / name, offset, data)
 
     async def must_stop(self, who: RunnerOf) -> bool:
         """Heartbeat."""
@@ -114,7 +120,9 @@ class RunnerDesk:
     async def code(self, who: RunnerOf) -> Path | None:
         """The packed code; None when none needs to be fetched."""
         experiment, _ = await self._greeted(who)
-        return await experiment.code_archive()
+        if not experiment.loop.platform.capabilities.ships_code:
+            return None
+        return await experiment.code_archive.path()
 
     def grace_s(self, who: RunnerOf) -> float:
         return self._supervisor.find(who.experiment_id).spec.grace_period_s
@@ -127,9 +135,18 @@ class RunnerDesk:
         return experiment, side
 
     async def _find(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
-        experiment = self._supervisor.find(who.experiment_id)
+        experiment = self._supervisor.get(who.experiment_id)
+        if experiment is None:
+            raise await self._closed(who.experiment_id)
         side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
         return experiment, side
+
+    async def _closed(self, experiment_id: str) -> Exception:
+        """One that should be at work will be; its jobs must not hear that all is over."""
+        entry = await self._supervisor.index.read(lambda c: index.get(c, experiment_id))
+        if entry.is_open:
+            return StoreUnavailable(f"experiment {experiment_id} is not open yet; try again in a moment")
+        return AttemptDecided(f"experiment {experiment_id} is stopped; nothing is taken for it")
 
 
 def _append(path: Path, offset: int, data: bytes) -> int:

@@ -33,6 +33,10 @@ class Folder:
         return self.path / "trials"
 
     @property
+    def code(self) -> Path:
+        return self.path / "code"
+
+    @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 

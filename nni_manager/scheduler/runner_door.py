@@ -1,0 +1,37 @@
+"""What experiments need of the trial listener: that it is open while they run, its address, and a token for each job."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nni_manager.platform_kit.runner_token import RunnerTokens
+from trial_runner import protocol
+
+
+class RunnerDoor(Protocol):
+    """Built by `app`, which owns the sockets."""
+
+    tokens: RunnerTokens
+
+    async def open(self, experiment_id: str) -> None:
+        """Idempotent. Raises PlatformUnavailable while it cannot be opened, InvalidInput when it must not be."""
+
+    async def close(self, experiment_id: str) -> None:
+        """The experiment needs it no more; the last one closes it. Idempotent."""
+
+    def url(self, manager_ip: str) -> str:
+        """Where runners reach it, ``http://host:port``; `manager_ip`: what the config says, or empty."""
+
+
+def runner_environment(
+    door: RunnerDoor, *, manager_ip: str, experiment_id: str, trial_id: str, attempt: int, job_name: str,
+    command: str, grace_s: float,
+) -> dict[str, str]:  # fmt: skip
+    """What the runner of one attempt is started with. Holds its token: never log it."""
+    base = f"{door.url(manager_ip)}/trial/v1/{experiment_id}/{trial_id}/{attempt}"
+    return {
+        protocol.ENV_MANAGER_URL: base,
+        protocol.ENV_TOKEN: door.tokens.token(job_name),
+        protocol.ENV_COMMAND: command,
+        protocol.ENV_GRACE_S: f"{grace_s:g}",
+    }
