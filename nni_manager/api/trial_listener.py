@@ -15,8 +15,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.api.errors import status_of
 from nni_manager.api.body_limit import LimitedBody
+from nni_manager.api.errors import status_of
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
@@ -94,8 +94,9 @@ class _Routes:
 
     async def log(self, request: Request) -> Response:
         who, body = self._who(request), await _body(request)
-        data = str(_text(body, "data")).encode()
-        offset = await self._desk.write_log(who, str(_text(body, "file")), _count(body, "offset"), data, _text(body, "source", "") or "")
+        file, data = str(_text(body, "file")), str(_text(body, "data")).encode()
+        source = _text(body, "source") or ""
+        offset = await self._desk.write_log(who, file, _count(body, "offset"), data, source)
         return JSONResponse({"offset": offset})
 
     async def heartbeat(self, request: Request) -> Response:
@@ -175,7 +176,7 @@ def _status(error: Exception) -> int:
     return int(_STATUS.get(type(error)) or status_of(error))
 
 
-_STATUS = {VersionRefused: 409, TooBusy: 429}
+_STATUS: dict[type[Exception], int] = {VersionRefused: 409, TooBusy: 429}
 
 
 async def _on_http_error(_: Request, error: Exception) -> Response:

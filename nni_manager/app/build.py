@@ -50,7 +50,9 @@ async def experiments(settings: Settings, runner_door: RunnerDoor) -> AsyncItera
         stack.push_async_callback(index_database.close)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(_keeper(process))
-        supervisor = Supervisor(index_database, Means(settings=settings, keeper=keeper, runner_door=runner_door, clock=now_ms))
+        supervisor = Supervisor(
+            index_database, Means(settings=settings, keeper=keeper, runner_door=runner_door, clock=now_ms)
+        )
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:

@@ -36,9 +36,7 @@ _UNUSED_S = 60.0
 _LOCK_WAIT_S = 5.0
 
 
-def serve(
-    settings: Settings, *, service: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool
-) -> int:
+def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
     """Answers the exit code. `service`: open the service's port; `trials`: the trial listener may open one.
 
     `auto`: end with the last experiment. `ready_fd`: where to write ``ready``.

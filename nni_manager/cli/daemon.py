@@ -52,7 +52,7 @@ def _started(data_dir: Path) -> Address:
 
 def _command(data_dir: Path) -> list[str]:
     # -P: a file in the folder it is started in must not stand for a module of the same name
-    serve = [sys.executable, "-P", "-m", "nni_manager", "serve", "--auto", "--no-listen"]
+    serve = [sys.executable, "-P", "-m", "nni_manager", "serve", "--auto"]
     return [*serve, "--data-dir", str(data_dir)]
 
 

@@ -25,13 +25,17 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 @data_directory_option
 @click.option("--host", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="TCP port; 0: any free one.  [default: 8080]")
-@click.option("--no-listen", is_flag=True, help="No TCP port: nnictl on this machine only.")
+@click.option(
+    "--no-listen",
+    is_flag=True,
+    help="No TCP port at all: nnictl on this machine only, and no trials that report over the network.",
+)
 @click.option(
     "--token-file", type=click.Path(path_type=Path),
     help="File that holds the token clients must show; or set NNI_MANAGER_TOKEN.",
 )  # fmt: skip
 @click.option("--insecure", is_flag=True, help="Listen on other addresses than this machine's without a token.")
-@click.option("--auto", is_flag=True, help="End once no experiment is open.")
+@click.option("--auto", is_flag=True, help="End once no experiment is open; no port for the page.")
 @click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Say `ready` or `error: …` on descriptor N.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="How much is told on standard error.")
 def serve(
@@ -41,7 +45,14 @@ def serve(
     with _waiting(ready_fd) as tell:
         try:
             settings["token"] = _token(token_file)
-            code = _serve(settings, service=not (no_listen or auto), trials=not no_listen, auto=auto, ready_fd=ready_fd, insecure=insecure)
+            code = _serve(
+                settings,
+                service=not (no_listen or auto),
+                trials=not no_listen,
+                auto=auto,
+                ready_fd=ready_fd,
+                insecure=insecure,
+            )
         except NniManagerError as error:
             tell(str(error))
             raise

@@ -13,8 +13,7 @@ from contextlib import suppress
 
 from nni_manager.domain import outbox
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import StoreCorrupt
-from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.errors import PlatformUnavailable, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Delivery, Host, Platform

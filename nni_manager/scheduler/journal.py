@@ -44,7 +44,9 @@ def _ask_stop(r: d.AskStop) -> None:
 
 
 def _status(r: d.SetStatus) -> None:
-    log.info("Change experiment status to %s%s", r.status, f": {r.error}" if r.error else "", extra={"action": "status"})
+    log.info(
+        "Change experiment status to %s%s", r.status, f": {r.error}" if r.error else "", extra={"action": "status"}
+    )
     if r.status is ExperimentStatus.DONE:
         log.info("Experiment done", extra={"action": "done"})
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from nni_manager.domain import version
 from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy, VersionRefused
+from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import Reason
-from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
