@@ -188,7 +188,7 @@ class Doors:
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """By port, not by address: a door on all interfaces is reached by any of them."""
-        port = (scope.get("server") or (None, None))[1]
+        port = (scope.get("server") or ("", 0))[1] or 0
         await self._by_port.get(port, self._application)(scope, receive, send)
 
     def _protocol(self) -> asyncio.Protocol:

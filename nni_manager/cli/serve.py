@@ -28,7 +28,7 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 @click.option(
     "--no-listen",
     is_flag=True,
-    help="No TCP port at all: nnictl on this machine only, and no trials that report over the network.",
+    help="No TCP port at all: neither for clients nor for trials that run elsewhere.",
 )
 @click.option(
     "--token-file", type=click.Path(path_type=Path),

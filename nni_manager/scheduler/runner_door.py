@@ -1,4 +1,4 @@
-"""What experiments need of the trial listener: that it is open while they run, its address, and a token for each job."""
+"""What experiments need of the trial listener: open while they run, its address, and a token for each job."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
 
 
 def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
-    """Stores evidence. A final report is never overwritten, a job that ran is not PENDING again, UNKNOWN says nothing."""
+    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing."""
     if report.state is JobState.UNKNOWN:
         return
     connection.execute(
