@@ -134,6 +134,7 @@ class ExperimentLoop:
                 if not self.closed.is_set():
                     await self._wait()
             await self.actions.finish()
+            await self._runner_door.close(self.experiment_id)
             for organ in organs:
                 organ.cancel()
 

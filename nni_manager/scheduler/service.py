@@ -18,6 +18,7 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.ids import new_experiment_id
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.scheduler.code_archive import find_or_pack
 from nni_manager.scheduler.open_experiment import OpenExperiment, platform_class
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import experiments, index, migrate, trials
@@ -231,6 +232,8 @@ class Service:
         """Runs in a thread. Raises InvalidInput when the folder cannot be made."""
         try:
             folder.create(self._means.settings.data_dir)
+            if platform_class(submission.spec).capabilities.ships_code:
+                find_or_pack(Path(submission.spec.trial_code_directory), folder.code)
             migrate.migrate(folder.database, "experiment")
             connection = sqlite3.connect(folder.database)
             with connection:
