@@ -57,7 +57,7 @@ def install(api: FastAPI) -> None:
     api.add_exception_handler(errors.NniManagerError, _on_domain_error)
     api.add_exception_handler(RequestValidationError, _on_validation_error)
     api.add_exception_handler(HTTPException, _on_http_error)
-    api.add_middleware(_Barrier)
+    api.add_middleware(Barrier)
 
 
 async def _on_domain_error(_: Request, error: Exception) -> JSONResponse:
@@ -99,7 +99,7 @@ def _place(steps: Sequence[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in inner).removeprefix(".")
 
 
-class _Barrier:
+class Barrier:
     """What nobody foresaw: logged with its traceback, answered with a sentence."""
 
     def __init__(self, app: ASGIApp) -> None:

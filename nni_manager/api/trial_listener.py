@@ -1,50 +1,57 @@
 """The routes that trial runners post to: an application of its own, on a door of its own, one token an attempt.
 
-The wire contract is `trial_runner.protocol`. Idempotent throughout: a runner that heard no answer asks again.
+The wire contract is `trial_runner.protocol`. Idempotent throughout: a runner that heard no answer asks again. Nothing
+of a request is read before its token was checked, and no more of all bodies together than the listener has room for.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.api.body_limit import LimitedBody
-from nni_manager.api.errors import status_of
+from nni_manager.api import trial_posts as posts
+from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
+from nni_manager.api.errors import Barrier, status_of
+from nni_manager.api.trial_posts import Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
-from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
+from nni_manager.domain.ids import ATTEMPT, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
 
 #: A post holds at most 256 KiB of lines; JSON may make each byte six.
 BODY_LIMIT = 2 * 1024 * 1024
+#: Bytes of all bodies that are being taken in; who comes later is asked to wait.
+ROOM_BYTES = 4 * 1024 * 1024
+#: Seconds for a whole body to arrive.
+BODY_S = 60.0
 #: Seconds between two heartbeats of a runner.
 HEARTBEAT_S = 5
 
-Json = dict[str, Any]
-_PREFIX = "/trial/v1/{experiment}/{trial}/{attempt:int}"
+Take = Callable[[RunnerOf, Json], Awaitable[Response]]
+_PREFIX = "/trial/v1/{experiment}/{trial}/{attempt}"
 
 
 def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
     """One ASGI application, its limit of the body's size included."""
     routes = _Routes(desk)
+    gets = {"parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes}
+    takes = {
+        "version": routes.version, "status": routes.status, "metrics": routes.metrics, "log": routes.log,
+        "heartbeat": routes.heartbeat,
+    }  # fmt: skip
     listener = Starlette(
-        routes=[
-            Route(f"{_PREFIX}/version", routes.version, methods=["POST"]),
-            Route(f"{_PREFIX}/parameters", routes.parameters, methods=["GET"]),
-            Route(f"{_PREFIX}/code", routes.code, methods=["GET"]),
-            Route(f"{_PREFIX}/outboxes", routes.outboxes, methods=["GET"]),
-            Route(f"{_PREFIX}/status", routes.status, methods=["POST"]),
-            Route(f"{_PREFIX}/metrics", routes.metrics, methods=["POST"]),
-            Route(f"{_PREFIX}/log", routes.log, methods=["POST"]),
-            Route(f"{_PREFIX}/heartbeat", routes.heartbeat, methods=["POST"]),
-        ],
+        routes=[Route(f"{_PREFIX}/{name}", get, methods=["GET"]) for name, get in gets.items()]
+        + [Route(f"{_PREFIX}/{name}", routes.taking(take), methods=["POST"]) for name, take in takes.items()],
         exception_handlers={NniManagerError: _on_domain_error, HTTPException: _on_http_error},
+        middleware=[Middleware(Barrier)],
     )
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,13 +60,42 @@ def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
     return limited
 
 
+class _Room:
+    """How much is being taken in."""
+
+    def __init__(self, size: int) -> None:
+        self._free = self._size = size
+
+    @contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Raises TooBusy. One always has room."""
+        if self._free < size and self._free < self._size:
+            raise TooBusy("more comes in than can be taken in at a time; it is taken in a second")
+        self._free -= size
+        try:
+            yield
+        finally:
+            self._free += size
+
+
 class _Routes:
     def __init__(self, desk: RunnerDesk) -> None:
         self._desk = desk
+        self._room = _Room(ROOM_BYTES)
 
-    async def version(self, request: Request) -> Response:
-        who, body = self._who(request), await _body(request)
-        await self._desk.greet(who, _text(body, "version", None), _text(body, "channel", "push") or "push")
+    def taking(self, take: Take) -> Callable[[Request], Awaitable[Response]]:
+        """A route that takes a body, in this order: who is it, is there room, what is it."""
+
+        async def taken(request: Request) -> Response:
+            who = self._who(request)
+            with self._room.taken(_size(request)):
+                return await take(who, await _body(request))
+
+        return taken
+
+    async def version(self, who: RunnerOf, body: Json) -> Response:
+        version, channel = posts.greeting(body)
+        await self._desk.greet(who, version, channel)
         return JSONResponse({"accepted": True, "managerVersion": self._desk.manager_version})
 
     async def parameters(self, request: Request) -> Response:
@@ -74,94 +110,60 @@ class _Routes:
     async def outboxes(self, request: Request) -> Response:
         return JSONResponse(await self._desk.offsets(self._who(request)))
 
-    async def status(self, request: Request) -> Response:
-        who, body = self._who(request), await _body(request)
-        event = _text(body, "event")
+    async def status(self, who: RunnerOf, body: Json) -> Response:
+        event = body.get("event")
         if event == "started":
-            return self._orders(who, await self._desk.started(who, _number(body, "startedMs", None)))
+            return self._orders(who, await self._desk.started(who, posts.started_ms(body)))
         if event == "exited":
-            return self._orders(who, await self._desk.exited(who, json.dumps(_exit(body))))
-        raise InvalidInput(f"event: must be started or exited, not {event!r}")
+            return self._orders(who, await self._desk.exited(who, posts.exit_word(body)))
+        raise InvalidInput("event: must be started or exited")
 
-    async def metrics(self, request: Request) -> Response:
-        who, body = self._who(request), await _body(request)
-        lines = body.get("lines")
-        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-            raise InvalidInput("lines: must be a list of texts")
-        start, end = _count(body, "start"), _count(body, "end")
-        offset = await self._desk.lines(who, str(_text(body, "outbox")), start, end, lines)
+    async def metrics(self, who: RunnerOf, body: Json) -> Response:
+        stretch = posts.stretch(body)
+        offset = await self._desk.lines(who, stretch.outbox, stretch.start, stretch.end, stretch.lines)
         return JSONResponse({"offset": offset})
 
-    async def log(self, request: Request) -> Response:
-        who, body = self._who(request), await _body(request)
-        file, data = str(_text(body, "file")), str(_text(body, "data")).encode()
-        source = _text(body, "source") or ""
-        offset = await self._desk.write_log(who, file, _count(body, "offset"), data, source)
+    async def log(self, who: RunnerOf, body: Json) -> Response:
+        piece = posts.piece(body)
+        offset = await self._desk.write_log(who, piece.file, piece.offset, piece.data, piece.source)
         return JSONResponse({"offset": offset})
 
-    async def heartbeat(self, request: Request) -> Response:
-        who = self._who(request)
+    async def heartbeat(self, who: RunnerOf, body: Json) -> Response:
         return self._orders(who, await self._desk.must_stop(who), everyS=HEARTBEAT_S)
 
     def _orders(self, who: RunnerOf, must_stop: bool, **more: object) -> Response:
         return JSONResponse({"stop": must_stop, "graceS": self._desk.grace_s(who), **more})
 
     def _who(self, request: Request) -> RunnerOf:
-        """The attempt in the path, once the token is its. Ids that can be none are as unknown as any."""
-        experiment, trial = request.path_params["experiment"], request.path_params["trial"]
+        """The attempt in the path, once the token is its. What can be no id is as unknown as any."""
+        experiment, trial, attempt = (request.path_params[name] for name in ("experiment", "trial", "attempt"))
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise HTTPException(401, "send the attempt's token as `Authorization: Bearer`")
-        who = RunnerOf(experiment_id=experiment, trial_id=trial, attempt=request.path_params["attempt"])
-        known = EXPERIMENT_ID.fullmatch(experiment) and TRIAL_ID.fullmatch(trial)
-        if not known or not self._desk.tokens.is_token(who.job_name, token.strip()):
-            raise HTTPException(403, "this token is not the one of this attempt")
-        return who
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise HTTPException(401, "send the attempt's token as `Authorization: Bearer`", headers)
+        if EXPERIMENT_ID.fullmatch(experiment) and TRIAL_ID.fullmatch(trial) and ATTEMPT.fullmatch(attempt):
+            who = RunnerOf(experiment_id=experiment, trial_id=trial, attempt=int(attempt))
+            if self._desk.tokens.is_token(who.job_name, token.strip()):
+                return who
+        raise HTTPException(403, "this token is not the one of this attempt")
+
+
+def _size(request: Request) -> int:
+    """Bytes of the body as announced, or as many as it may have. Raises BodyTooLarge."""
+    announced = request.headers.get("content-length", "")
+    size = int(announced) if announced.isdecimal() and len(announced) < 16 else BODY_LIMIT
+    if size > BODY_LIMIT:
+        raise BodyTooLarge(BODY_LIMIT)
+    return size
 
 
 async def _body(request: Request) -> Json:
     try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        raise InvalidInput("the body is no JSON") from None
-    if not isinstance(body, dict):
-        raise InvalidInput("the body must be a JSON object")
-    return body
-
-
-def _text(body: Json, name: str, default: str | None = "") -> str | None:
-    value = body.get(name, default)
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(f"{name}: must be text")
-    return value
-
-
-def _number(body: Json, name: str, default: int | None) -> int | None:
-    value = body.get(name, default)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise InvalidInput(f"{name}: must be a whole number")
-    return value
-
-
-def _count(body: Json, name: str) -> int:
-    value = _number(body, name, None)
-    if value is None or not 0 <= value < 1 << 62:
-        raise InvalidInput(f"{name}: must be a whole number of at least 0")
-    return value
-
-
-def _exit(body: Json) -> Json:
-    """What is kept of the word about the end. Raises InvalidInput."""
-    outboxes = body.get("outboxes") or {}
-    if not isinstance(outboxes, dict) or not all(isinstance(size, int) for size in outboxes.values()):
-        raise InvalidInput("outboxes: must be an object of names and sizes")
-    exit_code, signal = _number(body, "exitCode", None), _number(body, "signal", None)
-    if exit_code is None and signal is None:
-        raise InvalidInput("exitCode or signal: one of them must be given")
-    return {
-        "exitCode": exit_code, "signal": signal, "stderrTail": (_text(body, "stderrTail") or "")[-2048:],
-        "startedMs": _number(body, "startedMs", None), "endedMs": _number(body, "endedMs", None), "outboxes": outboxes,
-    }  # fmt: skip
+        async with asyncio.timeout(BODY_S):
+            data = await request.body()
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not come within {BODY_S:g} s", {"Connection": "close"}) from None
+    return posts.parse(data)
 
 
 async def _on_domain_error(_: Request, error: Exception) -> Response:
@@ -181,4 +183,4 @@ _STATUS: dict[type[Exception], int] = {VersionRefused: 409, TooBusy: 429}
 
 async def _on_http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)

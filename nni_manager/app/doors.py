@@ -21,6 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
+from nni_manager.app.http_connection import HttpConnection
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 #: How long answers under way may take at shutdown, in seconds.
@@ -32,7 +33,7 @@ _BACKLOG = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """`kind`: control or service. `address`: a socket's path, or ``http://host:port``."""
+    """`kind`: control, service or trials. `address`: a socket's path, or ``http://host:port``."""
 
     kind: str
     address: str
@@ -48,8 +49,8 @@ class Reserved:
     sockets: tuple[socket.socket, ...]
 
 
-def reserve(host: str, port: int) -> Reserved:
-    """Looks the host up and takes the port; 0: any free one.
+def reserve(host: str, port: int, *, options: str = "") -> Reserved:
+    """Looks the host up and takes the port; 0: any free one. `options`: what ``--port`` and ``--host`` begin with.
 
     Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours.
     """
@@ -57,9 +58,13 @@ def reserve(host: str, port: int) -> Reserved:
         taken = _take(host, port)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise AlreadyOwned(f"port {port} is in use by {_holder(port)}; choose another with --port") from None
+            raise AlreadyOwned(
+                f"port {port} is in use by {_holder(port)}; choose another with --{options}port"
+            ) from None
         reason = error.strerror or str(error)
-        raise InvalidInput(f"{host}:{port} cannot be listened on ({reason}); choose another with --host") from None
+        raise InvalidInput(
+            f"{host}:{port} cannot be listened on ({reason}); choose another with --{options}host"
+        ) from None
     shown = f"[{host}]" if ":" in host else host
     bound = taken[0].getsockname()[1]
     return Reserved(address=f"http://{shown}:{bound}", port=bound, sockets=tuple(taken))
@@ -86,6 +91,8 @@ class Doors:
         self._servers: dict[int, list[asyncio.Server]] = {}
         self._config = uvicorn.Config(
             cast(ASGIApplication, self._dispatch),
+            http=HttpConnection,
+            interface="asgi3",  # uvicorn takes a bound method for something older
             lifespan="off",
             proxy_headers=False,
             log_config=None,
@@ -130,7 +137,8 @@ class Doors:
         """Closes one TCP port and the connections that came in by it."""
         for server in self._servers.pop(reserved.port, ()):
             server.close()
-            self._server.servers.remove(server)
+            if server in self._server.servers:  # else all were closed before
+                self._server.servers.remove(server)
         for connection in list(self._server.server_state.connections):
             transport = connection.transport
             if transport is not None and transport.get_extra_info("sockname")[1:2] == (reserved.port,):
@@ -152,7 +160,7 @@ class Doors:
             task.cancel()
         for path in self._sockets:
             path.unlink(missing_ok=True)
-        for closed in (self._server.servers, self._sockets, self._open):
+        for closed in (self._server.servers, self._servers, self._sockets, self._open, self._by_port):
             closed.clear()
 
     async def _answer_the_rest(self) -> None:
@@ -173,10 +181,16 @@ class Doors:
             self._clock = asyncio.create_task(self._tick(), name="server clock")
 
     async def _tick(self) -> None:
-        """Keeps the Date header right."""
+        """Keeps the Date header right, and clients from taking their time."""
         while True:
             await asyncio.sleep(1)
             await self._server.on_tick(0)
+            self._close_slow(asyncio.get_running_loop().time())
+
+    def _close_slow(self, now_s: float) -> None:
+        for connection in list(self._server.server_state.connections):
+            if isinstance(connection, HttpConnection) and connection.is_too_slow(now_s):
+                connection.transport.close()
 
     async def _open_port(self, kind: str, reserved: Reserved) -> None:
         servers = self._servers.setdefault(reserved.port, [])
@@ -192,7 +206,7 @@ class Doors:
         await self._by_port.get(port, self._application)(scope, receive, send)
 
     def _protocol(self) -> asyncio.Protocol:
-        return self._config.http_protocol_class(  # type: ignore[call-arg]
+        return HttpConnection(
             config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state
         )
 

@@ -16,16 +16,19 @@ from nni_manager.platform_kit.runner_token import RunnerTokens
 
 log = logging.getLogger(__name__)
 
-_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 (named, not bound)
+#: Addresses that stand for all of this machine's → an address of the same family somewhere else.
+_EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named, not bound)
 
 
 class TrialDoor:
     """A `scheduler.runner_door.RunnerDoor`. `allowed`: False with ``--no-listen``."""
 
     def __init__(self, settings: Settings, *, allowed: bool) -> None:
+        """Raises OSError when the secret behind the tokens cannot be read or made."""
         self.tokens = RunnerTokens.of(settings.data_dir)
         self._settings = settings
         self._allowed = allowed
+        #: There while the door is open, and after a daemon that ended or was killed: running jobs know the address.
         self._file = settings.data_dir / "trial-listener.json"
         self._users: set[str] = set()
         self._doors: asyncio.Future[tuple[Doors, ASGIApp]] = asyncio.get_running_loop().create_future()
@@ -38,17 +41,19 @@ class TrialDoor:
 
     async def open(self, experiment_id: str) -> None:
         if not self._allowed:
-            raise InvalidInput(
+            raise PlatformUnavailable(
                 "trials of this platform report over TCP, and this daemon was started with --no-listen:"
-                " start it without"
+                " start it without",
+                refused=True,
             )
         doors, application = await asyncio.shield(self._doors)
         async with self._opening:
-            self._users.add(experiment_id)
             if self._reserved is None:
-                self._reserved = await asyncio.to_thread(self._reserve)
-                await doors.open_trial_listener(self._reserved, application)
-                log.info("trial listener on %s", self._reserved.address, extra={"action": "door"})
+                reserved = await self._reserve()
+                await doors.open_trial_listener(reserved, application)
+                self._reserved = reserved
+                log.info("trial listener on %s", reserved.address, extra={"action": "door"})
+            self._users.add(experiment_id)
 
     async def close(self, experiment_id: str) -> None:
         async with self._opening:
@@ -57,46 +62,77 @@ class TrialDoor:
                 doors, _ = await self._doors
                 await doors.close_port(self._reserved)
                 self._reserved = None
+                self._file.unlink(missing_ok=True)
 
     def url(self, manager_ip: str) -> str:
         assert self._reserved is not None, "opened before the first job is submitted"
         host = manager_ip or self._settings.trial_host
         if host in _EVERYWHERE:
-            host = _own_address()
+            host = _own_address(_EVERYWHERE[host])
         return f"http://{f'[{host}]' if ':' in host else host}:{self._reserved.port}"
 
-    def _reserve(self) -> Reserved:
-        """The stored address, as runners of an earlier daemon know it; else the configured port, else any free one."""
+    async def _reserve(self) -> Reserved:
+        """In a thread, because host names are looked up. Raises PlatformUnavailable."""
+        reserving = asyncio.ensure_future(asyncio.to_thread(self._choose))
         try:
-            if (stored := self._stored_port()) is not None:
-                return reserve(self._settings.trial_host, stored)
-            wanted = self._settings.trial_port or self._settings.port + 1
-            try:
-                found = reserve(self._settings.trial_host, wanted)
-            except AlreadyOwned:
-                if self._settings.trial_port:
-                    raise
-                found = reserve(self._settings.trial_host, 0)
-        except (AlreadyOwned, InvalidInput) as error:
-            raise PlatformUnavailable(f"the trial listener cannot be opened: {error}") from None
-        draft = self._file.with_suffix(".tmp")
-        draft.write_text(json.dumps({"port": found.port}))
-        draft.replace(self._file)
+            return await asyncio.shield(reserving)
+        except asyncio.CancelledError:
+            await asyncio.wait({reserving})  # the next one to open would find the port taken
+            _give_back(reserving)
+            raise
+        except (AlreadyOwned, InvalidInput, OSError) as error:
+            raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
+
+    def _choose(self) -> Reserved:
+        """The stored port, as runners of an earlier daemon know it; else the configured one; else any free one."""
+        stored = self._stored_port()
+        found = self._take(stored) if stored else self._take_new()
+        try:
+            draft = self._file.with_suffix(".tmp")
+            draft.write_text(json.dumps({"port": found.port}))
+            draft.replace(self._file)
+        except OSError:
+            _close(found)
+            raise
         return found
+
+    def _take_new(self) -> Reserved:
+        """Beside the service; where that is taken, anywhere, as nobody knows the address yet."""
+        if self._settings.trial_port:
+            return self._take(self._settings.trial_port)
+        try:
+            return self._take(self._settings.port + 1 if 0 < self._settings.port < 65535 else 0)
+        except AlreadyOwned:
+            return self._take(0)
+
+    def _take(self, port: int) -> Reserved:
+        return reserve(self._settings.trial_host, port, options="trial-")
 
     def _stored_port(self) -> int | None:
         try:
             port = json.loads(self._file.read_text())["port"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
-        return port if isinstance(port, int) else None
+        return port if isinstance(port, int) and 0 < port < 65536 else None
 
 
-def _own_address() -> str:
+def _give_back(reserving: asyncio.Future[Reserved]) -> None:
+    """Nobody waits for it any more."""
+    if not reserving.cancelled() and reserving.exception() is None:
+        _close(reserving.result())
+
+
+def _close(reserved: Reserved) -> None:
+    for each in reserved.sockets:
+        each.close()
+
+
+def _own_address(elsewhere: str) -> str:
     """The address of the way out of this machine; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    family, nowhere = (socket.AF_INET6, "::1") if ":" in elsewhere else (socket.AF_INET, "127.0.0.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))
+            probe.connect((elsewhere, 9))
             return str(probe.getsockname()[0])
         except OSError:
-            return "127.0.0.1"
+            return nowhere

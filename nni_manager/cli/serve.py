@@ -25,6 +25,10 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 @data_directory_option
 @click.option("--host", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="TCP port; 0: any free one.  [default: 8080]")
+@click.option("--trial-host", metavar="ADDRESS", help="Address that trials elsewhere report to.  [default: all]")
+@click.option(
+    "--trial-port", type=click.IntRange(1, 65535), help="TCP port that they report to.  [default: --port + 1]"
+)
 @click.option(
     "--no-listen",
     is_flag=True,

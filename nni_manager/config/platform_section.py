@@ -93,6 +93,7 @@ def _reader(field: FieldInfo, path: Path, source: Source) -> Callable[[object], 
 def _formats(source: Source) -> dict[str, Callable[[object], object]]:
     return {
         "duration": scalars.duration,
+        "seconds": scalars.seconds,
         "memory": scalars.memory_mb,
         "gpu-indices": scalars.gpu_indices,
         "path": lambda raw: source.path(scalars.text(raw)),

@@ -14,6 +14,8 @@ _ALPHABET = string.ascii_lowercase + string.digits
 EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 #: NNI made mixed-case trial ids; we read them and make lower-case ones (cluster names know no case).
 TRIAL_ID = re.compile(r"[A-Za-z][A-Za-z0-9]{4}")
+#: Number of an attempt as it stands in an address.
+ATTEMPT = re.compile(r"[1-9][0-9]{0,5}")
 
 
 def new_experiment_id() -> str:

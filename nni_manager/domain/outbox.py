@@ -27,24 +27,33 @@ class Lines:
     broken: tuple[str, ...]
 
 
-def parse(lines: Sequence[str]) -> Lines:
-    """Our own lines: ``{"type": "intermediate"|"final", "value": any JSON}``."""
-    return _parse(lines, _own_metric)
+def parse(lines: Sequence[str], first: int = 0) -> Lines:
+    """Our own lines: ``{"type": "intermediate"|"final", "value": any JSON}``. `first`: number of the first of them."""
+    return _parse(lines, first, _own_metric)
 
 
-def parse_nni(lines: Sequence[str]) -> Lines:
+def parse_nni(lines: Sequence[str], first: int = 0) -> Lines:
     """Records of NNI's SDK: ``type`` PERIODICAL or FINAL and ``value``, a JSON text inside the JSON."""
-    return _parse(lines, _nni_metric)
+    return _parse(lines, first, _nni_metric)
 
 
-def _parse(lines: Sequence[str], metric: Callable[[int, object], Metric | None]) -> Lines:
+def joined(parts: Sequence[Lines]) -> Lines:
+    """Stretches that follow each other as one."""
+    return Lines(
+        count=sum(part.count for part in parts),
+        metrics=tuple(metric for part in parts for metric in part.metrics),
+        broken=tuple(sentence for part in parts for sentence in part.broken),
+    )
+
+
+def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
     metrics: list[Metric] = []
     broken: list[str] = []
-    for number, entry in enumerate(_decode(lines)):
+    for number, entry in enumerate(_decode(lines), first):
         try:
             found = metric(number, json.loads(entry.text) if isinstance(entry, _Undecoded) else entry)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number][:_EXCERPT]}")
+            broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number - first][:_EXCERPT]}")
         else:
             if found is not None:
                 metrics.append(found)

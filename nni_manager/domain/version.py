@@ -18,5 +18,5 @@ def refusal(manager: str, runner: str | None) -> str:
 
 
 def _first_two(version: str) -> tuple[int, int] | None:
-    found = re.match(r"v?(\d+)\.(\d+)(?:\D|$)", version.strip())
+    found = re.match(r"v?(\d{1,9})\.(\d{1,9})(?:\D|$)", version.strip())
     return (int(found[1]), int(found[2])) if found else None

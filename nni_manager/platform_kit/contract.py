@@ -11,8 +11,9 @@ from __future__ import annotations
 import abc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Self
 
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
@@ -58,17 +59,32 @@ class Host:
     followed: Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]
     #: The keeper of this machine.
     keeper: Keeper
+    #: The experiment's folder; what an adapter keeps there lies in a folder of the adapter's name.
+    folder: Path
+    #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
+    code: Callable[[], Awaitable[Path]]
+    #: (job name, version, channel): what a runner that is read, not heard, says of itself. Raises VersionRefused.
+    greet: Callable[[str, str | None, str], Awaitable[None]]
+    #: (job name, word): how its command ended; as `domain.evidence.RunnerWord` reads it.
+    exited: Callable[[str, str], Awaitable[None]]
 
 
 class Platform(abc.ABC):
     """One training service of one experiment."""
 
-    capabilities: ClassVar[Capabilities]
+    #: Set on the class, unless they depend on the settings.
+    capabilities: Capabilities
 
     def __init__(self, settings: Json, host: Host) -> None:
         """`settings`: the section of the config, canonical. Must not touch the network."""
         self.settings = settings
         self.host = host
+        self.capabilities = self.capabilities_for(settings)
+
+    @classmethod
+    def capabilities_for(cls, settings: Json) -> Capabilities:
+        """What an instance with these settings can do."""
+        return cls.capabilities
 
     @classmethod
     def check(cls, spec: ExperimentSpec) -> None:

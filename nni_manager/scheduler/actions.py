@@ -33,7 +33,7 @@ class Actions:
     def __init__(
         self, *, folder_of_trials: Path, caller_environment: Mapping[str, str], runner_door: RunnerDoor, clock: Clock
     ) -> None:
-        self._folder_of_trials = folder_of_trials
+        self.folder_of_trials = folder_of_trials
         self._caller_environment = caller_environment
         self._runner_door = runner_door
         self._clock = clock
@@ -118,7 +118,7 @@ class Actions:
 
     def _job_spec(self, call: d.Submit) -> JobSpec:
         return job_spec(
-            self._loop.spec, experiment_id=self._loop.experiment_id, folder_of_trials=self._folder_of_trials,
+            self._loop.spec, experiment_id=self._loop.experiment_id, folder_of_trials=self.folder_of_trials,
             caller_environment=self._caller_environment, job_name=call.job_name, trial_id=call.trial_id,
             attempt=call.attempt, sequence_id=call.sequence_id, record=call.record,
             runner_environment=self._runner_environment(call),
@@ -136,6 +136,8 @@ class Actions:
 
     async def _do_submit(self, call: d.Submit) -> None:
         try:
+            if self._loop.platform.capabilities.has_runner:
+                await self._runner_door.open(self._loop.experiment_id)  # its runner must be told where it is
             handle = await self._loop.platform.submit(self._job_spec(call))
         except SubmitRejected as error:
             report = JobReport(

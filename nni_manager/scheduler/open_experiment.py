@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import Settings
@@ -57,15 +56,12 @@ class OpenExperiment:
     """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
 
     def __init__(
-        self, *, folder: Folder, spec: ExperimentSpec, database: Database, loop: ExperimentLoop, changes: Changes,
-        held: AsyncExitStack,
-    ) -> None:  # fmt: skip
+        self, *, folder: Folder, database: Database, loop: ExperimentLoop, changes: Changes, held: AsyncExitStack
+    ) -> None:
         self.folder = folder
         self.database = database
         self.loop = loop
         self.changes = changes
-        #: What jobs elsewhere run.
-        self.code_archive = CodeArchive(Path(spec.trial_code_directory), folder.code)
         #: Commands that read, change and write the config take turns.
         self.changing = asyncio.Lock()
         self._held = held
@@ -77,6 +73,10 @@ class OpenExperiment:
     @property
     def spec(self) -> ExperimentSpec:
         return self.loop.spec
+
+    @property
+    def code_archive(self) -> CodeArchive:
+        return self.loop.code_archive
 
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
@@ -115,7 +115,7 @@ async def open_experiment(
             lambda result: on_status(experiment, result),
         )  # fmt: skip
         experiment = OpenExperiment(
-            folder=folder, spec=spec, database=database, loop=loop, changes=changes, held=held.pop_all()
+            folder=folder, database=database, loop=loop, changes=changes, held=held.pop_all()
         )
         return experiment
 

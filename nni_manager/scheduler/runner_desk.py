@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nni_manager.domain import version
-from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy, VersionRefused
+from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Files that runners may write into the attempt's folder.
 LOG_FILES = ("stdout", "stderr", "trial.log")
+#: Seconds for lines to be stored; after that their runner keeps them, not we.
+_PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -55,14 +57,7 @@ class RunnerDesk:
     async def greet(self, who: RunnerOf, runner_version: str | None, channel: str) -> None:
         """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
         experiment, side = await self._find(who)
-        refusal = version.refusal(self.manager_version, runner_version) if experiment.spec.checks_version else ""
-        if refusal:
-            report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
-            experiment.loop.take_reports({side.job_name: report})
-            raise VersionRefused(refusal)
-        await experiment.database.write(
-            lambda c: runners.greet(c, side.job_name, version=runner_version or "unknown", channel=channel)
-        )
+        await experiment.loop.greet(side.job_name, runner_version, channel, self.manager_version)
 
     async def record(self, who: RunnerOf) -> str:
         """The parameter record, JSON."""
@@ -72,15 +67,16 @@ class RunnerDesk:
     async def started(self, who: RunnerOf, started_ms: int | None) -> bool:
         """Answers whether the trial must stop."""
         experiment, side = await self._greeted(who)
+        started_ms = _possible(started_ms, side, self._supervisor.means.clock())
         experiment.loop.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
-    async def exited(self, who: RunnerOf, word: str) -> bool:
-        """`word`: the post as JSON text, which `domain.evidence.RunnerWord` reads."""
+    async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
+        """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
         now_ms = self._supervisor.means.clock()
-        await experiment.database.write(lambda c: runners.set_exit(c, side.job_name, word, now_ms))
-        experiment.loop.wake()
+        times = {name: _possible(word.get(name), side, now_ms) for name in ("startedMs", "endedMs")}
+        await experiment.loop.exited(side.job_name, json.dumps({**word, **times}))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
@@ -90,7 +86,7 @@ class RunnerDesk:
         self._unstored += len(lines)
         try:
             experiment, side = await self._greeted(who)
-            await experiment.loop.deliver(side.job_name, outbox, start, end, lines)
+            await _deliver(experiment, side.job_name, outbox, start, end, lines)
             return (await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))).get(outbox, 0)
         finally:
             self._unstored -= len(lines)
@@ -110,7 +106,10 @@ class RunnerDesk:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
         folder = experiment.folder.trials / attempt_directory(who.trial_id, who.attempt)
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
-        return await asyncio.to_thread(_append, folder / name, offset, data)
+        try:
+            return await asyncio.to_thread(_append, folder / name, offset, data)
+        except OSError as error:
+            raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
 
     async def must_stop(self, who: RunnerOf) -> bool:
         """Heartbeat."""
@@ -149,10 +148,28 @@ class RunnerDesk:
         return AttemptDecided(f"experiment {experiment_id} is stopped; nothing is taken for it")
 
 
+async def _deliver(
+    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]
+) -> None:
+    """A database that cannot be written must not fill the memory: what is posted comes again."""
+    if experiment.database.trouble:
+        raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await experiment.loop.deliver(job_name, outbox, start, end, lines)
+    except TimeoutError:
+        raise StoreUnavailable("these results are not stored yet; post them again") from None
+
+
+def _possible(moment_ms: int | None, side: RunnerSide, now_ms: int) -> int | None:
+    """The clock of another machine may be wrong: nothing happened before it was decided on, and nothing after now."""
+    return None if moment_ms is None else min(max(moment_ms, side.intended_ms), now_ms)
+
+
 def _append(path: Path, offset: int, data: bytes) -> int:
     """Writes what is new of a stretch. A stretch that begins behind the end is not taken: it comes again."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         size = os.fstat(file).st_size
         if offset > size:

@@ -14,7 +14,7 @@ class RunnerDoor(Protocol):
     tokens: RunnerTokens
 
     async def open(self, experiment_id: str) -> None:
-        """Idempotent. Raises PlatformUnavailable while it cannot be opened, InvalidInput when it must not be."""
+        """Idempotent. Raises PlatformUnavailable, with `refused`, while it cannot be opened."""
 
     async def close(self, experiment_id: str) -> None:
         """The experiment needs it no more; the last one closes it. Idempotent."""

@@ -232,7 +232,7 @@ class Service:
         """Runs in a thread. Raises InvalidInput when the folder cannot be made."""
         try:
             folder.create(self._means.settings.data_dir)
-            if platform_class(submission.spec).capabilities.ships_code:
+            if _ships_code(submission.spec):
                 find_or_pack(Path(submission.spec.trial_code_directory), folder.code)
             migrate.migrate(folder.database, "experiment")
             connection = sqlite3.connect(folder.database)
@@ -248,6 +248,10 @@ class Service:
             raise InvalidInput(
                 f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
             ) from error
+
+
+def _ships_code(spec: ExperimentSpec) -> bool:
+    return platform_class(spec).capabilities_for(spec.platforms[0].settings).ships_code
 
 
 def _change(connection: sqlite3.Connection, text: str, now_ms: int) -> None:

@@ -40,7 +40,8 @@ _ATTEMPT = """
 json_object(
     'number', a.number, 'jobName', a.job_name, 'state', a.state, 'exitCode', a.exit_code, 'signal', a.signal,
     'reason', a.reason, 'message', a.message, 'stderrTail', a.stderr_tail, 'givenUp', nullif(a.given_up, ''),
-    'submittedMs', a.intended_ms, 'startedMs', a.started_ms, 'endedMs', a.ended_ms
+    'submittedMs', a.intended_ms, 'startedMs', a.started_ms, 'endedMs', a.ended_ms,
+    'channel', nullif(a.channel, ''), 'runnerVersion', nullif(a.runner_version, ''), 'runnerExit', json(a.runner_exit)
 )
 """
 

@@ -69,7 +69,7 @@ class Folder:
     def remove(self) -> None:
         """Removes what we put there, and the folder itself when nothing else is in it."""
         shutil.rmtree(self.database.parent, ignore_errors=True)
-        for name in ("db", "log", "trials", "checkpoint", "code", "environments"):
+        for name in ("db", "log", "trials", "checkpoint", "code", "environments", "scripted"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         with suppress(OSError):
             self.path.rmdir()

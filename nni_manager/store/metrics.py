@@ -45,15 +45,19 @@ class Receipt:
     stored: Stored
     trial_id: str = ""
     has_intermediates: bool = False
+    #: Its runner has said that the command is over: this may have been the last that was waited for.
+    may_complete: bool = False
 
 
 def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     """Stores a chunk and moves the outbox's offset in the same transaction."""
-    attempt = connection.execute(
-        "SELECT trial_id, number FROM attempts WHERE job_name = ? AND closed = 0", (chunk.job_name,)
+    row = connection.execute(
+        "SELECT trial_id, number, runner_exit IS NOT NULL FROM attempts WHERE job_name = ? AND closed = 0",
+        (chunk.job_name,),
     ).fetchone()
-    if attempt is None:
+    if row is None:
         return Receipt(stored=Stored.FENCED)
+    attempt, may_complete = row[:2], bool(row[2])
     outbox, offset, number = _outbox(connection, attempt, chunk.outbox)
     if chunk.end <= offset and chunk.start < chunk.end:
         return Receipt(stored=Stored.REPEAT)
@@ -65,7 +69,9 @@ def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     if chunk.metrics:
         _insert(connection, chunk, attempt, outbox, number, now_ms)
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
-    return Receipt(stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates)
+    return Receipt(
+        stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates, may_complete=may_complete
+    )
 
 
 def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> tuple[int, int, int]:

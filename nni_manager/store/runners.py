@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
@@ -21,20 +21,23 @@ class RunnerSide:
     must_stop: bool
     #: Empty until the runner's first post.
     runner_version: str
+    #: When it was decided on, milliseconds since the epoch: before anything of it can have happened.
+    intended_ms: int
 
 
 def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
     """Raises NotFound, or AttemptDecided when the attempt is fenced off."""
     row = connection.execute(
-        "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version, a.closed"
+        "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
+        " a.intended_ms, a.closed"
         " FROM attempts a JOIN trials t ON t.id = a.trial_id, experiment e WHERE a.trial_id = ? AND a.number = ?",
         (trial_id, attempt),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
-    if row[4]:
+    if row[5]:
         raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
-    return RunnerSide(job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3])
+    return RunnerSide(job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4])
 
 
 def greet(connection: sqlite3.Connection, job_name: str, *, version: str, channel: str) -> None:
@@ -52,6 +55,17 @@ def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: i
         " AND runner_exit IS NULL",
         (word, now_ms, job_name),
     )
+
+
+def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Id → (version, channel) of the runner of each trial's current attempt; only those that have one."""
+    marks = ", ".join("?" * len(trial_ids))
+    rows = connection.execute(
+        "SELECT t.id, a.runner_version, a.channel FROM trials t JOIN attempts a ON a.trial_id = t.id"
+        f" AND a.number = t.attempt WHERE a.runner_version <> '' AND t.id IN ({marks})",
+        tuple(trial_ids),
+    )
+    return {id_: (version, channel) for id_, version, channel in rows}
 
 
 def is_drained(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> bool:

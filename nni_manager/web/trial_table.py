@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
-from nni_manager.store import answers
+from nni_manager.store import answers, runners
 from nni_manager.store.answers import Page
 from nni_manager.store.database import Connection
 from nni_manager.web import formats
@@ -62,6 +62,8 @@ class Row:
     parameters: list[tuple[str, str]]
     duration: str
     attempt: int
+    #: Version and channel of the trial runner inside its job; empty when there is none.
+    runner: str
     intermediates: int
     final: str
     #: The final result as reported.
@@ -86,7 +88,9 @@ def read(connection: Connection, view: View, now_ms: int) -> Table:
     """One page of it."""
     page = Page(limit=PAGE_SIZE, offset=(view.page - 1) * PAGE_SIZE)
     found = json.loads(answers.trials(connection, status=view.status or None, order=view.order, page=page))
-    return Table(view=view, total=found["total"], rows=[_row(trial, now_ms) for trial in found["trials"]])
+    by_trial = runners.of_trials(connection, [trial["id"] for trial in found["trials"]])
+    rows = [_row(trial, by_trial.get(trial["id"]), now_ms) for trial in found["trials"]]
+    return Table(view=view, total=found["total"], rows=rows)
 
 
 def page_number(query: Mapping[str, str]) -> int:
@@ -97,14 +101,19 @@ def page_number(query: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _row(trial: dict[str, Any], now_ms: int) -> Row:
+def _row(trial: dict[str, Any], runner: tuple[str, str] | None, now_ms: int) -> Row:
     return Row(
         id=trial["id"], number=trial["sequenceId"], status=trial["status"], explanation=_explanation(trial),
         parameters=formats.parameters(trial["parameters"]), duration=_duration(trial, now_ms),
-        attempt=trial["attempt"], intermediates=trial["intermediates"], final=formats.result(trial["finalResult"]),
+        attempt=trial["attempt"], runner=_runner(*runner) if runner else "",
+        intermediates=trial["intermediates"], final=formats.result(trial["finalResult"]),
         final_text=trial["finalResult"] or "", log_path=trial["logPath"],
         has_logs=trial["startedMs"] is not None, is_open=trial["status"] in OPEN_STATUSES,
     )  # fmt: skip
+
+
+def _runner(version: str, channel: str) -> str:
+    return f"runner {version}" + (f", {channel}" if channel else "")
 
 
 def _explanation(trial: dict[str, Any]) -> str:

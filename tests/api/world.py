@@ -39,6 +39,7 @@ from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
+from tests.scheduler.fake_door import FakeDoor
 
 CREATED_MS = 1_790_000_000_000
 
@@ -159,7 +160,8 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
-    supervisor = Supervisor(index_database, Means(settings=Settings(data_dir=data), keeper=keeper, clock=now_ms))
+    means = Means(settings=Settings(data_dir=data), keeper=keeper, runner_door=FakeDoor(), clock=now_ms)
+    supervisor = Supervisor(index_database, means)
     async with supervisor.running():
         yield World(data, code, supervisor, Service(supervisor))
     await index_database.close()
@@ -303,7 +305,7 @@ def _end(
     message: str,
     report: JobReport,
 ) -> None:
-    jobs.set_report(connection, _job(id, trial_id), report)
+    jobs.set_report(connection, _job(id, trial_id), report, CREATED_MS + 5_000)
     trials.finish(connection, trial_id, status=status, reason=reason, message=message, ended_ms=CREATED_MS + 5_000)
     jobs.close(connection, trial_id, 1)
 

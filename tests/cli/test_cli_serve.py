@@ -67,19 +67,23 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_defaults(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
     assert serve().exit_code == 0
     assert daemon.settings == Settings(data_dir=tmp_path)
-    assert daemon.doors == {"listen": True, "auto": False, "ready_fd": None, "insecure": False}
+    assert daemon.doors == {"service": True, "trials": True, "auto": False, "ready_fd": None, "insecure": False}
 
 
 def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tuple[int, int]) -> None:
     (tmp_path / "token").write_text("s3cret\n")
     result = serve(
         "--data-dir", str(tmp_path / "d"), "--host", "0.0.0.0", "--port", "9000", "--log-level", "debug",
+        "--trial-host", "192.0.2.7", "--trial-port", "9100",
         "--token-file", str(tmp_path / "token"), "--no-listen", "--insecure", "--auto", "--ready-fd", str(pipe[1]),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    expected = Settings(data_dir=tmp_path / "d", host="0.0.0.0", port=9000, log_level="debug", token="s3cret")
+    expected = Settings(
+        data_dir=tmp_path / "d", host="0.0.0.0", port=9000, log_level="debug", token="s3cret", trial_host="192.0.2.7",
+        trial_port=9100,
+    )  # fmt: skip
     assert daemon.settings == expected
-    assert daemon.doors == {"listen": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
+    assert daemon.doors == {"service": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
 
 
 def test_the_token_may_come_from_the_environment(serve: Serve, daemon: Daemon, monkeypatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nni_manager.domain.metrics import Metric, MetricType
-from nni_manager.domain.outbox import Lines, parse, parse_nni
+from nni_manager.domain.outbox import Lines, joined, parse, parse_nni
 
 pytestmark = pytest.mark.unit
 
@@ -149,3 +149,9 @@ def test_whatever_stands_between_them_good_lines_survive(entries: list[tuple[str
     assert len(parsed.metrics) + len(parsed.broken) == parsed.count == len(lines)
     found = {metric.number: json.loads(metric.data) for metric in parsed.metrics}
     assert found == {n: entry[1] for n, entry in enumerate(entries) if not isinstance(entry, str)}
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_stretches_that_follow_each_other_are_one(cut: int) -> None:
+    lines = [GOOD, "broken", '{"type": "final", "value": 2}', ""]
+    assert joined([parse(lines[:cut]), parse(lines[cut:], cut)]) == parse(lines)

@@ -89,12 +89,13 @@ class Plan:
     def __init__(
         self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str], ...] = (),
-        **here: Any,
+        drained: tuple[str, ...] = (), **here: Any,
     ) -> None:  # fmt: skip
         surroundings = Surroundings(**{"now_ms": NOW, **here})
         self.snapshot = Snapshot(
             experiment=row or experiment(next_sequence_id=len(trials)), spec=config or spec(), open_trials=trials,
-            retries={t.id: (0, 0) for t in trials if t.job is not None and _is_final(t.job.state)} | (retries or {}),
+            retries={t.id: (0, 0) for t in trials if t.job is not None and _has_ended(t.job)} | (retries or {}),
+            drained=frozenset(job_name("exp1", id, 1) for id in drained),
             fresh_ids=tuple(f"new{n:02}" for n in range(len(surroundings.proposals))), first_ended=first_ended,
             here=surroundings,
         )  # fmt: skip
@@ -124,5 +125,5 @@ class Plan:
         return self.decisions.wake_at_ms
 
 
-def _is_final(state: str) -> bool:
-    return state != "INTENT" and JobState(state).is_final
+def _has_ended(job: AttemptRow) -> bool:
+    return job.runner_exit is not None or (job.state != "INTENT" and JobState(job.state).is_final)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -16,17 +17,19 @@ from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import tuner_feed
+from nni_manager.scheduler import actions, tuner_feed
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import experiments, trials
 from nni_manager.store.database import Connection, Database, connect
+from tests.scheduler.fake_door import FakeDoor
 from tests.scheduler.fake_platform import KILLED, RUNNING, SUCCEEDED, FakePlatform
 from tests.scheduler.fake_tuner import FakeHost, Script
 from tests.scheduler.pictures import spec
 from tests.store.life import one
+from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
@@ -34,7 +37,9 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 class AtWork:
     """One experiment at work."""
 
-    def __init__(self, path: Path, config: ExperimentSpec, script: Script) -> None:
+    def __init__(
+        self, path: Path, config: ExperimentSpec, script: Script, platform: type[FakePlatform] = FakePlatform
+    ) -> None:
         self.path = path
         self.script = script
         self.statuses: list[str] = []
@@ -44,11 +49,15 @@ class AtWork:
         feed = TunerFeed(
             self.database, config, place, told=row.ended_trials, patience_s=60, wake=lambda: self.loop.wake()
         )
-        actions = Actions(folder_of_trials=path.parent / "trials", caller_environment={"SECRET": "x"}, clock=now_ms)
+        self.door = FakeDoor()
+        hands = Actions(
+            folder_of_trials=path.parent / "trials", caller_environment={"SECRET": "x"}, runner_door=self.door,
+            clock=now_ms,
+        )  # fmt: skip
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=config, database=self.database, feed=feed, keeper=cast(Any, None),
-            platform_class=FakePlatform, actions=actions, clock=now_ms, safety_poll_s=30, changed=lambda: None,
-            on_status=self._note,
+            platform_class=platform, actions=hands, runner_door=self.door, clock=now_ms, safety_poll_s=30,
+            changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.platform = cast(FakePlatform, self.loop.platform)
 
@@ -96,12 +105,14 @@ class AtWork:
 @asynccontextmanager
 async def at_work(
     monkeypatch: pytest.MonkeyPatch, path: Path, config: ExperimentSpec, *, script: Script | None = None,
-    prepare: Callable[[FakePlatform], None] = lambda _: None,
+    prepare: Callable[[FakePlatform], None] = lambda _: None, platform: type[FakePlatform] = FakePlatform,
+    closed_door: Sequence[Exception] = (),
 ) -> AsyncIterator[AtWork]:  # fmt: skip
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
     monkeypatch.setattr(tuner_feed, "TunerHost", type("Host", (FakeHost,), {"script": script}))
-    work = AtWork(path, config, script)
+    work = AtWork(path, config, script, platform)
+    work.door.raises += closed_door
     prepare(work.platform)
     task = asyncio.create_task(work.loop.run())
     try:
@@ -345,3 +356,51 @@ async def test_a_platform_that_never_forgets_does_not_hinder_a_stop(monkeypatch:
         monkeypatch.setattr(work.platform, "forget", lambda handles: never.wait())
         await work.stop()
         await work.until(lambda: work.platform.entered == 0)
+
+
+# ------------------------------------------------------------------------------------------------ jobs with runners
+
+
+class RunnerPlatform(FakePlatform):
+    capabilities = dataclasses.replace(FakePlatform.capabilities, has_runner=True)
+
+
+async def test_the_door_is_open_while_the_experiment_is(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(manager_ip="10.1.2.3"), platform=RunnerPlatform) as work:
+        names = await work.runs(2)
+        assert work.door.users == {"exp1"}
+        environment = work.platform.specs[0].runner_environment
+        trial_id = names[0].rpartition("_")[2]
+        by_name = {job.name: job.runner_environment for job in work.platform.specs}
+        assert by_name[names[0]][protocol.ENV_MANAGER_URL] == f"http://10.1.2.3:9999/trial/v1/exp1/{trial_id}/1"
+        assert by_name[names[0]][protocol.ENV_TOKEN] == work.door.tokens.token(names[0])
+        assert environment[protocol.ENV_TOKEN] not in repr(work.platform.specs[0])
+        await work.stop()
+        await work.until(lambda: work.loop.closed.is_set() and not work.door.users)
+
+
+async def test_jobs_without_runners_need_no_door(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec()) as work:
+        await work.runs(2)
+        assert work.door.opened == [] and dict(work.platform.specs[0].runner_environment) == {}
+
+
+async def test_a_door_that_cannot_be_opened_is_tried_again(monkeypatch: Patch, path: Path) -> None:
+    """Nothing is submitted meanwhile, and the status says why."""
+    monkeypatch.setattr(actions, "_RETRY_WAITS_MS", (20,))
+    busy = PlatformUnavailable("the trial listener cannot be opened: port 8081 is in use", refused=True)
+    async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_door=[busy] * 8) as work:
+        await work.until(lambda: work.loop.derived_hold)
+        assert work.loop.derived_hold is not None and work.loop.derived_hold.sentence == str(busy)
+        await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE wait_code = 'PLATFORM_UNAVAILABLE'") == 2)
+        assert work.platform.specs == []
+        await work.runs(2)
+        assert work.loop.derived_hold is None
+
+
+async def test_behind_a_closed_door_an_experiment_can_be_stopped(monkeypatch: Patch, path: Path) -> None:
+    busy = PlatformUnavailable("the trial listener cannot be opened: port 8081 is in use", refused=True)
+    async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_door=[busy] * 999) as work:
+        await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'WAITING'") == 2)
+        await work.stop()
+        await work.until(lambda: work.loop.closed.is_set())

@@ -20,6 +20,7 @@ from nni_manager.scheduler.decisions import (
     StartAttempt,
     StartTrial,
 )
+from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
 
 pytestmark = pytest.mark.unit
@@ -451,3 +452,130 @@ def test_a_done_experiment_asks_its_tuner_nothing() -> None:
 
 def test_every_status_is_looked_at() -> None:
     assert {s for s in ExperimentStatus if s.is_active} == {"RUNNING", "NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL"}
+
+
+# ------------------------------------------------------------------------------------------------ two witnesses
+
+GRACE_MS = 10_000
+EXIT_0 = '{"exitCode": 0, "endedMs": 999500, "outboxes": {"outbox/main.jsonl": 70}}'
+EXIT_3 = '{"exitCode": 3, "stderrTail": "Traceback"}'
+SIGNAL_9 = '{"exitCode": null, "signal": 9}'
+
+
+def with_runner(id: str, state: str = "RUNNING", said: str | None = None, ago_ms: int = 1, **more: Any) -> OpenTrial:
+    """An attempt whose runner pushes. `ago_ms`: how long ago the platform's end, or the runner's word, was stored."""
+    seen_ms = NOW - ago_ms if state not in ("RUNNING", "PENDING") else None
+    said_ms = NOW - ago_ms if said is not None else None
+    times = {"runner_exit": said, "runner_exit_ms": said_ms, "final_seen_ms": seen_ms}
+    return ended(id, state, **{"channel": "push", **times, **more})
+
+
+def outcome_of(found: Plan) -> tuple[str, str]:
+    (record,) = found.records(Finish)
+    return record.status, record.reason
+
+
+def test_the_runner_s_word_settles_once_all_results_are_there() -> None:
+    found = Plan(with_runner("aaaaa", said=EXIT_0), drained=("aaaaa",))
+    (record,) = found.records(Finish)
+    assert (record.status, record.ended_ms, record.disagreement) == ("SUCCEEDED", 999_500, "")
+    assert found.forgotten == ["nni_exp_exp1_trial_aaaaa"]
+
+
+def test_results_on_their_way_are_waited_for() -> None:
+    found = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=4_000))
+    assert (found.records(Finish), found.forgotten, found.wake_at) == ([], [], NOW + 6_000)
+    assert Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=GRACE_MS - 1)).records(Finish) == []
+
+
+def test_not_for_ever() -> None:
+    found = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=GRACE_MS))
+    assert outcome_of(found) == ("SUCCEEDED", "")
+
+
+@pytest.mark.parametrize(("grace_s", "settled"), [(0.0, True), (0.5, True), (1.0, True), (1.1, False), (600.0, False)])
+def test_how_long_is_metric_grace(grace_s: float, settled: bool) -> None:
+    found = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=1_000), config=spec(metric_grace_s=grace_s))
+    assert bool(found.records(Finish)) is settled
+
+
+@pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED"])
+def test_after_the_platform_s_word_the_runner_s_is_waited_for(state: str) -> None:
+    assert Plan(with_runner("aaaaa", state, ago_ms=4_000)).wake_at == NOW + 6_000
+    assert Plan(with_runner("aaaaa", state, ago_ms=GRACE_MS)).records(Finish)
+
+
+@pytest.mark.parametrize("channel", ["", "keeper"])
+def test_where_no_runner_speaks_none_is_waited_for(channel: str) -> None:
+    assert outcome_of(Plan(with_runner("aaaaa", "SUCCEEDED", channel=channel))) == ("SUCCEEDED", "")
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
+def test_what_the_platform_did_itself_needs_no_second_word(state: str) -> None:
+    (record,) = Plan(with_runner("aaaaa", state)).records(GiveUpAttempt)
+    assert state in record.sentence
+
+
+def test_a_signal_that_nobody_here_sent_waits_for_the_platform_s_word() -> None:
+    found = Plan(with_runner("aaaaa", said=SIGNAL_9, ago_ms=2_000), drained=("aaaaa",))
+    assert (found.records(Finish), found.wake_at) == ([], NOW + 8_000)
+
+
+def test_which_may_explain_it() -> None:
+    told = with_runner("aaaaa", "PREEMPTED", said=SIGNAL_9)
+    (record,) = Plan(told, drained=("aaaaa",)).records(GiveUpAttempt)
+    assert "PREEMPTED" in record.sentence
+    killed = with_runner("aaaaa", "FAILED", said=SIGNAL_9, reason="OOMKilled")
+    assert outcome_of(Plan(killed, drained=("aaaaa",))) == ("FAILED", "OUT_OF_MEMORY")
+
+
+def test_or_never_comes() -> None:
+    found = Plan(with_runner("aaaaa", said=SIGNAL_9, ago_ms=GRACE_MS), drained=("aaaaa",))
+    (record,) = found.records(Finish)
+    assert (record.status, record.reason) == ("FAILED", "USER_CODE") and "SIGKILL" in record.message
+
+
+def test_a_signal_that_was_sent_from_here_needs_no_explanation() -> None:
+    found = Plan(with_runner("aaaaa", said=SIGNAL_9, asked="USER"), drained=("aaaaa",))
+    assert outcome_of(found) == ("USER_CANCELED", "USER_REQUEST")
+
+
+@pytest.mark.parametrize(("state", "said", "status"), [
+    ("SUCCEEDED", EXIT_3, "FAILED"), ("FAILED", EXIT_0, "SUCCEEDED"), ("PREEMPTED", EXIT_0, "SUCCEEDED"),
+    ("LOST", EXIT_0, "SUCCEEDED"),
+])  # fmt: skip
+def test_a_disagreement_is_recorded_with_both_words(state: str, said: str, status: str) -> None:
+    (record,) = Plan(with_runner("aaaaa", state, said=said), drained=("aaaaa",)).records(Finish)
+    assert record.status == status
+    assert f"the platform says {state}" in record.disagreement and "the runner says exit code" in record.disagreement
+
+
+def test_the_runner_s_last_words_sort_the_failure() -> None:
+    said = '{"exitCode": 1, "stderrTail": "torch.cuda.OutOfMemoryError: CUDA out of memory"}'
+    found = Plan(with_runner("aaaaa", "FAILED", said=said, exit_code=1), drained=("aaaaa",))
+    assert outcome_of(found) == ("FAILED", "GPU_OUT_OF_MEMORY")
+
+
+def test_a_trial_that_waits_for_the_rest_keeps_its_slot() -> None:
+    found = Plan(with_runner("aaaaa", said=EXIT_0), config=spec(trial_concurrency=1), proposals=proposals(1))
+    assert found.submitted == []
+
+
+def test_a_runner_of_another_version_fails_its_trial_and_stops_the_experiment() -> None:
+    sentence = "the trial runner is version 0.5.1, this manager is 0.6.0"
+    refused = ended("aaaaa", "FAILED", reason="VERSION_MISMATCH", message=sentence)
+    found = Plan(refused, running("bbbbb"), waiting("ccccc"), config=spec(trial_concurrency=9, max_trial_retries=5))
+    assert outcome_of(found) == ("FAILED", "VERSION_MISMATCH")
+    assert found.records(Finish)[0].message == sentence
+    assert found.records(SetStatus) == [SetStatus(status=ExperimentStatus.ERROR, error=sentence)]
+    assert found.cancelled == [], "the other trials are left as they are"
+
+
+def test_in_an_experiment_with_that_error_nothing_starts() -> None:
+    found = Plan(running("bbbbb"), waiting("ccccc"), row=experiment("ERROR"), proposals=proposals(1))
+    assert (found.submitted, found.records(SetStatus)) == ([], [])
+
+
+def test_a_version_that_does_not_fit_is_not_put_down_to_the_user() -> None:
+    refused = ended("aaaaa", "FAILED", reason="VERSION_MISMATCH", message="0.5.1", asked="USER")
+    assert outcome_of(Plan(refused)) == ("FAILED", "VERSION_MISMATCH")

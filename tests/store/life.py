@@ -29,7 +29,7 @@ def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0
     name = job_name(experiment, id, attempt)
     jobs.intend(connection, trial_id=id, number=attempt, job_name=name, now_ms=at)
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=id))
-    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=at))
+    jobs.set_report(connection, name, JobReport(state=JobState.RUNNING, started_ms=at), at)
     trials.set_running(connection, id, at)
     return name
 

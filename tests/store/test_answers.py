@@ -58,7 +58,9 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 3, values, at=1)
     job = start(connection, "aaaaa", at=2)
     report(connection, job, intermediate(0.25), final(0.1), at=3)
-    jobs.set_report(connection, job, JobReport(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4))
+    jobs.set_report(
+        connection, job, JobReport(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4), 9
+    )
     end(connection, "aaaaa", "FAILED", "USER_CODE", "exit code 3", at=4)
     found = strict(answers.trial(connection, "aaaaa"))
     (attempt,) = found.pop("attempts")
@@ -72,6 +74,7 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     assert attempt == {
         "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "", "message": "",
         "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
+        "channel": None, "runnerVersion": None, "runnerExit": None,
     }  # fmt: skip
 
 

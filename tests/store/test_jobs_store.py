@@ -46,34 +46,34 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
 
 
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5))
+    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_handle(connection, HANDLE)
     assert (attempt(connection).state, attempt(connection).handle is not None) == ("RUNNING", True)
 
 
 def test_final_evidence_is_never_overwritten(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, DONE)
+    jobs.set_report(connection, NAME, DONE, 50)
     for state in JobState:
-        jobs.set_report(connection, NAME, JobReport(state=state, exit_code=99, message="later"))
+        jobs.set_report(connection, NAME, JobReport(state=state, exit_code=99, message="later"), 50)
     job = attempt(connection)
     assert (job.state, job.exit_code, job.message, job.stderr_tail) == ("FAILED", 2, "exit code 2", "no")
 
 
 def test_unknown_says_nothing(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.UNKNOWN, message="?"))
+    jobs.set_report(connection, NAME, JobReport(state=JobState.UNKNOWN, message="?"), 50)
     assert attempt(connection).state == jobs.INTENT
 
 
 def test_the_start_is_remembered(connection: sqlite3.Connection) -> None:
-    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5))
-    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9))
+    jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
+    jobs.set_report(connection, NAME, JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 50)
     assert (attempt(connection).started_ms, attempt(connection).ended_ms) == (5, 9)
 
 
 def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
-    jobs.set_report(connection, NAME, DONE)
+    jobs.set_report(connection, NAME, DONE, 50)
     jobs.set_handle(connection, HANDLE)
     assert one(connection, "SELECT state FROM attempts") == "PENDING"
     assert jobs.undecided(connection) == []
@@ -100,7 +100,7 @@ def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection
     if what == "handle":
         jobs.set_handle(connection, HANDLE)
     elif what == "report":
-        jobs.set_report(connection, NAME, DONE)
+        jobs.set_report(connection, NAME, DONE, 50)
     else:
         jobs.close(connection, "aaaaa", 1)
     jobs.take_back(connection, NAME)

@@ -13,7 +13,7 @@ import pytest
 
 from nni_manager.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.store import answers, experiments, history, jobs, migrate, trials
+from nni_manager.store import answers, experiments, history, jobs, migrate, runners, trials
 from nni_manager.store.answers import Page
 from nni_manager.store.database import connect
 
@@ -126,6 +126,21 @@ def test_databases_of_old_releases_are_upgraded_and_read(tmp_path: Path, name: s
     ]
     assert history.intermediates(connection, "runs1") == [0.5]
     assert [handle.job_name for handle in jobs.undecided(connection)] == ["nni_exp_old_trial_runs1"]
+    connection.close()
+
+
+@pytest.mark.parametrize(("name", "runner"), [("0001", ("", "")), ("0002", ("0.6.0", "push"))])
+def test_runners_of_old_releases(tmp_path: Path, name: str, runner: tuple[str, str]) -> None:
+    path = tmp_path / "nni.sqlite"
+    shutil.copy(OLD / f"{name}.sqlite", path)
+    migrate.migrate(path, "experiment")
+    connection = connect(path)
+    (job,) = [trial.job for trial in trials.load_open(connection) if trial.job is not None]
+    side = runners.find(connection, "runs1", 1)
+    assert (side.runner_version, job.channel) == runner
+    assert (job.runner_exit, job.runner_exit_ms, job.final_seen_ms) == (None, None, None)
+    runners.greet(connection, side.job_name, version="0.6.1", channel="pull")
+    assert runners.of_trials(connection, ["runs1", "good1"]) == {"runs1": ("0.6.1", "pull")}
     connection.close()
 
 

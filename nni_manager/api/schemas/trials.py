@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, JsonValue
 
 from nni_manager.api.schemas.wire import Wire
@@ -40,6 +42,17 @@ class Trial(Wire):
     log_path: str = Field(description="Folder of its current attempt on the daemon's machine.")
 
 
+class RunnerExit(Wire):
+    """What the trial runner said about the end of the command."""
+
+    exit_code: int | None = Field(description="Exit code of the command; null: a signal ended it.")
+    signal: int | None = Field(description="Number of the signal that ended it; null: none did.")
+    stderr_tail: str = Field(description="Last lines of standard error, at most 2 KiB.")
+    started_ms: int | None = Field(description="When the command started; null: it did not.")
+    ended_ms: int | None = Field(description="When the command ended; null: not known.")
+    outboxes: dict[str, int] = Field(description="Bytes of results in each outbox: so many must come.")
+
+
 class Attempt(Wire):
     """One job of a trial, and the evidence of how it ended."""
 
@@ -59,6 +72,16 @@ class Attempt(Wire):
     submitted_ms: int = Field(description="When it was decided on, milliseconds since the epoch.")
     started_ms: int | None = Field(description="When its command started; null: not yet, or never.")
     ended_ms: int | None = Field(description="When it ended; null before.")
+    channel: Literal["keeper", "push", "pull"] | None = Field(
+        description="How its results come: followed by the keeper, pushed by its trial runner, or pulled from its "
+        "files; null: not known (yet)."
+    )
+    runner_version: str | None = Field(
+        description="Version that its trial runner named; `unknown`: it named none; null: there is none, or not yet."
+    )
+    runner_exit: RunnerExit | None = Field(
+        description="The runner's own word about the end, beside the platform's above; null: none (yet)."
+    )
 
 
 class TrialWithAttempts(Trial):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit.contract import Delivery, Host
@@ -35,6 +36,12 @@ class Recorder:
         self.handed_over: list[Chunk] = []
         #: Awaited before a chunk is stored; may be exchanged for something slow or something that raises.
         self.before_storing: Callable[[Chunk], Awaitable[None]] = _go_on
+        #: The experiment's folder, and its packed code; set by worlds of adapters that use them.
+        self.folder = Path("no-folder")
+        self.code_archive = Path("no-archive")
+        #: Job name → (version, channel), and → the word about the end, of runners that are read.
+        self.greetings: dict[str, tuple[str | None, str]] = {}
+        self.ends: dict[str, str] = {}
         self._stored = asyncio.Event()
         self._accepted: set[str] = set()
         self._lines: dict[str, dict[str, list[str]]] = {}
@@ -48,6 +55,10 @@ class Recorder:
             deliver=self._deliver,
             followed=self._followed,
             keeper=keeper,
+            folder=self.folder,
+            code=self._code,
+            greet=self._greet,
+            exited=self._exited,
         )
 
     def accept(self, handle: JobHandle) -> JobHandle:
@@ -81,6 +92,16 @@ class Recorder:
 
     async def _followed(self) -> Mapping[str, Mapping[str, int]]:
         return {name: dict(self._offsets.get(name, {})) for name in self._accepted}
+
+    async def _code(self) -> Path:
+        return self.code_archive
+
+    async def _greet(self, job_name: str, version: str | None, channel: str) -> None:
+        self.greetings[job_name] = (version, channel)
+
+    async def _exited(self, job_name: str, word: str) -> None:
+        self.ends.setdefault(job_name, word)
+        self.news.set()
 
     async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
         chunk = Chunk(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, PlatformUnavailable
+from nni_manager.domain.errors import InvalidInput, NniManagerError, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
 from nni_manager.platforms.local.states import job_report
@@ -26,7 +27,7 @@ class LocalPlatform(Platform):
     The end of a job is observed when all its results are stored.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(watches=True, reads_files=True)
+    capabilities = Capabilities(watches=True, reads_files=True)
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
@@ -95,7 +96,7 @@ class LocalPlatform(Platform):
             self._reports.pop(name, None)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        return await asyncio.to_thread(_read_file, Path(handle.data), name, offset, limit)
+        return await asyncio.to_thread(read_stretch, Path(handle.data), name, offset, limit)
 
     # What the keeper tells
 
@@ -200,23 +201,3 @@ def _environment(spec: JobSpec) -> dict[str, str]:
 async def _settled(tasks: set[asyncio.Task[None]]) -> None:
     if tasks:
         await asyncio.wait(tasks)
-
-
-def _read_file(directory: Path, name: str, offset: int, limit: int) -> bytes:
-    try:
-        path = _inside(directory, name)
-        with path.open("rb") as file:
-            start = offset if offset >= 0 else max(0, path.stat().st_size + offset)
-            file.seek(start)
-            return file.read(limit)
-    except (OSError, ValueError, RuntimeError):  # missing, no legal path, a loop of links
-        raise NotFound(f"there is no file {name!r} that can be read in {directory.name}") from None
-
-
-def _inside(directory: Path, name: str) -> Path:
-    """Raises ValueError when it is no file of the folder, wherever links lead."""
-    root = directory.resolve()
-    path = (root / name).resolve()
-    if not path.is_relative_to(root) or not path.is_file():
-        raise ValueError(name)
-    return path

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.store import experiments
+from nni_manager.domain.ids import job_name
+from nni_manager.store import experiments, runners
 from nni_manager.store.database import connect
 from nni_manager.store.migrate import migrate
 
@@ -42,6 +43,7 @@ def make(path: Path) -> None:
     life.end(connection, "fail1", "FAILED", "USER_CODE", "exit code 1", at=1007)
     life.add(connection, "runs1", 1, at=1008)
     life.report(connection, life.start(connection, "runs1", at=1009, experiment="old"), life.intermediate(0.5), at=1010)
+    runners.greet(connection, job_name("old", "runs1", 1), version="0.6.0", channel="push")
     life.add(connection, "wait1", 2, at=1011)
     experiments.add_import(connection, '[{"parameter": {"x": 0.5}, "value": 1}]', 1012)
     experiments.set_hold(connection, Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))

@@ -1,0 +1,32 @@
+# The daemon as a service. Everything it keeps is in /data; its jobs' keeper runs beside it in this container.
+#   docker build -t nni-manager .
+#   docker run -d --init -e NNI_MANAGER_TOKEN=… -p 8080:8080 -p 8081:8081 -v nni-data:/data nni-manager
+
+FROM python:3.12-slim AS build
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY nni_manager nni_manager
+COPY trial_runner trial_runner
+RUN python -m venv /opt/nni-manager \
+    && /opt/nni-manager/bin/pip install --no-cache-dir --disable-pip-version-check \
+       '.[ssh,kubernetes,azure,dlc,gpu,gp]' \
+    && /opt/nni-manager/bin/nni-manager runner build --output /opt/nni-manager/runner.pyz
+
+FROM python:3.12-slim
+COPY --from=build /opt/nni-manager /opt/nni-manager
+RUN useradd --uid 10001 --create-home manager \
+    && install -d -m 0700 -o manager -g manager /data
+ENV PATH=/opt/nni-manager/bin:$PATH \
+    NNI_MANAGER_DATA=/data \
+    PYTHONUNBUFFERED=1
+USER 10001
+WORKDIR /home/manager
+VOLUME /data
+# 8080: page and API; 8081: where trial runners report.
+EXPOSE 8080 8081
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["nni-manager"]
+# Others can reach this address, so NNI_MANAGER_TOKEN must be set.
+CMD ["serve", "--host", "0.0.0.0"]

@@ -1,0 +1,156 @@
+"""What trial runners post, checked field by field. Everything here raises InvalidInput, and never repeats a value.
+
+A runner is a program on somebody else's machine: whatever it sends may be wrong, huge or meant to harm, and must cost
+its own trial at most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.domain.errors import InvalidInput
+from trial_runner import protocol
+
+Json = dict[str, Any]
+
+#: Whole numbers that every reader of JSON keeps.
+_MOST = 2**53
+_VERSION_CHARACTERS = 64
+_NAME_CHARACTERS = 255
+#: Outboxes of one attempt.
+_MOST_OUTBOXES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Complete lines of one outbox between two byte offsets."""
+
+    outbox: str
+    start: int
+    end: int
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Part of a log. `source`: the process of the job it is of; empty: the one that reports."""
+
+    file: str
+    offset: int
+    data: bytes
+    source: str
+
+
+def parse(data: bytes) -> Json:
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise InvalidInput("the body must be a JSON object")
+    return body
+
+
+def greeting(body: Json) -> tuple[str | None, str]:
+    """(version, channel)"""
+    version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
+    if channel not in (protocol.PUSH, protocol.PULL):
+        raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
+    if len(version) > _VERSION_CHARACTERS or not version.isprintable():
+        raise InvalidInput(f"version: must be at most {_VERSION_CHARACTERS} printable characters")
+    return version.strip() or None, channel
+
+
+def started_ms(body: Json) -> int | None:
+    return _count(body, "startedMs")
+
+
+def exit_word(body: Json) -> Json:
+    """What is kept of the word about the end."""
+    exit_code, signal = _number(body, "exitCode"), _number(body, "signal")
+    if exit_code is None and signal is None:
+        raise InvalidInput("exitCode or signal: one of them must be given")
+    return {
+        "exitCode": exit_code, "signal": signal, "stderrTail": _text(body, "stderrTail")[-protocol.MAX_STDERR_TAIL :],
+        "startedMs": _count(body, "startedMs"), "endedMs": _count(body, "endedMs"), "outboxes": _sizes(body),
+    }  # fmt: skip
+
+
+def stretch(body: Json) -> Stretch:
+    lines = body.get("lines")
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise InvalidInput("lines: must be a list of texts")
+    _check_storable("lines", "".join(lines))
+    outbox = _text(body, "outbox")
+    if not _is_outbox(outbox):
+        raise InvalidInput(f"outbox: must begin with {protocol.OUTBOX_FOLDER}/, or be {protocol.METRICS_FILE}")
+    start, end = _required(body, "start"), _required(body, "end")
+    if end - start < len(lines) or end < start:
+        raise InvalidInput("end: must be behind start by a byte a line at least")
+    return Stretch(outbox=outbox, start=start, end=end, lines=lines)
+
+
+def piece(body: Json) -> Piece:
+    data = _text(body, "data").encode()
+    return Piece(file=_text(body, "file"), offset=_required(body, "offset"), data=data, source=_text(body, "source"))
+
+
+def _sizes(body: Json) -> dict[str, int]:
+    outboxes = body.get("outboxes")
+    if outboxes is None:
+        return {}
+    if not isinstance(outboxes, dict) or len(outboxes) > _MOST_OUTBOXES:
+        raise InvalidInput(f"outboxes: must be an object of at most {_MOST_OUTBOXES} names and their sizes")
+    # one that was not taken is not waited for
+    return {name: _required(outboxes, name, "outboxes") for name in outboxes if _is_outbox(name)}
+
+
+def _is_outbox(name: str) -> bool:
+    """A path below the attempt's folder, where results may be."""
+    is_ours = name == protocol.METRICS_FILE or name.startswith(f"{protocol.OUTBOX_FOLDER}/")
+    return is_ours and len(name) <= _NAME_CHARACTERS and name.isprintable()
+
+
+def _text(body: Json, name: str) -> str:
+    """Empty when it is missing or null."""
+    value = body.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name}: must be text")
+    _check_storable(name, value)
+    return value
+
+
+def _check_storable(name: str, text: str) -> None:
+    """JSON can name half of a surrogate pair, which is no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name}: holds half a surrogate pair, which is no character") from None
+
+
+def _number(body: Json, name: str, shown: str = "") -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not -_MOST < value < _MOST:
+        raise InvalidInput(f"{shown or name}: must be a whole number")
+    return value
+
+
+def _count(body: Json, name: str, shown: str = "") -> int | None:
+    value = _number(body, name, shown)
+    if value is not None and value < 0:
+        raise InvalidInput(f"{shown or name}: must be a whole number of at least 0")
+    return value
+
+
+def _required(body: Json, name: str, shown: str = "") -> int:
+    value = _count(body, name, shown)
+    if value is None:
+        raise InvalidInput(f"{shown or name}: must be a whole number of at least 0")
+    return value

@@ -1,0 +1,59 @@
+"""One client's connection: uvicorn's, with a bound on how long and how large the head of a request may be.
+
+uvicorn waits for the rest of a head for ever, and keeps all of it: a few clients that dribble would hold connections,
+and one that sends header after header would hold memory. Bodies are bounded by the applications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+#: Seconds for the head of a request, counted from its first byte, or from the connection when nothing comes.
+HEAD_S = 30.0
+#: Bytes of a head, and what may come with its end.
+MAX_HEAD_BYTES = 64 * 1024
+
+
+class HttpConnection(HttpToolsProtocol):
+    """Parses with httptools; `server` closes those that are too slow."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        #: When the head that is awaited began; None while none is.
+        self._head_since_s: float | None = None
+        self._head_bytes = 0
+
+    def is_too_slow(self, now_s: float) -> bool:
+        """`now_s`: of the loop's clock."""
+        return self._head_since_s is not None and now_s - self._head_since_s > HEAD_S
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        self._head_since_s = self.loop.time()
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_since_s is None:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
+
+    # What the parser tells
+
+    def on_message_begin(self) -> None:
+        if self._head_since_s is None:  # not the first request of the connection
+            self._head_since_s = self.loop.time()
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head_since_s is not None:  # else it comes behind a body, where nothing reads it
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._head_since_s = None
+        self._head_bytes = 0
+        super().on_headers_complete()

@@ -1,0 +1,112 @@
+"""The cluster's memory: one file a job in the experiment's folder, so that it outlives the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.platforms.scripted.config import Rule
+
+_JOB_FILE = "job.json"
+_CLUSTER_FILE = "cluster.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What was submitted, and what was asked of it since. Times are milliseconds since the epoch."""
+
+    name: str
+    rule: Rule
+    submitted_ms: int
+    #: The attempt's folder here, and the one that its runner works in: the container's own, or shared.
+    attempt_directory: str
+    system_directory: str
+    grace_s: float
+    #: When somebody asked it to end.
+    cancelled_ms: int | None = None
+    #: Nobody had started its container then.
+    cancelled_unstarted: bool = False
+
+    @property
+    def starts_ms(self) -> int:
+        return self.submitted_ms + round(self.rule.delay * 1000)
+
+
+class Jobs:
+    """`folder`: ``scripted`` in the experiment's folder. Files are there whole or not at all.
+
+    Methods raise OSError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writing = asyncio.Lock()
+
+    def folder_of(self, name: str) -> Path:
+        return self.folder / name
+
+    async def begin(self, now_ms: int) -> None:
+        """The cluster's time starts with its first use."""
+        if not (self.folder / _CLUSTER_FILE).exists():
+            await asyncio.to_thread(_write, self.folder / _CLUSTER_FILE, {"begunMs": now_ms})
+
+    async def begun_ms(self) -> int:
+        text = await asyncio.to_thread((self.folder / _CLUSTER_FILE).read_text)
+        return int(json.loads(text)["begunMs"])
+
+    async def add(self, job: Job) -> Job:
+        """The job of this name: what was added first counts."""
+        async with self._writing:
+            known = await asyncio.to_thread(self._read, job.name)
+            if known is None:
+                await asyncio.to_thread(self._put, job)
+            return known or job
+
+    async def replace(self, job: Job) -> None:
+        async with self._writing:
+            await asyncio.to_thread(self._put, job)
+
+    async def find(self, names: Iterable[str]) -> dict[str, Job]:
+        """Those that there are."""
+        found = await asyncio.to_thread(lambda: [self._read(name) for name in names])
+        return {job.name: job for job in found if job is not None}
+
+    async def remove(self, name: str) -> None:
+        """Its file at once, so that it is never found again, then all the rest. Quiet for one that is gone."""
+        await asyncio.to_thread(self._remove, name)
+
+    def _remove(self, name: str) -> None:
+        (self.folder_of(name) / _JOB_FILE).unlink(missing_ok=True)
+        shutil.rmtree(self.folder_of(name), ignore_errors=True)
+
+    def _read(self, name: str) -> Job | None:
+        try:
+            entry = json.loads((self.folder_of(name) / _JOB_FILE).read_text())
+        except FileNotFoundError:
+            return None
+        return Job(**{**entry, "rule": Rule.model_validate(entry["rule"])})
+
+    def _put(self, job: Job) -> None:
+        entry = {name: getattr(job, name) for name in job.__slots__}
+        entry["rule"] = job.rule.model_dump(by_alias=True, exclude_none=True)
+        _write(self.folder_of(job.name) / _JOB_FILE, entry)
+
+
+def write_private(path: Path, text: str) -> None:
+    """A temporary name first, for nobody else's eyes, then the right one. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(file, "w") as stream:
+        stream.write(text)
+    os.replace(draft, path)
+
+
+def _write(path: Path, entry: dict[str, Any]) -> None:
+    write_private(path, json.dumps(entry))

@@ -1,0 +1,226 @@
+"""Plays a cluster: what happens to its jobs is written in the config, and done by the clock.
+
+Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
+so it plays on while the daemon is away. With a runner jobs are real: see `runner` and `processes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.platform_kit.attempt_file import read_stretch
+from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.pull import Pull
+from nni_manager.platforms.scripted import runner
+from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
+from nni_manager.platforms.scripted.events import Events
+from nni_manager.platforms.scripted.faults import Faults
+from nni_manager.platforms.scripted.jobs import Job, Jobs
+from nni_manager.platforms.scripted.pretence import Pretence
+from nni_manager.platforms.scripted.processes import Processes
+from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_deed, rule_for
+from nni_manager.platforms.scripted.states import UNHEARD_OF, Process, job_report, next_change_ms
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+#: Seconds that what a process left in the shared folder may take to be seen after its end.
+_READ_PATIENCE_S = 2.0
+_SLOW_POLL_S = 5.0
+
+
+class ScriptedPlatform(Platform):
+    """`clock`: what the script goes by."""
+
+    def __init__(self, settings: Json, host: Host, clock: Clock = now_ms) -> None:
+        super().__init__(settings, host)
+        config = ScriptedConfig.model_validate(settings)
+        self._config = config
+        self._clock = clock
+        self._jobs = Jobs(host.folder / "scripted")
+        self._faults = Faults(config, self._jobs, clock)
+        self._events = Events(host, is_doubled=config.duplicate_events)
+        self._pretence = Pretence(host, times=2 if config.duplicate_events else 1)
+        self._processes = Processes(host, self._jobs, self._events)
+        self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
+        self._pulling: asyncio.Task[None] | None = None
+
+    @classmethod
+    def capabilities_for(cls, settings: Json) -> Capabilities:
+        config = ScriptedConfig.model_validate(settings)
+        is_real = config.launch != NONE
+        return Capabilities(
+            watches=False, reads_files=is_real, has_runner=is_real and config.channel != protocol.PULL,
+            ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
+        )  # fmt: skip
+
+    @classmethod
+    def check(cls, spec: ExperimentSpec) -> None:
+        if spec.platforms[0].settings.get("launch") == EXTERNAL and "\n" in spec.trial_command.strip("\n"):
+            raise InvalidInput(
+                "trialCommand: has several lines, and launch: external starts containers from files with one line a"
+                " variable; put them into a script"
+            )
+
+    async def __aenter__(self) -> Self:
+        async with self._disk():
+            await self._jobs.begin(self._clock())
+        if self._config.launch == PROCESS:
+            await self._processes.enter()
+        if self._pull is not None:
+            self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        if self._config.launch == PROCESS:
+            self._processes.leave()
+        self._events.close()
+        if self._pulling is not None:
+            self._pulling.cancel()
+            await asyncio.wait([self._pulling])
+
+    async def submit(self, spec: JobSpec) -> JobHandle:
+        await self._faults.check()
+        rule = rule_for(self._config.trials, spec)
+        if rule.refuse_submit:
+            raise SubmitRejected(rule.refuse_submit)
+        async with self._disk():
+            job = await self._jobs.add(self._job(spec, rule))
+            try:
+                await self._start(job, spec)
+            except SubmitRejected:
+                await self._jobs.remove(job.name)
+                raise
+        return JobHandle(platform="scripted", version=1, job_name=spec.name)
+
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        await self._faults.check()
+        await asyncio.sleep(self._config.slow_observe)
+        if self._pulling is not None and self._pulling.done():
+            self._pulling.result()  # a fault of ours, which must not go unseen
+        async with self._disk():
+            jobs = await self._jobs.find([handle.job_name for handle in handles])
+        processes = await self._processes.all() if self._config.launch == PROCESS else {}
+        return {
+            handle: await self._look(jobs.get(handle.job_name), handle.job_name, processes.get(handle.job_name))
+            for handle in handles
+        }
+
+    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
+        await self._faults.check()
+        async with self._disk():
+            job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
+            if job is None:
+                return
+            if job.cancelled_ms is None:
+                unstarted = await asyncio.to_thread(runner.take_back, self._jobs.folder_of(job.name))
+                cancelled = dataclasses.replace(job, cancelled_ms=self._clock(), cancelled_unstarted=unstarted)
+                await self._jobs.replace(cancelled)
+        if self._config.launch == PROCESS:
+            await self._processes.end(job.name, grace_period_s)
+        self._events.wake(job.name)
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        await self._faults.check()
+        names = [handle.job_name for handle in handles]
+        if self._config.launch == PROCESS:
+            await self._processes.forget(names)
+        for name in names:
+            self._events.forget(name)
+            self._pretence.forget(name)
+            if self._pull is not None:
+                self._pull.forget(name)
+            async with self._disk():
+                await self._jobs.remove(name)
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        await self._faults.check()
+        job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
+        if job is None:
+            raise NotFound(f"there is no job {handle.job_name}")
+        directory = job.system_directory if runner.is_read(self._config) else job.attempt_directory
+        return await asyncio.to_thread(read_stretch, Path(directory), name, offset, limit)
+
+    # A job's start
+
+    def _job(self, spec: JobSpec, rule: Rule) -> Job:
+        own_storage = self._jobs.folder / "storage"
+        directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
+        return Job(
+            name=spec.name, rule=rule, submitted_ms=self._clock(), attempt_directory=spec.attempt_directory,
+            system_directory=str(directory), grace_s=spec.grace_period_s,
+        )  # fmt: skip
+
+    async def _start(self, job: Job, spec: JobSpec) -> None:
+        """Repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
+        if self._config.launch == NONE:
+            return
+        archive, directory = self._jobs.folder / runner.ARCHIVE, Path(job.system_directory)
+        await asyncio.to_thread(runner.write_archive, archive)
+        if runner.is_read(self._config):
+            await asyncio.to_thread(runner.fill_storage, directory, spec.parameter_record, await self._code())
+        variables = runner.environment(self._config, spec, directory)
+        folder = self._jobs.folder_of(job.name)
+        if self._config.launch == PROCESS:
+            command = runner.process_command(archive, job.rule.delay)
+            await self._processes.start(
+                job.name, runner.container_folder(folder), command, runner.inherited(spec) | variables, job.grace_s
+            )
+        elif await asyncio.to_thread(runner.write_start_files, folder, archive, variables):
+            log.info("job %s waits for its container: start it as %s says", job.name, folder / runner.START_FILE)
+
+    async def _code(self) -> Path:
+        try:
+            return await self.host.code()
+        except InvalidInput as error:
+            raise SubmitRejected(str(error)) from error
+
+    # A job's state
+
+    async def _look(self, job: Job | None, name: str, process: Process | None) -> JobReport:
+        if job is None:
+            return UNHEARD_OF
+        now = self._clock() - round(self._config.late_events * 1000)
+        if self._config.launch == NONE:
+            await self._pretence.tell(job, now)
+        report = job_report(job, self._config.launch, process, now)
+        if process is not None and report.state.is_final and is_deed(job.rule):
+            await self._processes.end(name, 0)
+        if (change := next_change_ms(job, self._config.launch, process, now)) is not None:
+            self._events.wake_in(name, change - now)
+        return self._events.tell(name, self._with_what_is_read(job, process, report))
+
+    def _with_what_is_read(self, job: Job, process: Process | None, report: JobReport) -> JobReport:
+        """The end of a process is told when what it left was read; that a container runs, nobody else can tell."""
+        if self._pull is None:
+            return report
+        self._pull.follow(job.name, Path(job.system_directory), Path(job.attempt_directory))
+        running = JobReport(state=JobState.RUNNING, started_ms=job.starts_ms)
+        if report.state.is_final and process is not None and process["state"] != protocol.RUNNING:
+            self._pull.finish(job.name, _READ_PATIENCE_S)
+            return report if self._pull.is_over(job.name) else running
+        is_seen = report.state is JobState.PENDING and self._pull.has_started(job.name)
+        return running if is_seen else report
+
+    @asynccontextmanager
+    async def _disk(self) -> AsyncIterator[None]:
+        """Raises PlatformUnavailable when the cluster's own files cannot be used."""
+        try:
+            yield
+        except OSError as error:
+            raise PlatformUnavailable(
+                f"the scripted cluster cannot use {error.filename or self._jobs.folder}: {error.strerror}", refused=True
+            ) from error

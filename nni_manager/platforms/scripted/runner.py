@@ -1,0 +1,130 @@
+"""What a job's runner is started with: a clean environment, a folder, and, for containers, files that say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from nni_manager.domain.errors import SubmitRejected
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platforms.scripted.config import ScriptedConfig
+from nni_manager.platforms.scripted.jobs import write_private
+from nni_manager.platforms.scripted.script import PROCESS
+from trial_runner import protocol
+
+ARCHIVE = "runner.pyz"
+#: Whoever starts a container renames the first to the second before, so that nobody else does; we, to the third.
+START_FILE = "start.json"
+STARTED_FILE = "started.json"
+STOPPED_FILE = "stopped.json"
+ENVIRONMENT_FILE = "start.env"
+#: All that a process has of the environment it was submitted from; more would be no clean one.
+_INHERITED = ("PATH", "HOME", "LANG")
+
+
+def is_read(config: ScriptedConfig) -> bool:
+    """Results may come through the shared folder."""
+    return config.channel != protocol.PUSH
+
+
+def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_storage: Path) -> Path:
+    """Where the runner works, as it sees it itself. `folder`: the job's; `own_storage`: where the config names none."""
+    attempt = Path(spec.attempt_directory).name
+    if is_read(config):
+        return Path(config.storage or own_storage) / spec.experiment_id / attempt
+    return container_folder(folder) / "nni" if config.launch == PROCESS else Path("/tmp/nni", spec.name)  # noqa: S108
+
+
+def container_folder(folder: Path) -> Path:
+    """The fresh one that a process starts in."""
+    return folder / "container"
+
+
+def environment(config: ScriptedConfig, spec: JobSpec, directory: Path) -> dict[str, str]:
+    """Everything that the runner sees, its token included: never log it."""
+    gpus = {protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}
+    return {
+        protocol.ENV_COMMAND: spec.command,
+        protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
+        **spec.runner_environment,
+        **spec.protocol_environment,
+        protocol.ENV_PLATFORM: "scripted",
+        protocol.ENV_SYSTEM_DIR: str(directory),
+        protocol.ENV_CHANNEL: config.channel,
+        protocol.ENV_CODE: "present" if is_read(config) else "fetch",
+        **gpus,
+    }
+
+
+def inherited(spec: JobSpec) -> dict[str, str]:
+    """Of whoever submitted the experiment, else of this process."""
+    found = {name: spec.caller_environment.get(name) or os.environ.get(name, "") for name in _INHERITED}
+    return {name: value for name, value in found.items() if value}
+
+
+def process_command(archive: Path, delay_s: float) -> str:
+    """Shell text; it waits by itself, so that a job starts in time whether or not we are there."""
+    start = f"exec python3 {shlex.quote(str(archive))}"
+    return f"sleep {delay_s:g}; {start}" if delay_s else start
+
+
+def write_archive(path: Path) -> None:
+    """Whole or not at all; quiet when it is there. Blocks. Raises OSError."""
+    archive = runner_archive()
+    if path.exists() and path.read_bytes() == archive:
+        return
+    draft = path.with_suffix(".tmp")
+    draft.write_bytes(archive)
+    draft.replace(path)
+
+
+def fill_storage(directory: Path, record: str, code: Path) -> None:
+    """Parameters and code, for a runner that fetches neither. Blocks; repeatable. Raises OSError or SubmitRejected."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(directory / protocol.PARAMETER_FILE, record)
+    target, draft = directory / protocol.CODE_FOLDER, directory / ".code"
+    if target.exists():
+        return
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        with tarfile.open(code, "r:gz") as archive:
+            archive.extractall(draft, filter="tar")  # of our own making: modes and links are as they were
+    except tarfile.TarError as error:
+        raise SubmitRejected(
+            f"the code archive {code} cannot be unpacked: {error}; create the experiment anew"
+        ) from error
+    draft.replace(target)
+
+
+def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str]) -> bool:
+    """For whoever starts the container; False: they were written before. Blocks. Raises OSError and SubmitRejected.
+
+    The environment holds the token, so it is for nobody else's eyes.
+    """
+    if any((folder / name).exists() for name in (START_FILE, STARTED_FILE, STOPPED_FILE)):
+        return False
+    broken = next((name for name, value in variables.items() if "\n" in value or "\r" in value), None)
+    if broken is not None:
+        raise SubmitRejected(f"{broken}: has several lines, which a file with one line a variable cannot hold")
+    write_private(folder / ENVIRONMENT_FILE, "".join(f"{name}={value}\n" for name, value in variables.items()))
+    entry = {
+        "command": ["python3", str(archive)], "runner": str(archive),
+        "environmentFile": str(folder / ENVIRONMENT_FILE), "systemDirectory": variables[protocol.ENV_SYSTEM_DIR],
+    }  # fmt: skip
+    write_private(folder / START_FILE, json.dumps(entry, indent=2) + "\n")
+    return True
+
+
+def take_back(folder: Path) -> bool:
+    """Whether nobody had started the container, and nobody will. Blocks. Raises OSError."""
+    try:
+        (folder / START_FILE).rename(folder / STOPPED_FILE)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""Posts results as fast as they are taken, as a process of its own: ``python runner_flood.py COUNT ENV_FILE…``.
+
+COUNT results for each attempt whose environment file is given, each over a connection of its own. Prints one JSON
+object: how many posts were asked to come later, and the seconds it took.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+BATCH = 6_000
+
+
+def environment(path: Path) -> dict[str, str]:
+    """As `start.env` has it."""
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+class Runner:
+    """One attempt; knows how to post and nothing else."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        parts = urlsplit(variables["NNI_MANAGER_URL"])
+        self._path = parts.path
+        self._headers = {"Authorization": f"Bearer {variables['NNI_TRIAL_TOKEN']}", "Content-Type": "application/json"}
+        self._connection = http.client.HTTPConnection(parts.netloc, timeout=30)
+        self.put_off = 0
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def post(self, route: str, body: object) -> tuple[int, dict[str, object]]:
+        """Until it is taken or refused for good."""
+        data = json.dumps(body).encode()
+        while True:
+            self._connection.request("POST", f"{self._path}/{route}", data, self._headers)
+            response = self._connection.getresponse()
+            answer = json.loads(response.read())
+            if response.status != 429:
+                return response.status, answer
+            self.put_off += 1
+            time.sleep(float(response.headers["Retry-After"]) / 4)
+
+    def greet(self) -> None:
+        assert self.post("version", {"version": "0.6.0", "channel": "push"})[0] == 200
+
+    def flood(self, count: int) -> None:
+        with self:
+            self._flood(count)
+
+    def _flood(self, count: int) -> None:
+        self.greet()
+        start = 0
+        for first in range(0, count, BATCH):
+            numbers = range(first, min(count, first + BATCH))
+            lines = [json.dumps({"type": "intermediate", "value": number}) for number in numbers]
+            end = start + sum(len(line) + 1 for line in lines)
+            body = {"outbox": "outbox/main.jsonl", "start": start, "end": end, "lines": lines}
+            status, answer = self.post("metrics", body)
+            assert (status, answer) == (200, {"offset": end}), (status, answer)
+            start = end
+
+
+def main(count: int, files: list[str]) -> None:
+    runners = [Runner(environment(Path(file))) for file in files]
+    began = time.monotonic()
+    threads = [threading.Thread(target=runner.flood, args=(count,)) for runner in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps({"putOff": sum(runner.put_off for runner in runners), "seconds": time.monotonic() - began}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,327 @@
+"""The trial listener of a real daemon under clients that are wrong, huge, fast or slow. The tests are the runners."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.acceptance import runner_flood
+from tests.acceptance.runner_flood import Runner, environment
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+
+MIB = 1024 * 1024
+METRICS = 1_000_000
+#: Longest that `/readyz` may take, in seconds, and the most that memory may grow.
+PROMPT_S = 0.05
+GROWTH = 30 * MIB
+
+
+class Cluster:
+    """An experiment whose containers the test stands for."""
+
+    def __init__(self, daemon: Daemon, code: Path, trials: int) -> None:
+        self.daemon = daemon
+        config = {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true",
+            "trialCodeDirectory": ".", "trialConcurrency": trials, "maxTrialNumber": trials + 1,
+            "tuner": {"name": "Random"},
+            "trainingService": {"platform": "scripted", "launch": "external", "nniManagerIp": "127.0.0.1"},
+        }  # fmt: skip
+        self.id = daemon.create(config, code)
+        #: Files with the variables of each container, and what they hold.
+        self.files = self._files(trials)
+        self.environments = [environment(file) for file in self.files]
+
+    def _files(self, count: int) -> list[Path]:
+        """Once there are so many."""
+        folder = self.daemon.data / self.id / "scripted"
+        self.daemon.wait_for(self.id, lambda _: len(list(folder.glob("*/start.json"))) == count)
+        return sorted(folder.glob("*/start.env"))
+
+    def attempt(self, number: int) -> dict[str, Any]:
+        """As the API shows it: the first attempt of the trial whose environment has this number."""
+        trial = self.daemon.call("GET", f"/experiments/{self.id}/trials/{self.trial_id(number)}")
+        return trial["attempts"][0]  # type: ignore[no-any-return]
+
+    def trial_id(self, number: int) -> str:
+        return self.environments[number]["NNI_TRIAL_JOB_ID"]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        parts = urlsplit(self.environments[0]["NNI_MANAGER_URL"])
+        return str(parts.hostname), int(parts.port or 0)
+
+
+@pytest.fixture
+def listening(daemon: Daemon) -> Daemon:
+    """With a service and, once it is needed, a trial listener."""
+    daemon.terminate()
+    return daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+
+
+def post(variables: dict[str, str], route: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
+    """(status, answer), as exactly what is given."""
+    parts = urlsplit(variables["NNI_MANAGER_URL"])
+    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    try:
+        connection.request("POST", f"{parts.path}/{route}", body, headers)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def greet(variables: dict[str, str]) -> None:
+    with Runner(variables) as runner:
+        runner.greet()
+
+
+def bearer(variables: dict[str, str]) -> dict[str, str]:
+    return {"Authorization": f"Bearer {variables['NNI_TRIAL_TOKEN']}"}
+
+
+class Watch:
+    """What the daemon's memory and its readiness are like meanwhile, both looked at again and again."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        assert daemon.process is not None
+        self._process = psutil.Process(daemon.process.pid)
+        self._socket = json.loads((daemon.data / "control.json").read_text())["socket"]
+        self._over = threading.Event()
+        self._before = self._process.memory_info().rss
+        self._most = self._before
+        self.waits_s: list[float] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[Watch]:
+        thread = threading.Thread(target=self._look)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            thread.join()
+
+    @property
+    def growth(self) -> int:
+        return self._most - self._before
+
+    def _look(self) -> None:
+        connection = http.client.HTTPConnection("manager")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(self._socket)
+        while not self._over.wait(0.02):
+            began = time.monotonic()
+            connection.request("GET", "/readyz")
+            response = connection.getresponse()
+            response.read()
+            self.waits_s.append(time.monotonic() - began)
+            assert response.status == 200
+            self._most = max(self._most, self._process.memory_info().rss)
+        connection.close()
+
+    def check(self) -> None:
+        """The machine itself may be late now and then; the daemon must not be."""
+        waits = sorted(self.waits_s)
+        assert len(waits) > 50
+        late = waits[len(waits) * 98 // 100]
+        assert late < PROMPT_S, f"{late * 1000:.0f} ms; slowest: {[round(wait * 1000) for wait in waits[-10:]]}"
+        assert self.growth < GROWTH, f"{self.growth / MIB:.0f} MiB more"
+
+
+def test_who_may_come_in(listening: Daemon, code: Path) -> None:
+    cluster = Cluster(listening, code, 2)
+    own, other = cluster.environments
+    heartbeat = b'{"reporter": true}'
+    assert post(own, "heartbeat", heartbeat)[0] == 401
+    assert post(own, "heartbeat", heartbeat, **bearer(other))[0] == 403
+    with Runner(own) as runner:
+        runner.greet()
+        assert runner.post("heartbeat", {}) == (200, {"stop": False, "graceS": 5.0, "everyS": 5})
+        assert runner.post("status", {"event": "exited", "exitCode": 0, "outboxes": {}})[0] == 200
+    listening.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
+    status, answer = post(own, "heartbeat", heartbeat, **bearer(own))
+    assert (status, "is decided" in answer["error"]) == (410, True)
+    token = own["NNI_TRIAL_TOKEN"]
+    assert token not in listening.log()
+    assert token not in (listening.data / cluster.id / "log" / "nnimanager.log").read_text()
+
+
+def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, code: Path) -> None:
+    cluster = Cluster(listening, code, 1)
+    variables = cluster.environments[0]
+    greet(variables)
+    listening.kill()
+    listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+    assert _when_it_listens(variables)["stop"] is False
+    attempt = cluster.attempt(0)
+    assert (attempt["channel"], attempt["runnerVersion"]) == ("push", "0.6.0")
+    listening.call("POST", f"/experiments/{cluster.id}/trials/{cluster.trial_id(0)}/kill")
+    assert _when_it_listens(variables)["stop"] is True
+
+
+@pytest.mark.parametrize("version", ["0.5.1", None])
+def test_a_version_that_does_not_fit_is_told_everywhere(listening: Daemon, code: Path, version: str | None) -> None:
+    cluster = Cluster(listening, code, 1)
+    variables = cluster.environments[0]
+    body = json.dumps({"version": version, "channel": "push"}).encode()
+    status, answer = post(variables, "version", body, **bearer(variables))
+    sentence = answer["error"]
+    assert status == 409 and "0.6.0" in sentence and (version or "no version") in sentence
+    state = listening.wait(cluster.id, "ERROR")
+    assert state["errors"] == [sentence]
+    trial = listening.call("GET", f"/experiments/{cluster.id}/trials/{cluster.trial_id(0)}")
+    assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", sentence)
+    for words in (["experiment", "show", cluster.id], ["trial", "ls", cluster.id], ["experiment", "list"]):
+        assert sentence in _nnictl(listening, *words)
+    with listening.client() as client:
+        for path in ("/", f"/experiments/{cluster.id}"):
+            assert sentence in client.get(path).text
+    assert sentence in (listening.data / cluster.id / "log" / "nnimanager.log").read_text()
+
+
+def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
+    cluster = Cluster(listening, code, 2)
+    own, other = cluster.environments
+    greet(own)
+    with Watch(listening).watching() as watch:
+        for headers, expected in ((bearer(own), 413), (bearer(other), 403), ({}, 401)):
+            for is_chunked in (False, True):
+                assert _status_of_a_large_post(own, headers, is_chunked=is_chunked) == expected
+        _until(lambda: len(watch.waits_s) > 50)
+    watch.check()
+    assert post(own, "heartbeat", b"{}", **bearer(own))[0] == 200
+
+
+@pytest.mark.timeout(120)
+def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
+    cluster = Cluster(listening, code, 8)
+    listening.call("GET", f"/experiments/{cluster.id}")
+    command = [sys.executable, runner_flood.__file__, str(METRICS // 8), *map(str, cluster.files)]
+    with Watch(listening).watching() as watch:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    flood = json.loads(done.stdout)
+    print(flood, watch.growth / MIB, sorted(watch.waits_s)[-20:])
+    assert flood["seconds"] < 60
+    watch.check()
+    assert listening.rows(cluster.id, "SELECT count(*), count(DISTINCT value) FROM metrics") == [
+        (METRICS, METRICS // 8)
+    ]
+    disorder = "SELECT count(*) FROM metrics WHERE value <> sequence OR sequence <> number"
+    assert listening.rows(cluster.id, disorder) == [(0,)]
+
+
+def test_clients_that_take_their_time(listening: Daemon, code: Path) -> None:
+    """Two hundred that send a header a second, for so long as they are let."""
+    cluster = Cluster(listening, code, 1)
+    slow = [socket.create_connection(cluster.address) for _ in range(200)]
+    began = time.monotonic()
+    try:
+        with Watch(listening).watching() as watch:
+            for each in slow:
+                each.sendall(b"POST /trial/v1/x HTTP/1.1\r\nHost: x\r\n")
+            while time.monotonic() - began < 20:
+                for each in slow:
+                    each.sendall(b"X-more: of it\r\n")
+                time.sleep(1)
+            variables = cluster.environments[0]
+            greet(variables)
+            assert post(variables, "heartbeat", b"{}", **bearer(variables))[0] == 200
+        watch.check()
+        for each in slow:
+            each.settimeout(max(0.1, began + 45 - time.monotonic()))
+            assert _is_closed(each)
+        assert time.monotonic() - began > 25, "not at once: a slow network is no attack"
+    finally:
+        for each in slow:
+            each.close()
+
+
+def _when_it_listens(variables: dict[str, str]) -> dict[str, Any]:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            status, answer = post(variables, "heartbeat", b"{}", **bearer(variables))
+        except OSError:
+            status, answer = 0, {}
+        if status == 200:
+            return answer
+        assert status in (0, 503), answer
+        time.sleep(0.05)
+    raise AssertionError("nobody listens")
+
+
+def _status_of_a_large_post(variables: dict[str, str], headers: dict[str, str], *, is_chunked: bool) -> int:
+    """Fifty megabytes are offered, of which no more is sent than is taken."""
+    host, _, port = urlsplit(variables["NNI_MANAGER_URL"]).netloc.partition(":")
+    path = urlsplit(variables["NNI_MANAGER_URL"]).path
+    length = "Transfer-Encoding: chunked" if is_chunked else f"Content-Length: {50 * MIB}"
+    lines = [f"POST {path}/metrics HTTP/1.1", f"Host: {host}", length, *(f"{k}: {v}" for k, v in headers.items())]
+    piece = b" " * MIB
+    if is_chunked:
+        piece = f"{MIB:x}\r\n".encode() + piece + b"\r\n"
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        answer = http.client.HTTPResponse(connection)
+        connection.setblocking(False)
+        sent, offset = 0, 0
+        while sent < 50 and not _has_answer(connection):
+            try:
+                offset += connection.send(piece[offset:])
+            except BlockingIOError:
+                time.sleep(0.005)
+            except ConnectionError:
+                break
+            if offset == len(piece):
+                sent, offset = sent + 1, 0
+        connection.settimeout(20)
+        answer.begin()
+        return answer.status
+
+
+def _has_answer(connection: socket.socket) -> bool:
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def _until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _nnictl(daemon: Daemon, *words: str) -> str:
+    command = [str(Path(sys.executable).with_name("nnictl")), *words, "--data-dir", str(daemon.data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

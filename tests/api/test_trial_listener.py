@@ -1,0 +1,284 @@
+"""The routes of trial runners: who may come in, what is taken, what each refusal looks like."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from nni_manager.api import trial_listener
+from nni_manager.api.trial_listener import BODY_LIMIT, ROOM_BYTES, create_trial_listener
+from nni_manager.scheduler.runner_desk import RunnerOf
+from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+VERSION = {"version": "0.6.0", "python": "3.7.1", "host": "node7", "pid": 7, "channel": "push"}
+EXIT_0 = {"event": "exited", "exitCode": 0, "signal": None, "stderrTail": "", "outboxes": {}}
+POSTS: dict[str, dict[str, Any]] = {
+    "version": VERSION, "status": {"event": "started", "pid": 7, "startedMs": 5},
+    "metrics": {"outbox": OUTBOX, "start": 0, "end": 3, "lines": ["{}"]},
+    "log": {"file": "stdout", "offset": 0, "data": "x"}, "heartbeat": {"reporter": True},
+}  # fmt: skip
+GETS = ["parameters", "code", "outboxes"]
+
+
+class Runner:
+    """Speaks to the listener as one attempt; `token` may be another's."""
+
+    def __init__(self, world: RunnerWorld, application: ASGIApp, who: RunnerOf, token: str | None = None) -> None:
+        self.token = world.desk.tokens.token(who.job_name) if token is None else token
+        transport = httpx.ASGITransport(cast(Any, application))
+        self.client = httpx.AsyncClient(
+            transport=transport, headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
+            base_url=f"http://manager:8081/trial/v1/{who.experiment_id}/{who.trial_id}/{who.attempt}/",
+        )  # fmt: skip
+
+    async def post(self, route: str, body: object = None) -> httpx.Response:
+        return await self.client.post(route, json=POSTS[route] if body is None else body)
+
+    async def get(self, route: str) -> httpx.Response:
+        return await self.client.get(route)
+
+    async def any(self, route: str) -> httpx.Response:
+        return await (self.post(route) if route in POSTS else self.get(route))
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunnerWorld]:
+    async with make_runner_world(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+def application(world: RunnerWorld) -> ASGIApp:
+    return create_trial_listener(world.desk)
+
+
+@pytest.fixture
+async def runner(world: RunnerWorld, application: ASGIApp) -> Runner:
+    return Runner(world, application, world.who)
+
+
+async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
+    answer = await runner.post("version")
+    assert (answer.status_code, answer.json()) == (200, {"accepted": True, "managerVersion": "0.6.0"})
+    parameters = (await runner.get("parameters")).json()
+    assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"
+    code = await runner.get("code")
+    assert (code.headers["content-type"], code.content[:2]) == ("application/gzip", b"\x1f\x8b")
+    assert (await runner.post("status")).json() == {"stop": False, "graceS": 5.0}
+    lines, size = lines_of(0.25)
+    body = {"outbox": OUTBOX, "start": 0, "end": size, "lines": lines}
+    assert (await runner.post("metrics", body)).json() == {"offset": size}
+    assert (await runner.get("outboxes")).json() == {OUTBOX: size}
+    log = {"file": "trial.log", "offset": 0, "data": "ü\n", "source": ""}
+    assert (await runner.post("log", log)).json() == {"offset": 3}
+    assert (await runner.post("heartbeat")).json() == {"stop": False, "graceS": 5.0, "everyS": 5}
+    assert (await runner.post("status", {**EXIT_0, "outboxes": {OUTBOX: size}})).json()["stop"] is False
+    assert (await world.ended())["status"] == "SUCCEEDED"
+
+
+# ------------------------------------------------------------------------------------------------ who may come in
+
+
+@pytest.mark.parametrize("route", [*POSTS, *GETS])
+async def test_the_token_of_another_attempt(world: RunnerWorld, application: ASGIApp, route: str) -> None:
+    other = await world.add_trial()
+    token = world.desk.tokens.token(other.job_name)
+    answer = await Runner(world, application, world.who, token).any(route)
+    assert (answer.status_code, answer.json()) == (403, {"error": "this token is not the one of this attempt"})
+    later = RunnerOf(experiment_id=world.id, trial_id=world.who.trial_id, attempt=2)
+    answer = await Runner(world, application, later, world.desk.tokens.token(world.who.job_name)).any(route)
+    assert answer.status_code == 403
+    assert (await world.trial())["attempts"][0]["runnerVersion"] is None, "nothing was taken"
+
+
+@pytest.mark.parametrize("route", [*POSTS, *GETS])
+@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Basic dTpw", "Token x"])
+async def test_no_token(world: RunnerWorld, application: ASGIApp, route: str, header: str | None) -> None:
+    runner = Runner(world, application, world.who, "")
+    if header is not None:
+        runner.client.headers["Authorization"] = header
+    answer = await runner.any(route)
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert answer.json() == {"error": "send the attempt's token as `Authorization: Bearer`"}
+
+
+@pytest.mark.parametrize("path", [
+    "k3v9x0qa/../1", "a%2Fb/aaaaa/1", "exp/aaaaa/0", "exp/aaaaa/-1", "exp/aaaaa/01", "exp/aaaaa/1.0", "exp/aaaaa/²",
+    f"exp/aaaaa/{'9' * 5000}", "exp/aaaaa/one", "exp/a/1", "exp/äääää/1", f"{'e' * 99}/aaaaa/1",
+])  # fmt: skip
+async def test_what_can_be_no_attempt_is_as_unknown_as_any(world: RunnerWorld, application: ASGIApp, path: str) -> None:
+    runner = Runner(world, application, world.who)
+    answer = await runner.client.get(f"http://manager/trial/v1/{path}/parameters")
+    assert answer.status_code in (403, 404)
+
+
+async def test_a_right_token_for_something_that_is_not_there(world: RunnerWorld, application: ASGIApp) -> None:
+    for who in (RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1),
+                RunnerOf(experiment_id=world.id, trial_id="zzzzz", attempt=1)):  # fmt: skip
+        assert (await Runner(world, application, who).any("parameters")).status_code == 404
+
+
+async def test_a_decided_attempt(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    await runner.post("status", EXIT_0)
+    await world.ended()
+    for route in [*POSTS, *GETS]:
+        answer = await runner.any(route)
+        assert answer.status_code == 410 and "is decided; nothing more is taken" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("route", ["version", *[route for route in POSTS if route != "version"], "parameters", "code"])
+async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
+    """Said, or left unsaid: then nothing else is taken."""
+    answer = await (runner.post(route, {"version": "0.5.1"}) if route == "version" else runner.any(route))
+    assert answer.status_code == 409
+    assert ("version 0.5.1" if route == "version" else "no version") in answer.json()["error"]
+    assert "this manager is 0.6.0" in answer.json()["error"]
+
+
+# ------------------------------------------------------------------------------------------------ what is taken
+
+
+@pytest.mark.parametrize(("route", "body", "field"), [
+    ("version", [], "body"), ("version", "text", "body"), ("version", {"version": 6}, "version"),
+    ("version", {"version": "9" * 65}, "version"), ("version", {"version": "0.6\n"}, "version"),
+    ("version", {**VERSION, "channel": "keeper"}, "channel"),
+    ("status", {}, "event"), ("status", {"event": ["started"]}, "event"),
+    ("status", {"event": "started", "startedMs": "now"}, "startedMs"),
+    ("status", {"event": "started", "startedMs": -1}, "startedMs"),
+    ("status", {"event": "started", "startedMs": 2**63}, "startedMs"),
+    ("status", {"event": "started", "startedMs": True}, "startedMs"),
+    ("status", {"event": "exited"}, "exitCode or signal"),
+    ("status", {**EXIT_0, "exitCode": 0.5}, "exitCode"), ("status", {**EXIT_0, "exitCode": 10**400}, "exitCode"),
+    ("status", {**EXIT_0, "stderrTail": 1}, "stderrTail"), ("status", {**EXIT_0, "outboxes": []}, "outboxes"),
+    ("status", {**EXIT_0, "outboxes": {OUTBOX: "70"}}, "outboxes"),
+    ("status", {**EXIT_0, "outboxes": {OUTBOX: -1}}, "outboxes"),
+    ("status", {**EXIT_0, "outboxes": {str(n): 1 for n in range(1001)}}, "outboxes"),
+    ("metrics", {**POSTS["metrics"], "lines": "{}"}, "lines"),
+    ("metrics", {**POSTS["metrics"], "lines": [1]}, "lines"),
+    ("metrics", {**POSTS["metrics"], "lines": ["\ud800"]}, "lines"),
+    ("metrics", {**POSTS["metrics"], "start": None}, "start"), ("metrics", {**POSTS["metrics"], "start": -3}, "start"),
+    ("metrics", {**POSTS["metrics"], "end": 0}, "end"), ("metrics", {**POSTS["metrics"], "start": 4}, "end"),
+    ("metrics", {**POSTS["metrics"], "end": 2**62}, "end"),
+    ("metrics", {**POSTS["metrics"], "outbox": "stdout"}, "outbox"),
+    ("metrics", {**POSTS["metrics"], "outbox": "outbox/\n"}, "outbox"),
+    ("metrics", {**POSTS["metrics"], "outbox": "outbox/" + "x" * 300}, "outbox"),
+    ("metrics", {**POSTS["metrics"], "outbox": None}, "outbox"),
+    ("log", {**POSTS["log"], "data": 7}, "data"), ("log", {**POSTS["log"], "data": "\udc80"}, "data"),
+    ("log", {**POSTS["log"], "offset": 1.5}, "offset"), ("log", {**POSTS["log"], "source": []}, "source"),
+])  # fmt: skip
+async def test_what_cannot_be_used_is_named(runner: Runner, route: str, body: object, field: str) -> None:
+    await runner.post("version")
+    text = json.dumps(body)  # escapes what is no text
+    answer = await runner.client.post(route, content=text)
+    assert answer.status_code == 400, answer.text
+    assert field in answer.json()["error"] and "\n" not in answer.json()["error"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"start": ' + b"9" * 5000 + b"}"])
+async def test_what_is_no_json(runner: Runner, content: bytes) -> None:
+    answer = await runner.client.post("metrics", content=content)
+    assert (answer.status_code, answer.json()) == (400, {"error": "the body is no JSON"})
+
+
+async def test_an_outbox_that_is_none_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    await runner.post("status", {**EXIT_0, "outboxes": {"outbox/\n": 70, "stdout": 5}})
+    assert (await world.ended())["attempts"][0]["runnerExit"]["outboxes"] == {}
+
+
+async def test_last_words_are_cut(runner: Runner, world: RunnerWorld) -> None:
+    await runner.post("version")
+    await runner.post("status", {**EXIT_0, "exitCode": 1, "stderrTail": "x" * 5000 + "the end"})
+    tail = (await world.ended())["attempts"][0]["runnerExit"]["stderrTail"]
+    assert len(tail) == 2048 and tail.endswith("the end")
+
+
+async def test_what_is_not_there(runner: Runner) -> None:
+    assert (await runner.client.get("secrets")).status_code == 404
+    assert (await runner.client.get("version")).status_code == 405
+    assert (await runner.client.get("http://manager/api/v1/experiments")).status_code == 404
+    assert (await runner.client.get("http://manager/")).status_code == 404
+
+
+# ------------------------------------------------------------------------------------------------ how much is taken
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_a_body_that_is_too_large(runner: Runner, is_chunked: bool) -> None:
+    await runner.post("version")
+    sent = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(800):
+            sent += 64 * 1024
+            yield b" " * (64 * 1024)
+
+    headers = {} if is_chunked else {"Content-Length": str(800 * 64 * 1024)}
+    answer = await runner.client.post("metrics", content=pieces(), headers=headers)
+    assert (answer.status_code, answer.json()) == (
+        413,
+        {"error": "the body is larger than the 2 MB that are taken; send less"},
+    )
+    assert sent <= BODY_LIMIT + 64 * 1024 if is_chunked else sent == 0, "no more was read"
+
+
+async def test_without_a_token_no_body_is_read(world: RunnerWorld, application: ASGIApp) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        raise AssertionError("it was read")
+        yield b""
+
+    answer = await Runner(world, application, world.who, "wrong").client.post("metrics", content=never())
+    assert answer.status_code == 403
+
+
+async def test_more_than_there_is_room_for(runner: Runner, world: RunnerWorld, application: ASGIApp) -> None:
+    """Bodies that are on their way fill it; whoever comes then is asked to come again, and finds room later."""
+    await runner.post("version")
+    arrived, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        arrived.release()
+        await go_on.wait()
+        yield json.dumps(POSTS["heartbeat"]).encode()
+
+    many = ROOM_BYTES // BODY_LIMIT  # a chunked body may be as large as is allowed
+    waiting = [asyncio.ensure_future(runner.client.post("heartbeat", content=slow())) for _ in range(many)]
+    for _ in waiting:
+        await arrived.acquire()
+    refused = await runner.post("metrics")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert (await Runner(world, application, world.who, "wrong").post("metrics")).status_code == 403
+    go_on.set()
+    assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * many
+    assert (await runner.post("heartbeat")).status_code == 200
+
+
+async def test_a_body_that_does_not_come(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(trial_listener, "BODY_S", 0.05)
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    answer = await runner.client.post("heartbeat", content=never())
+    assert (answer.status_code, answer.headers["connection"]) == (408, "close")
+
+
+async def test_no_secret_is_shown(runner: Runner, world: RunnerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG"):
+        for route in [*POSTS, *GETS]:
+            assert runner.token not in (await runner.any(route)).text
+    assert runner.token not in caplog.text and "secret" not in repr(world.desk.tokens)

@@ -1,0 +1,146 @@
+"""Clients that take their time, or send heads without end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from nni_manager.app import http_connection
+from nni_manager.app.doors import Doors, reserve
+
+pytestmark = pytest.mark.unit
+
+GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+async def body_and_all(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with what was sent."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self) -> bytes:
+        """A head and its body."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        return head + await self.reader.readexactly(length)
+
+    async def is_closed(self) -> bool:
+        with suppress(ConnectionResetError):  # when something it sent was not read
+            while await self.reader.read(1000):
+                pass
+        return True
+
+
+@pytest.fixture
+async def doors() -> AsyncIterator[Doors]:
+    doors = Doors(body_and_all)
+    await doors.open_service(reserve("127.0.0.1", 0))
+    yield doors
+    await doors.close()
+
+
+@pytest.fixture
+async def client(doors: Doors) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors.open[0].address.rpartition(":")[2]))
+    yield Client(reader, writer)
+    writer.close()
+
+
+def close_slow(doors: Doors, seconds: float) -> None:
+    """As it will be done then."""
+    doors._close_slow(asyncio.get_running_loop().time() + seconds)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 (what the server has seen has no event)
+            await asyncio.sleep(0)
+
+
+def connections(doors: Doors) -> list[Any]:
+    return list(doors._server.server_state.connections)
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", GET, GET + b"X-a: b\r\n" * 20])
+async def test_a_head_that_does_not_come(doors: Doors, client: Client, sent: bytes) -> None:
+    await client.send(sent)
+    await until(lambda: connections(doors))
+    close_slow(doors, http_connection.HEAD_S - 1)
+    (connection,) = connections(doors)
+    assert not connection.transport.is_closing()
+    if sent:
+        await client.send(b"ET" if sent == b"G" else b"X-more: of it\r\n")  # dribbling buys no time
+    close_slow(doors, http_connection.HEAD_S + 1)
+    assert connection.transport.is_closing()
+    assert await client.is_closed()
+
+
+async def test_between_requests_and_in_them_is_no_head(doors: Doors, client: Client) -> None:
+    await client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na")
+    await until(lambda: any(connection.cycle for connection in connections(doors)))
+    close_slow(doors, 3600)
+    await client.send(b"b")
+    assert (await client.answer()).endswith(b"\r\n\r\nab")
+    close_slow(doors, 3600)
+    await client.send(GET + b"\r\n")
+    assert b" 200 OK" in await client.answer()
+
+
+async def test_the_second_head_has_its_own_time(doors: Doors, client: Client) -> None:
+    await client.send(GET + b"\r\n")
+    await client.answer()
+    close_slow(doors, 3600)
+    await client.send(GET)
+    (connection,) = connections(doors)
+    await until(lambda: connection._head_since_s is not None)
+    close_slow(doors, http_connection.HEAD_S - 1)
+    assert not connection.transport.is_closing()
+    close_slow(doors, http_connection.HEAD_S + 1)
+    assert await client.is_closed()
+
+
+async def test_a_head_without_end_is_refused(doors: Doors, client: Client) -> None:
+    await client.send(GET)
+    await until(lambda: connections(doors))
+    (connection,) = connections(doors)
+    with suppress(ConnectionError):
+        for _ in range(100):
+            await client.send((b"X-more: " + b"a" * 990 + b"\r\n") * 10)
+    assert await client.is_closed()
+    # a read may hold 256 KiB
+    assert len(connection.headers) * 1000 < http_connection.MAX_HEAD_BYTES + 256 * 1024
+
+
+async def test_a_head_of_usual_size_with_a_large_body_is_none(client: Client) -> None:
+    size = 3 * http_connection.MAX_HEAD_BYTES
+    await client.send(GET.replace(b"GET", b"POST") + f"Content-Length: {size}\r\n\r\n".encode() + b"a" * size)
+    assert len(await client.answer()) > size
+
+
+async def test_what_comes_behind_a_body_is_not_kept(doors: Doors, client: Client) -> None:
+    await client.send(GET.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n")
+    await client.send(b"X-trailer: b\r\n" * 10)
+    await client.send(b"\r\n")
+    assert (await client.answer()).endswith(b"\r\n\r\na")
+    (connection,) = connections(doors)
+    assert [name for name, _ in connection.headers] == [b"host", b"transfer-encoding"]

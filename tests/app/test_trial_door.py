@@ -1,0 +1,250 @@
+"""The trial listener's door: when it is open, where, and what runners are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from nni_manager.app import trial_door
+from nni_manager.app.doors import Doors, reserve
+from nni_manager.app.trial_door import TrialDoor
+from nni_manager.config.settings import Settings
+from nni_manager.domain.errors import PlatformUnavailable
+
+pytestmark = pytest.mark.unit
+
+
+class Says:
+    """An application that says its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": self.name.encode()})
+
+
+@asynccontextmanager
+async def opened(data: Path, *, allowed: bool = True, **settings: object) -> AsyncIterator[tuple[TrialDoor, Doors]]:
+    """A daemon's doors, without the daemon."""
+    doors = Doors(Says("service"))
+    chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
+    door = TrialDoor(Settings(data_dir=data, **chosen), allowed=allowed)  # type: ignore[arg-type]
+    door.bind(doors, Says("trials"))
+    yield door, doors
+    await doors.close()
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port that somebody else has."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+def free_port() -> int:
+    with listening() as port:
+        return port
+
+
+def port_of(door: TrialDoor) -> int:
+    return int(door.url("").rpartition(":")[2])
+
+
+async def answer_at(url: str) -> str:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return (await client.get(url)).text
+
+
+async def test_it_is_open_while_an_experiment_needs_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, doors):
+        assert doors.open == ()
+        await door.open("exp1")
+        await door.open("exp1")
+        await door.open("exp2")
+        url = door.url("")
+        assert [(one.kind, one.address) for one in doors.open] == [("trials", url)]
+        assert await answer_at(url) == "trials"
+        await door.close("exp1")
+        assert await answer_at(url) == "trials"
+        await door.close("exp2")
+        await door.close("exp2")
+        assert doors.open == ()
+        with pytest.raises(httpx.ConnectError):
+            await answer_at(url)
+        await door.open("exp3")
+        assert await answer_at(door.url("")) == "trials"
+
+
+async def test_each_door_has_its_own_application(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, doors):
+        service = reserve("127.0.0.1", 0)
+        await doors.open_service(service)
+        await door.open("exp1")
+        assert (await answer_at(service.address), await answer_at(door.url(""))) == ("service", "trials")
+        await door.close("exp1")
+        assert await answer_at(service.address) == "service"
+
+
+async def test_closing_ends_its_connections_and_no_other(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, doors), httpx.AsyncClient(trust_env=False) as client:
+        service = reserve("127.0.0.1", 0)
+        await doors.open_service(service)
+        await door.open("exp1")
+        await client.get(service.address)
+        await client.get(url := door.url(""))
+        assert len(doors._server.server_state.connections) == 2
+        await door.close("exp1")
+        async with asyncio.timeout(5):
+            while len(doors._server.server_state.connections) == 2:  # noqa: ASYNC110 (there is no event for it)
+                await asyncio.sleep(0)
+        assert (await client.get(service.address)).text == "service"
+        assert len(doors._server.server_state.connections) == 1
+        with pytest.raises(httpx.ConnectError):
+            await client.get(url)
+
+
+async def test_the_next_daemon_has_the_same_address(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, _):
+        await door.open("exp1")
+        port, token = port_of(door), door.tokens.token("job")
+    async with opened(tmp_path, trial_port=free_port()) as (door, _):
+        await door.open("exp1")
+        assert (port_of(door), door.tokens.token("job")) == (port, token), "running jobs know no other"
+        await door.close("exp1")
+    async with opened(tmp_path, trial_port=(chosen := free_port())) as (door, _):
+        await door.open("exp2")
+        assert port_of(door) == chosen, "no job knows the old one"
+
+
+async def test_where_it_is_by_default(tmp_path: Path) -> None:
+    with listening() as port:
+        pass
+    async with opened(tmp_path, port=port - 1) as (door, _):
+        await door.open("exp1")
+        assert port_of(door) == port
+
+
+async def test_beside_the_service_somebody_else_may_be(tmp_path: Path) -> None:
+    with listening() as port:
+        async with opened(tmp_path, port=port - 1) as (door, _):
+            await door.open("exp1")
+            assert port_of(door) != port
+
+
+@pytest.mark.parametrize("port", [0, 65535])
+async def test_a_service_that_has_no_neighbour(tmp_path: Path, port: int) -> None:
+    async with opened(tmp_path, port=port) as (door, _):
+        await door.open("exp1")
+        assert await answer_at(door.url("")) == "trials"
+
+
+async def test_a_busy_port_is_named_and_tried_again(tmp_path: Path) -> None:
+    with listening() as port:
+        async with opened(tmp_path, trial_port=port) as (door, doors):
+            with pytest.raises(PlatformUnavailable) as refusal:
+                await door.open("exp1")
+            assert f"the trial listener cannot be opened: port {port} is in use by process {os.getpid()}" in str(
+                refusal.value
+            )
+            assert str(refusal.value).endswith("choose another with --trial-port")
+            assert doors.open == ()
+    async with opened(tmp_path, trial_port=port) as (door, _):
+        await door.open("exp1")
+        assert port_of(door) == port
+
+
+async def test_a_stored_port_that_is_busy_is_not_exchanged(tmp_path: Path) -> None:
+    with listening() as port:
+        (tmp_path / "trial-listener.json").write_text(json.dumps({"port": port}))
+        async with opened(tmp_path) as (door, _):
+            with pytest.raises(PlatformUnavailable, match=f"port {port} is in use"):
+                await door.open("exp1")
+
+
+async def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    async with opened(tmp_path, trial_host="192.0.2.1") as (door, _):
+        with pytest.raises(PlatformUnavailable, match=r"192\.0\.2\.1.* choose another with --trial-host"):
+            await door.open("exp1")
+
+
+async def test_a_data_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as (door, doors):
+        (tmp_path / "trial-listener.tmp").mkdir()
+        with pytest.raises(PlatformUnavailable, match="the trial listener cannot be opened"):
+            await door.open("exp1")
+        assert doors.open == ()
+        (tmp_path / "trial-listener.tmp").rmdir()
+        await door.open("exp1")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"port": "8081"}', '{"port": 0}', '{"port": 70000}', "\x00"])
+async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "trial-listener.json").write_text(text)
+    async with opened(tmp_path) as (door, _):
+        await door.open("exp1")
+        assert json.loads((tmp_path / "trial-listener.json").read_text()) == {"port": port_of(door)}
+
+
+async def test_no_listen(tmp_path: Path) -> None:
+    async with opened(tmp_path, allowed=False) as (door, doors):
+        with pytest.raises(PlatformUnavailable, match="started with --no-listen: start it without"):
+            await door.open("exp1")
+        assert doors.open == ()
+
+
+async def test_whoever_opens_it_waits_for_the_doors(tmp_path: Path) -> None:
+    doors, door = Doors(Says("service")), TrialDoor(Settings(data_dir=tmp_path, trial_host="127.0.0.1"), allowed=True)
+    opening = asyncio.ensure_future(door.open("exp1"))
+    gives_up = asyncio.ensure_future(door.open("exp2"))
+    await asyncio.sleep(0)
+    gives_up.cancel()
+    await asyncio.wait([gives_up])
+    door.bind(doors, Says("trials"))
+    await opening
+    assert await answer_at(door.url("")) == "trials"
+    await doors.close()
+
+
+async def test_an_opening_that_is_cut_off_leaves_no_port(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, doors):
+        opening = asyncio.ensure_future(door.open("exp1"))
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        await door.open("exp2")
+        assert len(doors.open) == 1 and await answer_at(door.url("")) == "trials"
+
+
+# ------------------------------------------------------------------------------------------------ what runners are told
+
+
+@pytest.mark.parametrize(("host", "manager_ip", "expected"), [
+    ("127.0.0.1", "", "127.0.0.1"), ("localhost", "", "localhost"), ("127.0.0.1", "10.1.2.3", "10.1.2.3"),
+    ("0.0.0.0", "10.1.2.3", "10.1.2.3"), ("0.0.0.0", "manager.example", "manager.example"),
+    ("127.0.0.1", "fd00::7", "[fd00::7]"), ("0.0.0.0", "", "203.0.113.9"),
+])  # fmt: skip
+async def test_the_address_runners_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, manager_ip: str, expected: str
+) -> None:
+    monkeypatch.setattr(trial_door, "_own_address", lambda elsewhere: "203.0.113.9")
+    async with opened(tmp_path, trial_host=host) as (door, _):
+        await door.open("exp1")
+        port = json.loads((tmp_path / "trial-listener.json").read_text())["port"]
+        assert door.url(manager_ip) == f"http://{expected}:{port}"
+
+
+def test_our_own_address_is_one_of_ours() -> None:
+    with socket.socket() as probe:
+        probe.bind((trial_door._own_address("192.0.2.1"), 0))
+    assert ":" in trial_door._own_address("2001:db8::1")

@@ -1,0 +1,102 @@
+"""Two witnesses of an attempt's end, the platform and the runner, and what follows from both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nni_manager.domain.evidence import Finding, RunnerWord, weigh
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.trial import Reason, failure_reason
+
+pytestmark = pytest.mark.unit
+
+OK = JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9)
+EXIT_1 = JobReport(state=JobState.FAILED, exit_code=1, ended_ms=9)
+OOM = JobReport(state=JobState.FAILED, exit_code=137, reason="OOMKilled", message="the container was killed")
+PREEMPTED = JobReport(state=JobState.PREEMPTED, reason="Preempted")
+LOST = JobReport(state=JobState.LOST)
+CANCELLED = JobReport(state=JobState.CANCELLED)
+PLATFORM = {"ok": OK, "exit 1": EXIT_1, "oom": OOM, "preempted": PREEMPTED, "lost": LOST, "cancelled": CANCELLED}
+
+
+def word(exit_code: int | None = None, signal: int | None = None, stderr: str = "") -> RunnerWord:
+    return RunnerWord(
+        exit_code=exit_code, signal=signal, stderr_tail=stderr, started_ms=3, ended_ms=7, outboxes={}
+    )  # fmt: skip
+
+
+RUNNER = {"0": word(0), "1": word(1, stderr="Traceback"), "15": word(signal=15), "9": word(signal=9)}
+
+
+def test_nobody_says_that_it_has_ended() -> None:
+    assert weigh(None, None) is None
+
+
+@pytest.mark.parametrize("platform", PLATFORM.values(), ids=PLATFORM)
+def test_the_platform_alone_is_believed(platform: JobReport) -> None:
+    assert weigh(platform, None) == Finding(report=platform)
+
+
+@pytest.mark.parametrize("runner", RUNNER.values(), ids=RUNNER)
+@pytest.mark.parametrize("platform", [None, CANCELLED], ids=["says nothing", "was told to end it"])
+def test_the_runner_alone_is_believed(platform: JobReport | None, runner: RunnerWord) -> None:
+    assert weigh(platform, runner) == Finding(report=runner.report())
+
+
+@pytest.mark.parametrize(("platform", "runner", "state", "exit_code", "signal", "agree"), [
+    ("ok", "0", "SUCCEEDED", 0, None, True),
+    ("ok", "1", "FAILED", 1, None, False),
+    ("ok", "9", "FAILED", None, 9, False),
+    ("exit 1", "0", "SUCCEEDED", 0, None, False),
+    ("exit 1", "1", "FAILED", 1, None, True),
+    ("exit 1", "15", "FAILED", None, 15, True),
+    ("oom", "9", "FAILED", None, 9, True),
+    ("oom", "0", "SUCCEEDED", 0, None, False),
+    ("preempted", "0", "SUCCEEDED", 0, None, False),
+    ("preempted", "1", "PREEMPTED", None, None, True),
+    ("preempted", "15", "PREEMPTED", None, None, True),
+    ("lost", "0", "SUCCEEDED", 0, None, False),
+    ("lost", "1", "LOST", None, None, True),
+    ("lost", "9", "LOST", None, None, True),
+])  # fmt: skip
+def test_both(platform: str, runner: str, state: str, exit_code: int | None, signal: int | None, agree: bool) -> None:
+    found = weigh(PLATFORM[platform], RUNNER[runner])
+    assert found is not None
+    assert (found.report.state, found.report.exit_code, found.report.signal) == (state, exit_code, signal)
+    assert (found.disagreement == "") is agree
+
+
+def test_a_disagreement_names_both_words() -> None:
+    found = weigh(OK, word(3))
+    assert found is not None
+    assert found.disagreement == "the platform says SUCCEEDED (exit code 0), the runner says exit code 3"
+
+
+def test_why_comes_from_the_platform_and_how_from_the_runner() -> None:
+    found = weigh(OOM, word(signal=9, stderr="last words"))
+    assert found is not None
+    assert (found.report.reason, found.report.stderr_tail, found.report.message) == ("OOMKilled", "last words", "")
+    assert (found.report.started_ms, found.report.ended_ms) == (3, 7)
+    assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
+
+
+def test_what_the_store_keeps_is_read_again() -> None:
+    text = json.dumps({
+        "exitCode": None, "signal": 9, "stderrTail": "ü", "startedMs": 1, "endedMs": 2,
+        "outboxes": {"outbox/main.jsonl": 70},
+    })  # fmt: skip
+    found = RunnerWord.parse(text)
+    assert found == RunnerWord(
+        exit_code=None, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2, outboxes={"outbox/main.jsonl": 70}
+    )
+    assert found.report() == JobReport(
+        state=JobState.FAILED, signal=9, stderr_tail="ü", started_ms=1, ended_ms=2
+    )  # fmt: skip
+
+
+def test_a_word_with_gaps() -> None:
+    assert RunnerWord.parse('{"exitCode": 0, "outboxes": null}') == RunnerWord(
+        exit_code=0, signal=None, stderr_tail="", started_ms=None, ended_ms=None, outboxes={}
+    )

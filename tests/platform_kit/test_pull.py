@@ -1,0 +1,362 @@
+"""Runners that are read: greeting, results from the stored offsets, logs, the end, and how often is looked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import StoreUnavailable, VersionRefused
+from nni_manager.domain.job import JobHandle
+from nni_manager.platform_kit import outbox_file, pull
+from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.testing import Chunk, Recorder, unreachable_keeper
+from trial_runner import protocol
+
+pytestmark = pytest.mark.unit
+
+JOB = "nni_exp_e_trial_a"
+MAIN = protocol.MAIN_OUTBOX
+FINAL = '{"type": "final", "value": 1}'
+
+
+class Attempt:
+    """A folder as a runner fills it, and somebody who reads it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.recorder = Recorder()
+        self.recorder.accept(JobHandle(platform="x", version=1, job_name=JOB))
+        self.folder, self.logs = directory / "mounted", directory / "trials" / "a"
+        (self.folder / "outbox").mkdir(parents=True)
+        self.pull = self.reader()
+
+    def reader(self) -> Pull:
+        pull = Pull(self.recorder.host(unreachable_keeper()))
+        pull.follow(JOB, self.folder, self.logs)
+        return pull
+
+    def greet(self, version: object = "0.6.0") -> None:
+        (self.folder / protocol.RUNNER_FILE).write_text(json.dumps({"version": version}))
+
+    def report(self, text: str, outbox: str = MAIN) -> None:
+        path = self.folder / outbox
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a") as file:
+            file.write(text)
+
+    def exit(self, code: int | None, signal: int | None = None, pid: int = 7) -> None:
+        word = {"pid": pid, "exit_code": code, "signal": signal, "started_ms": 1000, "ended_ms": 2000}
+        (self.folder / protocol.EXIT_FILE).write_text(json.dumps(word))
+
+    async def look(self) -> None:
+        """At once, whenever it would have been time."""
+        for attempt in self.pull._attempts.values():
+            attempt.next_at = 0.0
+        await self.pull.look()
+
+    @property
+    def word(self) -> dict[str, object]:
+        return json.loads(self.recorder.ends[JOB])  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def attempt(tmp_path: Path) -> Attempt:
+    return Attempt(tmp_path)
+
+
+async def test_nothing_is_taken_before_the_runner_said_its_version(attempt: Attempt) -> None:
+    attempt.report(FINAL + "\n")
+    await attempt.look()
+    assert attempt.recorder.handed_over == []
+    assert not attempt.pull.has_started(JOB)
+    attempt.greet()
+    await attempt.look()
+    assert attempt.recorder.greetings == {JOB: ("0.6.0", "pull")}
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+    assert attempt.pull.has_started(JOB) and JOB in attempt.recorder.woken
+
+
+@pytest.mark.parametrize("version", [None, 6])
+async def test_a_greeting_without_a_version_is_passed_on_as_such(attempt: Attempt, version: object) -> None:
+    attempt.greet(version)
+    await attempt.look()
+    assert attempt.recorder.greetings == {JOB: (None, "pull")}
+
+
+async def test_a_refused_runner_is_read_no_more(attempt: Attempt) -> None:
+    async def refuse(*_: object) -> None:
+        raise VersionRefused("no")
+
+    attempt.recorder._greet = refuse  # type: ignore[method-assign]
+    attempt.pull = attempt.reader()
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    await attempt.look()
+    assert attempt.pull.is_over(JOB) and attempt.recorder.handed_over == []
+
+
+async def test_lines_are_taken_when_they_are_complete_and_once(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report('{"a": 1}\n{"b"')
+    await attempt.look()
+    attempt.report(": 2}\n")
+    await attempt.look()
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', '{"b": 2}']
+    assert [(chunk.start, chunk.end) for chunk in attempt.recorder.handed_over] == [(0, 9), (9, 18)]
+
+
+async def test_a_new_process_goes_on_where_the_store_is(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    attempt.pull = attempt.reader()
+    attempt.report('{"b": 2}\n')
+    await attempt.look()
+    assert [chunk.lines for chunk in attempt.recorder.handed_over] == [('{"a": 1}',), ('{"b": 2}',)]
+
+
+async def test_what_the_store_lost_is_handed_over_again(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    attempt.recorder.lose(JOB, MAIN)
+    attempt.report('{"b": 2}\n')
+    await attempt.look()
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', '{"b": 2}']
+
+
+async def test_a_store_that_cannot_be_written_costs_nothing(attempt: Attempt, caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(_chunk: Chunk) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    attempt.exit(0)
+    go_on, attempt.recorder.before_storing = attempt.recorder.before_storing, refuse
+    await attempt.look()
+    await attempt.look()
+    assert caplog.text.count("the disk is full") == 1 and attempt.recorder.ends == {}
+    attempt.recorder.before_storing = go_on
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+    assert attempt.word["outboxes"] == {MAIN: len(FINAL) + 1}
+
+
+async def test_the_end_comes_after_all_results_with_their_sizes(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report('{"a": 1}\n')
+    attempt.report(FINAL, "outbox/sub/worker.jsonl")  # its last line was never ended
+    attempt.exit(0)
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, "outbox/sub/worker.jsonl") == [FINAL]
+    assert attempt.word == {
+        "exitCode": 0, "signal": None, "stderrTail": "", "startedMs": 1000, "endedMs": 2000,
+        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)},
+    }  # fmt: skip
+    assert attempt.pull.is_over(JOB)
+
+
+async def test_a_failure_has_its_last_words(attempt: Attempt) -> None:
+    attempt.greet()
+    (attempt.folder / "stderr").write_text("x" * 5000 + "out of luck")
+    attempt.exit(None, 9)
+    await attempt.look()
+    tail = str(attempt.word["stderrTail"])
+    assert tail.endswith("out of luck") and len(tail) == protocol.MAX_STDERR_TAIL
+    assert (attempt.word["exitCode"], attempt.word["signal"]) == (None, 9)
+
+
+async def test_a_command_that_was_never_started_needs_no_greeting(attempt: Attempt) -> None:
+    attempt.exit(64, pid=0)
+    await attempt.look()
+    assert attempt.word["exitCode"] == 64
+
+
+async def test_the_end_of_a_runner_that_pushes_is_not_ours(attempt: Attempt) -> None:
+    attempt.report(FINAL + "\n")
+    attempt.exit(0)
+    await attempt.look()
+    assert attempt.recorder.ends == {} and attempt.recorder.handed_over == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"exit_code": true, "signal": null}', '{"exit_code": 1, "signal": 2}'])
+async def test_an_end_that_makes_no_sense_is_none(
+    attempt: Attempt, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt.greet()
+    (attempt.folder / protocol.EXIT_FILE).write_text(text)
+    await attempt.look()
+    assert attempt.recorder.ends == {} and protocol.EXIT_FILE in caplog.text
+
+
+async def test_logs_are_copied_as_they_grow(attempt: Attempt) -> None:
+    attempt.greet()
+    (attempt.folder / "stdout").write_text("one\n")
+    await attempt.look()
+    with (attempt.folder / "stdout").open("a") as file:
+        file.write("two\n")
+    await attempt.look()
+    assert (attempt.logs / "stdout").read_text() == "one\ntwo\n"
+    assert not (attempt.logs / "stderr").exists()
+
+
+async def test_links_lead_nowhere(attempt: Attempt, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(FINAL + "\n")
+    attempt.greet()
+    (attempt.folder / "stdout").symlink_to(secret)
+    (attempt.folder / MAIN).symlink_to(secret)
+    await attempt.look()
+    assert attempt.recorder.handed_over == [] and not (attempt.logs / "stdout").exists()
+
+
+async def test_a_job_that_ended_without_a_word_is_given_up_after_a_while(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    attempt.pull.finish(JOB, 0.0)
+    await attempt.pull.look()  # there were results: perhaps there are more
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+    await attempt.look()
+    assert attempt.pull.is_over(JOB) and attempt.recorder.ends == {}
+
+
+async def test_a_forgotten_job_is_over(attempt: Attempt) -> None:
+    attempt.pull.forget(JOB)
+    assert attempt.pull.is_over(JOB) and not attempt.pull.has_started(JOB)
+    attempt.pull.finish(JOB, 1.0)
+
+
+async def test_many_results_are_taken_in_turns(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_file, "_READ_BYTES", 64)
+    attempt.greet()
+    lines = [json.dumps({"type": "intermediate", "value": number}) for number in range(200)]
+    attempt.report("\n".join(lines) + "\n")
+    attempt.exit(0)
+    await attempt.look()
+    assert len(attempt.recorder.handed_over) == 16 and attempt.recorder.ends == {}
+    running = asyncio.create_task(attempt.pull.run())
+    assert await attempt.recorder.until_lines(JOB, MAIN, 200) == lines
+    await cancelled(running)
+
+
+@pytest.mark.looptime
+async def test_it_looks_ever_more_seldom_until_something_happens(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt.pull = attempt.reader()  # by this loop's clock
+    times = await times_of_looks(attempt, monkeypatch, quiet_s=60)
+    waits = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    growing = all(later >= earlier - 1e-6 for earlier, later in zip(waits, waits[1:], strict=False))
+    assert growing and waits[0] < 1 and waits[-1] == pytest.approx(pull.LONGEST_WAIT_S)
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    times = await times_of_looks(attempt, monkeypatch, quiet_s=11)
+    assert any(later - earlier == pytest.approx(0.5) for earlier, later in zip(times, times[1:], strict=False))
+
+
+async def times_of_looks(attempt: Attempt, monkeypatch: pytest.MonkeyPatch, quiet_s: float) -> list[float]:
+    """When the attempt was looked at within some (virtual) seconds."""
+    times: list[float] = []
+
+    async def inline(function: object, *arguments: object, **options: object) -> object:
+        return function(*arguments, **options)  # type: ignore[operator]
+
+    monkeypatch.setattr(asyncio, "to_thread", inline)
+    look_at = Pull._look_at
+    loop = asyncio.get_running_loop()
+
+    async def noted(self: Pull, one: pull._Attempt) -> None:
+        times.append(loop.time())
+        await look_at(self, one)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pull, "_look_at", noted)
+        running = asyncio.create_task(attempt.pull.run())
+        await asyncio.sleep(quiet_s)
+        await cancelled(running)
+    return times
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+# ------------------------------------------------------------------------------------------------ records
+
+
+def frame(text: str) -> bytes:
+    data = text.encode() + b"\n"
+    return b"ME%06d" % len(data) + data
+
+
+def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRICS_FILE) -> list[Sequence[str]]:
+    found, start = [], 0
+    while (stretch := outbox_file.next_stretch(folder, name, start, is_all=is_all)) is not None:
+        assert stretch.start == start < stretch.end
+        found.append(stretch.lines)
+        start = stretch.end
+    return found
+
+
+@pytest.mark.parametrize(
+    ("data", "is_all", "expected"),
+    [
+        (frame("a") + frame("ä"), False, ["a", "ä"]),
+        (frame("a") + frame("b")[:-1], False, ["a"]),
+        (frame("a") + b"ME00", False, ["a"]),
+        (frame("a")[:-3] + frame("b"), False, ["b"]),
+        (b"junk" + frame("a"), False, ["a"]),
+        (frame("a") + b"ME000100" + frame("b"), True, ["a", "b"]),
+        (b"", True, []),
+    ],
+)
+def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_all: bool, expected: list[str]) -> None:
+    (tmp_path / ".nni").mkdir()
+    (tmp_path / protocol.METRICS_FILE).write_bytes(data)
+    assert outbox_file.names(tmp_path) == [protocol.METRICS_FILE]
+    assert [line for lines in stretches(tmp_path, is_all=is_all) for line in lines] == expected
+
+
+def test_a_frame_that_is_completed_later_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / ".nni").mkdir()
+    path, data = tmp_path / protocol.METRICS_FILE, frame("first") + frame("second")
+    for cut in range(len(data)):
+        path.write_bytes(data[:cut])
+        before = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, 0, is_all=False)
+        path.write_bytes(data)
+        start = 0 if before is None else before.end
+        after = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, start, is_all=False)
+        taken = [*(before.lines if before else ()), *(after.lines if after else ())]
+        assert taken == ["first", "second"], cut
+
+
+def test_a_line_longer_than_one_read_is_one_record(tmp_path: Path) -> None:
+    (tmp_path / "outbox").mkdir()
+    line = json.dumps("x" * 700_000)
+    (tmp_path / MAIN).write_text(f"{line}\n{FINAL}\n")
+    assert [text for lines in stretches(tmp_path, name=MAIN) for text in lines] == [line, FINAL]
+
+
+def test_a_record_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "outbox").mkdir()
+    (tmp_path / MAIN).write_bytes(b"x" * (9 * 1024 * 1024) + b"\n" + FINAL.encode() + b"\n")
+    found = [text for lines in stretches(tmp_path, name=MAIN) for text in lines]
+    assert found[-1] == FINAL and len(found) <= 2
+
+
+def test_pipes_and_hidden_files_are_no_outboxes(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "outbox" / "deep").mkdir(parents=True)
+    for name in ("main.jsonl", ".hidden", "deep/more.jsonl"):
+        (tmp_path / "outbox" / name).touch()
+    os.mkfifo(tmp_path / "outbox" / "pipe")
+    assert outbox_file.names(tmp_path) == ["outbox/deep/more.jsonl", MAIN]

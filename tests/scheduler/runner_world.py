@@ -1,0 +1,95 @@
+"""One experiment whose jobs have trial runners, in a whole manager; the test is the runner."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.config import experiment_file
+from nni_manager.platform_kit.contract import Capabilities
+from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
+from nni_manager.scheduler.service import Submission
+from nni_manager.store import answers
+from tests.api.world import MemoryPlatform, World, config, make_world
+
+OUTBOX = "outbox/main.jsonl"
+VERSION = "0.6.0"
+
+
+class RunnerWorld:
+    """`who`: the runner of the one trial."""
+
+    def __init__(self, world: World, desk: RunnerDesk, id: str) -> None:
+        self.world = world
+        self.desk = desk
+        self.id = id
+        self.who: RunnerOf
+
+    @property
+    def experiment(self) -> OpenExperiment:
+        return self.world.supervisor.find(self.id)
+
+    async def add_trial(self, values: object = None) -> RunnerOf:
+        """Answers when its job runs on the platform."""
+        added = await self.world.service.add_trial(self.id, values or {"x": 0.5})
+        who = RunnerOf(experiment_id=self.id, trial_id=added["id"], attempt=1)
+        await self.until(lambda: who.job_name in MemoryPlatform.jobs)
+        return who
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """The experiment's changes are watched, so that nothing waits for a clock."""
+        with self.experiment.changes.watch() as changed:
+            async with asyncio.timeout(10):
+                while not condition():
+                    changed.clear()
+                    await changed.wait()
+
+    async def trial(self, who: RunnerOf | None = None) -> dict[str, Any]:
+        """As the API shows it."""
+        id_ = (who or self.who).trial_id
+        return json.loads(await self.world.service.read(self.id, lambda c: answers.trial(c, id_)))  # type: ignore[no-any-return]
+
+    async def ended(self, who: RunnerOf | None = None) -> dict[str, Any]:
+        with self.experiment.changes.watch() as changed:
+            async with asyncio.timeout(10):
+                while (trial := await self.trial(who))["endedMs"] is None:
+                    await changed.wait()
+                    changed.clear()
+        return trial
+
+    async def greet(self) -> None:
+        await self.desk.greet(self.who, VERSION, "push")
+
+    def folder(self, who: RunnerOf | None = None) -> Path:
+        return self.experiment.folder.trials / (who or self.who).trial_id
+
+
+@asynccontextmanager
+async def make_runner_world(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = VERSION, **fields: object
+) -> AsyncIterator[RunnerWorld]:
+    """`fields`: of the experiment's config."""
+    capabilities = Capabilities(watches=True, reads_files=False, has_runner=True, ships_code=True)
+    monkeypatch.setattr(MemoryPlatform, "capabilities", capabilities)
+    async with make_world(folder, monkeypatch) as world:
+        text = json.dumps(config(world.code, world.data, **fields))
+        (world.code / "trial.py").write_text("print('hello')\n")
+        id_ = await world.service.create(Submission(spec=experiment_file.load(text, directory=world.code)))
+        desk = RunnerDesk(world.supervisor, RunnerTokens(b"secret"), version)
+        made = RunnerWorld(world, desk, id_)
+        made.who = await made.add_trial()
+        yield made
+
+
+def lines_of(*values: float) -> tuple[list[str], int]:
+    """(lines, their bytes in the outbox)"""
+    lines = [json.dumps({"type": "intermediate", "value": value}) for value in values]
+    return lines, sum(len(line) + 1 for line in lines)

@@ -1,0 +1,115 @@
+"""What runners say of their attempts, as rows: whose it is, what they may see, when all of it is there."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from nni_manager.domain.errors import AttemptDecided, NotFound
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
+from nni_manager.store.trials import AttemptRow
+from tests.store.life import add, end, final, intermediate, one, report, start
+
+pytestmark = pytest.mark.unit
+
+WORD = '{"exitCode": 0, "outboxes": {"outbox/main.jsonl": 20}}'
+
+
+@pytest.fixture
+def job(connection: sqlite3.Connection) -> str:
+    add(connection, "aaaaa", 7, {"x": 0.5}, at=1)
+    return start(connection, "aaaaa", at=2)
+
+
+def attempt(connection: sqlite3.Connection) -> AttemptRow:
+    (trial,) = trials.load_open(connection)
+    assert trial.job is not None
+    return trial.job
+
+
+def test_what_a_runner_may_see(connection: sqlite3.Connection, job: str) -> None:
+    side = runners.find(connection, "aaaaa", 1)
+    assert (side.job_name, side.must_stop, side.runner_version, side.intended_ms) == (job, False, "", 2)
+    assert json.loads(side.record)["parameters"] == {"x": 0.5}
+
+
+def test_attempts_that_there_are_not(connection: sqlite3.Connection, job: str) -> None:
+    for trial_id, number in (("aaaaa", 2), ("bbbbb", 1), ("aaaaa", 0)):
+        with pytest.raises(NotFound, match=f"there is no attempt {number} of trial {trial_id}"):
+            runners.find(connection, trial_id, number)
+
+
+def test_an_attempt_that_is_decided_is_fenced_off(connection: sqlite3.Connection, job: str) -> None:
+    end(connection, "aaaaa", at=5)
+    with pytest.raises(AttemptDecided, match="attempt 1 of trial aaaaa is decided"):
+        runners.find(connection, "aaaaa", 1)
+    runners.greet(connection, job, version="0.6.0", channel="push")
+    runners.set_exit(connection, job, WORD, 9)
+    assert one(connection, "SELECT runner_version, channel, runner_exit FROM attempts") == ("", "", None)
+
+
+def test_only_the_last_attempt_is_open(connection: sqlite3.Connection, job: str) -> None:
+    jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
+    trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
+    second = start(connection, "aaaaa", 2, at=8)
+    with pytest.raises(AttemptDecided):
+        runners.find(connection, "aaaaa", 1)
+    assert runners.find(connection, "aaaaa", 2).job_name == second
+
+
+def test_orders(connection: sqlite3.Connection, job: str) -> None:
+    trials.ask_stop(connection, "aaaaa", StopRequest.ASSESSOR)
+    assert runners.find(connection, "aaaaa", 1).must_stop
+
+
+def test_the_end_of_the_experiment_is_an_order_too(connection: sqlite3.Connection, job: str) -> None:
+    experiments.set_status(connection, ExperimentStatus.STOPPING, 5)
+    assert runners.find(connection, "aaaaa", 1).must_stop
+
+
+def test_a_greeting_is_shown(connection: sqlite3.Connection, job: str) -> None:
+    runners.greet(connection, job, version="0.6.2", channel="push")
+    assert runners.find(connection, "aaaaa", 1).runner_version == "0.6.2"
+    assert attempt(connection).channel == "push"
+    assert runners.of_trials(connection, ["aaaaa", "zzzzz"]) == {"aaaaa": ("0.6.2", "push")}
+    assert runners.of_trials(connection, []) == {}
+
+
+def test_the_first_word_about_the_end_counts(connection: sqlite3.Connection, job: str) -> None:
+    runners.set_exit(connection, job, WORD, 9)
+    runners.set_exit(connection, job, '{"exitCode": 3}', 10)
+    assert (attempt(connection).runner_exit, attempt(connection).runner_exit_ms) == (WORD, 9)
+
+
+def test_the_api_shows_both_words(connection: sqlite3.Connection, job: str) -> None:
+    runners.greet(connection, job, version="0.6.0", channel="pull")
+    runners.set_exit(connection, job, WORD, 9)
+    (shown,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
+    assert (shown["channel"], shown["runnerVersion"], shown["runnerExit"]) == ("pull", "0.6.0", json.loads(WORD))
+    assert (shown["state"], shown["exitCode"]) == ("RUNNING", None)
+
+
+@pytest.mark.parametrize(("outboxes", "is_drained"), [
+    ({}, True),
+    ({"outbox/main.jsonl": 20}, True),
+    ({"outbox/main.jsonl": 19}, True),
+    ({"outbox/main.jsonl": 21}, False),
+    ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 1}, False),
+    ({"outbox/main.jsonl": 20, "outbox/2.jsonl": 0}, True),
+])  # fmt: skip
+def test_when_everything_is_there(
+    connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool
+) -> None:
+    report(connection, job, intermediate(1), final(2), at=5)
+    assert runners.is_drained(connection, job, outboxes) is is_drained
+
+
+def test_results_after_the_word_about_the_end_say_so(connection: sqlite3.Connection, job: str) -> None:
+    assert not report(connection, job, intermediate(1)).may_complete
+    runners.set_exit(connection, job, WORD, 9)
+    late = report(connection, job, final(2), start=10)
+    assert late.may_complete and late.stored is metrics.Stored.NEW
