@@ -1,9 +1,11 @@
-"""One process started: a shell in a session of its own.
+"""One process started in a session of its own: a shell, or the program itself where a shell would only start it.
 
 `os.posix_spawn` costs half of what `subprocess` does, and is there since Python 3.8; before, the latter stands in.
 """
 
 import os
+import re
+import shutil
 import signal
 from typing import Dict, List, NamedTuple
 
@@ -11,6 +13,16 @@ _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path
 _HAS_POSIX_SPAWN = hasattr(os, "posix_spawn")
 #: Python ignores these, and a program would inherit that.
 _TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
+#: Words and spaces: a shell would find nothing to expand, quote, assign or connect.
+_PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@%+:,-]*( +[A-Za-z0-9_./@%+:,=-]+)*")
+#: Words that mean something to bash itself.
+_SHELL_WORDS = frozenset(
+    ". : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs"
+    " disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help"
+    " history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set"
+    " shift shopt source suspend test then time times trap true type typeset ulimit umask unalias unset until wait"
+    " while".split()
+)
 
 
 class Streams(NamedTuple):
@@ -22,11 +34,29 @@ class Streams(NamedTuple):
 
 
 def launch(command: str, directory: str, environment: Dict[str, str], streams: Streams) -> int:
-    """The pid of a shell that runs the command; the caller reaps it. Raises OSError, ValueError for illegal text."""
-    arguments = [_SHELL, "-c", command]
-    if _HAS_POSIX_SPAWN:
-        return _posix_spawn(arguments, directory, environment, streams)
-    return _popen(arguments, directory, environment, streams)
+    """The pid of what runs the command; the caller reaps it. Raises OSError, ValueError for illegal text."""
+    start = _posix_spawn if _HAS_POSIX_SPAWN else _popen
+    program = _plain_program(command, directory, environment)
+    if program:
+        try:
+            return start([program, *command.split()[1:]], directory, {**environment, "PWD": directory}, streams)
+        except OSError:
+            pass  # what cannot be executed, a shell may know how to run, and has the words and the exit code for
+    return start([_SHELL, "-c", command], directory, environment, streams)
+
+
+def _plain_program(command: str, directory: str, environment: Dict[str, str]) -> str:
+    """The program of a command that needs no shell, which would cost more than the rest of its start; else empty."""
+    if "BASH_ENV" in environment or not _PLAIN.fullmatch(command):
+        return ""
+    word = command.split()[0]
+    if word in _SHELL_WORDS:
+        return ""
+    if "/" in word:
+        path = os.path.join(directory, word)
+        return path if os.path.isfile(path) and os.access(path, os.X_OK) else ""
+    found = shutil.which(word, path=environment.get("PATH", ""))
+    return found if found and os.path.isabs(found) else ""
 
 
 def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:
@@ -36,7 +66,7 @@ def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, st
     # It takes no working directory. There is one thread, so nobody sees that it changes meanwhile.
     try:
         os.chdir(directory)
-        return int(spawn(_SHELL, arguments, environment, file_actions=moves, setsid=True, setsigdef=_TO_DEFAULT))
+        return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, setsigdef=_TO_DEFAULT))
     finally:
         os.fchdir(before)
         os.close(before)

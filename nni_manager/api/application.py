@@ -11,6 +11,9 @@ from nni_manager.api.guard import Guard
 
 _ROUTES = (experiments, trials, metrics, logs, events, daemon, health)
 _PROBES = ("/healthz", "/readyz")
+OPENAPI = "/api/v1/openapi.json"
+#: Where tools look first.
+_USUAL_OPENAPI = "/openapi.json"
 
 
 def create_application(
@@ -28,7 +31,7 @@ def create_application(
 def create_api(context: ApiContext) -> FastAPI:
     """The API alone, unguarded."""
     api = FastAPI(
-        title="nni_manager", version=context.version, openapi_url="/api/v1/openapi.json", docs_url=None,
+        title="nni_manager", version=context.version, openapi_url=OPENAPI, docs_url=None,
         redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     api.state.context = context
@@ -48,5 +51,8 @@ class _Split:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
+        if path == _USUAL_OPENAPI:
+            scope = {**scope, "path": OPENAPI, "raw_path": OPENAPI.encode()}
+            path = OPENAPI
         is_api = path in _PROBES or path == "/api" or path.startswith("/api/")
         await (self._api if is_api else self._pages)(scope, receive, send)

@@ -296,9 +296,11 @@ class _Draft:
             self._make_trials(free)
 
     def _make_trials(self, free: int) -> None:
-        proposals = list(zip(self.snapshot.fresh_ids, self.here.proposals, strict=True))
-        while free > 0 and proposals and not self._limit_reached:
-            trial_id, proposal = proposals.pop(0)
+        proposals = list(self.here.proposals)
+        for trial_id in self.snapshot.fresh_ids:
+            if free <= 0 or self._limit_reached:
+                break
+            proposal = proposals.pop(0)
             parameters = Parameters(
                 parameter_id=proposal.parameter_id, source=ParameterSource.ALGORITHM, values=proposal.values
             )
@@ -320,7 +322,7 @@ class _Draft:
         if self.spec.max_trial_number is not None:
             wanted = min(wanted, self.spec.max_trial_number - self.created)
         missing = wanted - in_hand - self.here.asked
-        if missing > 0:
+        if missing > (self.here.ahead // 2 if free <= 0 else 0):  # what is not needed yet is asked for in heaps
             self.decisions.calls.append(AskTuner(count=missing))
 
     def name_wait_reasons(self) -> None:

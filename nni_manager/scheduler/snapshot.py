@@ -59,7 +59,7 @@ class Snapshot:
     retries: Mapping[str, tuple[int, int]]
     #: Jobs whose runner has said that its command ended, and all of whose results are stored.
     drained: frozenset[str]
-    #: Unused trial ids, one for each proposal in hand.
+    #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
     #: (status, reason, message) of the first trials that ended, at most `plan.SAME_FAILURES`.
     first_ended: tuple[tuple[str, str, str], ...]
@@ -78,10 +78,15 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in ended},
         drained=frozenset(_drained(connection, open_trials)),
-        fresh_ids=trials.fresh_ids(connection, len(here.proposals)),
+        fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_failures(connection, first_ended)) if few else (),
         here=here,
     )
+
+
+def _most_new_trials(spec: ExperimentSpec, here: Surroundings, open_trials: tuple[OpenTrial, ...]) -> int:
+    in_play = sum(trial.job is not None and not _has_ended(trial.job) for trial in open_trials)
+    return min(len(here.proposals), max(0, spec.trial_concurrency - in_play))
 
 
 def _has_ended(job: AttemptRow) -> bool:

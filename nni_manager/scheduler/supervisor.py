@@ -32,6 +32,7 @@ class Supervisor:
         self.means = means
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closing: dict[str, asyncio.Event] = {}
         self._group: asyncio.TaskGroup
         #: Why an experiment that should be worked on is not: id → sentence.
         self.not_opened: dict[str, str] = {}
@@ -78,6 +79,8 @@ class Supervisor:
         """Starts to work on it. Raises AlreadyOwned, StoreError or InvalidInput."""
         if entry.id in self._open:
             return self._open[entry.id]
+        if (closing := self._closing.get(entry.id)) is not None:
+            await closing.wait()  # its folder's lock is still held
         if not entry.folder.database.exists():
             raise NotFound(f"the folder of experiment {entry.id} is gone: {entry.folder.path}")
         experiment = await open_experiment(entry.folder, self.means, self._note_status)
@@ -148,8 +151,11 @@ class Supervisor:
             self.not_opened[experiment.id] = f"experiment {experiment.id} cannot go on: {error}"
         finally:
             self._open.pop(experiment.id, None)
-            self._tasks.pop(experiment.id, None)
+            self._closing[experiment.id] = closed = asyncio.Event()
             await asyncio.shield(experiment.close())
+            self._tasks.pop(experiment.id, None)
+            del self._closing[experiment.id]
+            closed.set()
             experiment.changes.note()
             self.look_whether_empty()
 

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 #: So many deaths within so many seconds put the experiment on hold.
 MAX_DEATHS = 3
 DEATHS_WITHIN_S = 600.0
-#: Most proposals asked for ahead of need.
-MAX_AHEAD = 32
+#: Proposals asked for ahead of need: as many as run at a time, within these bounds.
+MIN_AHEAD, MAX_AHEAD = 4, 32
 
 Item = dict[str, Any]
 
@@ -104,10 +104,10 @@ class TunerFeed:
         for result in results:
             self._judged.pop(result["trial_id"], None)
             self._to_judge.pop(result["trial_id"], None)
-        if self._host is not None or self.asked:
-            self._work.set()
-        else:
+        if self._host is None and not self.asked:
             self._results.clear()  # the next process learns them from the store
+        elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
+            self._work.set()  # a tuner that proposes ahead is told when it is asked
 
     def judge(self, trial_id: str) -> None:
         """The trial has new intermediate results."""
@@ -209,7 +209,8 @@ class TunerFeed:
             unfinished=open_trials,
             imported=imported,
         )
-        self.ahead = min(self.spec.trial_concurrency, MAX_AHEAD) if started["proposes_ahead"] else 0
+        ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
+        self.ahead = ahead if started["proposes_ahead"] else 0
         if assessed:
             self._to_judge.update((trial["trial_id"], 1) for trial in open_trials)
 

@@ -253,18 +253,28 @@ def connect_readonly(path: Path) -> Connection:
 def _run(path: Path, connection: Connection, batch: list[_Write[Any]]) -> None:
     """One transaction. A function that fails on its own account is undone alone."""
     connection.execute("BEGIN IMMEDIATE")
+    if len(batch) == 1:  # the usual case needs no savepoint
+        connection.execute("COMMIT" if _attempt(path, connection, batch[0]) else "ROLLBACK")
+        return
     for write in batch:
-        write.result = write.error = None
         connection.execute("SAVEPOINT one")
-        try:
-            write.result = write.function(connection)
-        except Exception as error:
-            if isinstance(error, sqlite3.DatabaseError) and _is_transient(error):
-                raise
-            write.error = classified(path, error) if isinstance(error, sqlite3.DatabaseError) else error
+        if not _attempt(path, connection, write):
             connection.execute("ROLLBACK TO one")
         connection.execute("RELEASE one")
     connection.execute("COMMIT")
+
+
+def _attempt(path: Path, connection: Connection, write: _Write[Any]) -> bool:
+    """Whether the function did its work; why not, it keeps. Raises what makes the whole batch fail for now."""
+    write.result = write.error = None
+    try:
+        write.result = write.function(connection)
+    except Exception as error:
+        if isinstance(error, sqlite3.DatabaseError) and _is_transient(error):
+            raise
+        write.error = classified(path, error) if isinstance(error, sqlite3.DatabaseError) else error
+        return False
+    return True
 
 
 def _left_after(connection: Connection | None, error: sqlite3.DatabaseError) -> Connection | None:

@@ -127,5 +127,7 @@ async def test_pages_get_what_is_not_the_apis(world: World) -> None:
     async with world.calling(application) as client:
         assert (await client.get("/api/unknown")).status_code == 404
         assert (await client.get("/healthz")).status_code == 200
+        usual = await client.get("/openapi.json")
+        assert usual.json() == (await client.get("/api/v1/openapi.json")).json()
         with pytest.raises(AssertionError, match="asked"):
             await client.get("/apix")

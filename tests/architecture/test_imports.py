@@ -35,6 +35,17 @@ def test_every_layer_of_the_contract_exists() -> None:
     assert names == modules - {"__init__"}
 
 
+@pytest.mark.unit
+def test_the_contract_names_every_module_of_the_trial_runner() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (named,) = [c["forbidden_modules"] for c in contracts if "trial_runner.keeper" in c.get("forbidden_modules", ())]
+    entries = [path for path in (ROOT / "trial_runner").iterdir() if path.suffix == ".py" or _is_package(path)]
+    assert set(named) == {f"trial_runner.{path.stem}" for path in entries} - {
+        "trial_runner.__init__",
+        "trial_runner.protocol",
+    }
+
+
 @pytest.mark.acceptance
 def test_the_trial_runner_is_python_3_7() -> None:
     program = "import sys; sys.argv[0] = 'vermin'; from vermin import main; main()"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -251,13 +253,13 @@ async def test_it_looks_ever_more_seldom_until_something_happens(
 ) -> None:
     attempt.pull = attempt.reader()  # by this loop's clock
     times = await times_of_looks(attempt, monkeypatch, quiet_s=60)
-    waits = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
-    growing = all(later >= earlier - 1e-6 for earlier, later in zip(waits, waits[1:], strict=False))
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    growing = all(later >= earlier - 1e-6 for earlier, later in pairwise(waits))
     assert growing and waits[0] < 1 and waits[-1] == pytest.approx(pull.LONGEST_WAIT_S)
     attempt.greet()
     attempt.report(FINAL + "\n")
     times = await times_of_looks(attempt, monkeypatch, quiet_s=11)
-    assert any(later - earlier == pytest.approx(0.5) for earlier, later in zip(times, times[1:], strict=False))
+    assert any(later - earlier == pytest.approx(0.5) for earlier, later in pairwise(times))
 
 
 async def times_of_looks(attempt: Attempt, monkeypatch: pytest.MonkeyPatch, quiet_s: float) -> list[float]:
@@ -353,8 +355,6 @@ def test_a_record_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_pipes_and_hidden_files_are_no_outboxes(tmp_path: Path) -> None:
-    import os
-
     (tmp_path / "outbox" / "deep").mkdir(parents=True)
     for name in ("main.jsonl", ".hidden", "deep/more.jsonl"):
         (tmp_path / "outbox" / name).touch()

@@ -41,7 +41,8 @@ class Watch:
 
         host = Host(
             experiment_id="exp1", wake=lambda name: self.observer.wake(name), deliver=deliver,
-            followed=cast(Any, None), keeper=cast(Any, None),
+            followed=cast(Any, None), keeper=cast(Any, None), folder=Path(), code=cast(Any, None),
+            greet=cast(Any, None), exited=cast(Any, None),
         )  # fmt: skip
         self.platform = FakePlatform({}, host)
         self.observer = Observer(self.platform, database, self.told.append, self.troubles.append, lambda: self.now)

@@ -49,7 +49,8 @@ def test_proposals_become_trials_in_free_slots() -> None:
     ({"asked": 5}, 0),
     ({"ahead": 4}, 7),
     ({"ahead": 4, "asked": 2, "proposals": proposals(1)}, 4),
-    ({"ahead": 2, "proposals": proposals(1, 2, 3, 4)}, 1),
+    ({"ahead": 2, "proposals": proposals(1, 2, 3, 4)}, 0),
+    ({"ahead": 4, "proposals": proposals(1, 2, 3, 4)}, 3),
     ({"exhausted": True, "ahead": 4}, 0),
 ])  # fmt: skip
 def test_the_tuner_is_asked_for_what_is_missing(here: dict[str, Any], asked: int) -> None:

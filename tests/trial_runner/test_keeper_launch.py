@@ -46,3 +46,38 @@ def test_what_cannot_be_started_raises_and_changes_nothing(tmp_path: Path, strea
     with pytest.raises(OSError, match="too long"):
         launch.launch("x" * 3_000_000, str(tmp_path), {}, streams)
     assert os.getcwd() == before
+
+
+@pytest.mark.parametrize(("command", "words"), [
+    ("env", ["PWD={folder}"]),
+    ("./script one two", ["one", "two"]),
+    ("sh ./script --lr=0.1 b", ["--lr=0.1", "b"]),
+])  # fmt: skip
+def test_a_plain_command_needs_no_shell(tmp_path: Path, streams: Streams, command: str, words: list[str]) -> None:
+    _script(tmp_path, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    assert launch._plain_program(command, str(tmp_path), dict(os.environ))
+    pid = launch.launch(command, str(tmp_path), {"PATH": os.environ["PATH"]}, streams)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    wrote = (tmp_path / "stdout").read_text().splitlines()
+    assert [word.format(folder=tmp_path) in wrote for word in words] == [True] * len(words)
+
+
+@pytest.mark.parametrize("command", [
+    "a; b", "a | b", "A=1 env", "env $HOME", "env ~", "env 'a b'", "env *", "exit 3", "echo a", "", " env", "env\nenv",
+    "no-such-program", "./not-there", "env {a,b}", "env a\\b", "env <x", "(env)", "env #x",
+])  # fmt: skip
+def test_whatever_means_something_to_a_shell_goes_through_one(tmp_path: Path, command: str) -> None:
+    assert launch._plain_program(command, str(tmp_path), dict(os.environ)) == ""
+
+
+def test_what_cannot_be_executed_is_the_shells(tmp_path: Path, streams: Streams) -> None:
+    _script(tmp_path, "echo from a script without a first line\nexit 5\n")
+    pid = launch.launch("./script", str(tmp_path), {"PATH": os.environ["PATH"]}, streams)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    assert (tmp_path / "stdout").read_text() == "from a script without a first line\n"
+
+
+def _script(folder: Path, text: str) -> None:
+    script = folder / "script"
+    script.write_text(text)
+    script.chmod(0o755)

@@ -13,7 +13,7 @@ from trial_runner.keeper.log import Log
 from trial_runner.loop import Loop, Timer
 
 #: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
-_GATHER_S = 0.01
+_GATHER_S = 0.03
 #: Seconds between looks at jobs whose folders are not watched.
 _UNWATCHED_S = 1.0
 

@@ -144,7 +144,7 @@ async def test_the_first_rule_that_fits_counts(cluster: Cluster) -> None:
 @pytest.mark.unit
 async def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
     async with cluster.make({"refuseSubmit": "the queue is closed"}) as platform:
-        with pytest.raises(SubmitRejected, match="^the queue is closed$"):
+        with pytest.raises(SubmitRejected, match=r"^the queue is closed$"):
             await cluster.submit(platform)
     assert [path.name for path in (cluster.recorder.folder / "scripted").iterdir()] == ["cluster.json"]
 
@@ -281,7 +281,7 @@ async def test_a_disk_that_cannot_be_used_is_an_outage_with_a_sentence(cluster: 
         job = cluster.recorder.folder / "scripted" / handle.job_name / "job.json"
         job.unlink()
         job.mkdir()
-        with pytest.raises(PlatformUnavailable, match="job.json: Is a directory"):
+        with pytest.raises(PlatformUnavailable, match=r"job\.json: Is a directory"):
             await platform.observe([handle])
 
 
@@ -297,14 +297,20 @@ async def test_a_container_is_started_from_files_and_the_token_is_private(
         handle = await cluster.submit(platform)
         folder = cluster.recorder.folder / "scripted" / handle.job_name
         start = json.loads((folder / "start.json").read_text())
-        lines = Path(start["environmentFile"]).read_text().splitlines()
+        variables = variables_of(start)
         assert (await cluster.at(platform, handle, 3600)).state is JobState.PENDING
         await platform.submit(cluster.spec())
-    variables = dict(line.split("=", 1) for line in lines)
     assert variables[protocol.ENV_TOKEN] == SECRET and variables[protocol.ENV_COMMAND] == "true"
-    assert stat.S_IMODE(Path(start["environmentFile"]).stat().st_mode) == 0o600
-    assert SECRET not in json.dumps(start) and Path(start["command"][1]).is_file()
+    assert SECRET not in json.dumps(start)
     assert caplog.text.count(str(folder / "start.json")) == 1 and SECRET not in caplog.text
+
+
+def variables_of(start: JSON) -> dict[str, str]:
+    """Of a container, from files that only their owner reads."""
+    path = Path(start["environmentFile"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert Path(start["command"][1]).is_file()
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
 
 
 @pytest.mark.unit
@@ -445,7 +451,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> N
 @pytest.mark.unit
 def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
-    with pytest.raises(InvalidInput, match="^trialCommand: has several lines"):
+    with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
         ScriptedPlatform.check(load_file(path))
     ScriptedPlatform.check(load_file(CONFIGS / "digits-scripted.yml"))
 
