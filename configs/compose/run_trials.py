@@ -33,7 +33,7 @@ def _start(start: Path) -> list:
     job = json.loads(started.read_text())
     environment = {**_environment(Path(job["environmentFile"])), "PATH": os.environ["PATH"]}
     print("starting", start.parent.name, flush=True)
-    return [subprocess.Popen(job["command"], shell=True, env=environment, cwd=tempfile.mkdtemp(prefix="trial-"))]
+    return [subprocess.Popen(job["command"], env=environment, cwd=tempfile.mkdtemp(prefix="trial-"))]
 
 
 def _environment(file: Path) -> dict:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -64,6 +66,7 @@ async def _serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, 
         desk = RunnerDesk(supervisor, trial_door.tokens, __version__)
         async with _doors(settings, service, stopping, reserved, auto=auto) as doors:
             trial_door.bind(doors, create_trial_listener(desk))
+            _favour_the_loop()
             log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
             if ready_fd is not None:
                 os.write(ready_fd, b"ready\n")
@@ -103,6 +106,16 @@ async def _doors(
     finally:
         stopping.set()
         await doors.close()
+
+
+def _favour_the_loop() -> None:
+    """Answers come in time also while results pour in by the thousand.
+
+    What was imported and built so far stays for good and need not be looked through by every full collection, which
+    took 40 ms of everybody's time. A thread that computes hands over after one millisecond instead of five.
+    """
+    gc.freeze()
+    sys.setswitchinterval(0.001)
 
 
 def _stop(service: Service, stopping: asyncio.Event, *, with_experiments: bool) -> None:

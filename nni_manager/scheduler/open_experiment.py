@@ -114,9 +114,7 @@ async def open_experiment(
             folder, spec, row, database, means, environment, interpreter or sys.executable, changes,
             lambda result: on_status(experiment, result),
         )  # fmt: skip
-        experiment = OpenExperiment(
-            folder=folder, database=database, loop=loop, changes=changes, held=held.pop_all()
-        )
+        experiment = OpenExperiment(folder=folder, database=database, loop=loop, changes=changes, held=held.pop_all())
         return experiment
 
 

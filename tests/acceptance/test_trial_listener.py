@@ -50,7 +50,7 @@ class Cluster:
     def _files(self, count: int) -> list[Path]:
         """Once there are so many."""
         folder = self.daemon.data / self.id / "scripted"
-        self.daemon.wait_for(self.id, lambda _: len(list(folder.glob("*/start.json"))) == count)
+        _until(lambda: len(list(folder.glob("*/start.json"))) == count)
         return sorted(folder.glob("*/start.env"))
 
     def attempt(self, number: int) -> dict[str, Any]:

@@ -159,8 +159,8 @@ class ScriptedWorld(World):
         path.write_text(json.dumps(entry))
         shell = psutil.Process(await self.pid(handle))
         async with asyncio.timeout(_PATIENCE_S):
-            while not (sleeping := shell.children()):  # nothing tells when a shell has begun its first command
-                await asyncio.sleep(0.005)  # noqa: ASYNC110
+            while not (sleeping := shell.children()):  # noqa: ASYNC110 (nothing tells when a shell begins a command)
+                await asyncio.sleep(0.005)
         sleeping[0].kill()
         (self.directory(handle.job_name) / protocol.STDOUT_FILE).touch()  # as its runner does a moment later
 
