@@ -217,8 +217,8 @@ def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     flood = json.loads(done.stdout)
-    print(flood, watch.growth / MIB, sorted(watch.waits_s)[-20:])
     assert flood["seconds"] < 60
+    assert flood["putOff"] > 0, "eight at once are more than there is room for"
     watch.check()
     assert listening.rows(cluster.id, "SELECT count(*), count(DISTINCT value) FROM metrics") == [
         (METRICS, METRICS // 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import shutil
 import tarfile
@@ -79,7 +80,7 @@ def write_archive(path: Path) -> None:
     archive = runner_archive()
     if path.exists() and path.read_bytes() == archive:
         return
-    draft = path.with_suffix(".tmp")
+    draft = path.with_name(f".{secrets.token_hex(4)}.tmp")  # several jobs may be submitted at a time
     draft.write_bytes(archive)
     draft.replace(path)
 
