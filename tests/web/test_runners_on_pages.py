@@ -1,0 +1,41 @@
+"""What an experiment's page says about the trial runners inside its jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nni_manager.api.application import create_application
+from nni_manager.domain.errors import VersionRefused
+from nni_manager.web.pages import PagesContext, create_pages
+from tests.scheduler.runner_world import RunnerWorld, make_runner_world
+
+pytestmark = pytest.mark.unit
+
+
+async def page(world: RunnerWorld, path: str) -> str:
+    pages = create_pages(PagesContext(service=world.world.service, version="1.2.3"))
+    async with world.world.calling(create_application(world.world.context, pages=pages)) as visitor:
+        return (await visitor.get(path)).text
+
+
+async def test_version_and_channel_stand_beside_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with make_runner_world(tmp_path, monkeypatch) as world:
+        assert "runner" not in (await page(world, f"/experiments/{world.id}")).partition("<tbody>")[2]
+        await world.desk.greet(world.who, "0.6.2", "push")
+        assert "<small>runner 0.6.2, push</small>" in await page(world, f"/experiments/{world.id}")
+
+
+async def test_a_version_that_does_not_fit_is_the_first_thing_to_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_runner_world(tmp_path, monkeypatch) as world:
+        with pytest.raises(VersionRefused) as refusal:
+            await world.desk.greet(world.who, "0.5.1<b>", "push")
+        await world.ended()
+        sentence = str(refusal.value).replace("<b>", "&lt;b&gt;")
+        shown = await page(world, f"/experiments/{world.id}")
+        assert f'<p class="notice error">{sentence}</p>' in shown
+        assert f"VERSION_MISMATCH: {sentence}" in shown, "at the trial"
+        assert sentence in await page(world, "/")
