@@ -40,8 +40,10 @@ def test_every_file_below_the_outbox_folder_is_an_outbox(keeper: KeeperProcess, 
     command = (
         "echo 1 >> $D/outbox/a; echo 2 >> $D/outbox/b; mkdir -p $D/outbox/node/0; echo 3 >> $D/outbox/node/0/c\n"
         "echo no >> $D/outbox/.hidden; ln -s ../stdout $D/outbox/link; echo no; mkfifo $D/outbox/pipe\n"
-        "read line < $D/gate; echo 4 >> $D/outbox/node/0/c; read line < $D/gate; echo 5 > $D/outbox/late; exit 0"
+        "read line < $D/gate; echo 4 >> $D/outbox/node/0/c; read line < $D/second; echo 5 > $D/outbox/late; exit 0"
     )
+    second = gate.with_name("second")  # the same one again could be opened before its first writer has closed it
+    os.mkfifo(second)
     keeper.spawn(client, "job", command)
     heard = Heard()
     while len(heard.outboxes) < 3:
@@ -49,7 +51,7 @@ def test_every_file_below_the_outbox_folder_is_an_outbox(keeper: KeeperProcess, 
     gate.write_text("go\n")
     while heard.lines("job", "outbox/node/0/c") != ["3", "4"]:
         heard.add(client.next_message())
-    gate.write_text("go\n")
+    second.write_text("go\n")
     heard.outboxes.update(client.until_ended("job").outboxes)
     assert {outbox: lines for (_, outbox), lines in heard.outboxes.items()} == {
         "outbox/a": ["1"],
