@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench fuzz clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -36,6 +36,10 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/.demo
+
+# Made-up calls of every route, good and bad, at a daemon of its own; ends by itself, in about half an hour.
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --calls $${CALLS:-10000}
 
 clean:
 	rm -rf $(VENV) .venvs

@@ -28,7 +28,8 @@ class Daemon:
 
     def __init__(self, data: Path, *, environment: dict[str, str] | None = None) -> None:
         self.data = data
-        self.environment = {**os.environ, **(environment or {})}
+        # NNI's list of experiments is in the home folder, and ours do not belong into a developer's
+        self.environment = {**os.environ, "HOME": str(data.parent / "home"), **(environment or {})}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> Daemon:

@@ -104,17 +104,18 @@ class Outboxes:
 
     def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
         path = os.path.join(self._attempt_directory, outbox)
-        if os.lstat(path).st_size <= start:
+        new = os.lstat(path).st_size - start
+        if new <= 0:
             return None
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            return self._read_records(descriptor, outbox, start, is_all)
+            # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
+            return self._read_records(descriptor, outbox, start, is_all, min(new + 1, self.chunk_bytes))
         finally:
             os.close(descriptor)
 
-    def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool) -> Records:
+    def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
         cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-        size = self.chunk_bytes
         while True:
             data = os.pread(descriptor, size, start)
             is_last = is_all and len(data) < size

@@ -92,6 +92,14 @@ def has_ended(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
+def has_ended_children() -> bool:
+    """Whether there is anything to reap; one call, however many children there are."""
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
 def peek_exit(pid: int) -> Optional[Exit]:
     """How a child of ours ended, without reaping it: its pid stays taken."""
     status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

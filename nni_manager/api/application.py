@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.api import daemon, errors, events, experiments, health, logs, metrics, openapi, trials
+from nni_manager.api import (
+    code,
+    daemon,
+    errors,
+    events,
+    experiments,
+    health,
+    logs,
+    metrics,
+    openapi,
+    prometheus,
+    trials,
+)
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
+from nni_manager.api.nni.addressed import EXPERIMENT
+from nni_manager.api.nni.application import create_nni_application
+from nni_manager.domain.ids import EXPERIMENT_ID
 
-_ROUTES = (experiments, trials, metrics, logs, events, daemon, health)
-_PROBES = ("/healthz", "/readyz")
+_ROUTES = (experiments, trials, metrics, logs, events, code, daemon, prometheus, health)
+#: Where tools look for them, outside of the API's own paths.
+_PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"
 #: Where tools look first.
 _USUAL_OPENAPI = "/openapi.json"
+#: An experiment, and what NNI serves at its root.
+_NNI = re.compile(rf"/experiments/({EXPERIMENT_ID.pattern})((?:/api/v1/nni|/logs)(?:/.*)?)")
 
 
 def create_application(
-    context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None
+    context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None, api: ASGIApp | None = None,
+    nni: ASGIApp | None = None,
 ) -> ASGIApp:  # fmt: skip
-    """What every door serves: the API, and `pages` for all paths that are not the API's, behind one guard.
+    """What every door serves: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages` for all paths
+    that are neither's, behind one guard.
 
-    `token` and `host` are the settings of the TCP doors.
+    `token` and `host` are the settings of the TCP doors. `api`, `nni`: where they were made already.
     """
-    api = create_api(context)
-    inner = api if pages is None else _Split(api, pages)
-    return Guard(inner, token=token, hosts=(host,) if host else ())
+    api = api or create_api(context)
+    inner = _Split(api, pages or api, nni or create_nni_application(context))
+    return Guard(inner, token=token, hosts=(host,) if host else (), larger={f"{code.PREFIX}/": code.BODY_LIMIT})
 
 
 def create_api(context: ApiContext) -> FastAPI:
@@ -45,14 +67,19 @@ def create_api(context: ApiContext) -> FastAPI:
 class _Split:
     """By path."""
 
-    def __init__(self, api: ASGIApp, pages: ASGIApp) -> None:
+    def __init__(self, api: ASGIApp, pages: ASGIApp, nni: ASGIApp) -> None:
         self._api = api
         self._pages = pages
+        self._nni = nni
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         if path == _USUAL_OPENAPI:
             scope = {**scope, "path": OPENAPI, "raw_path": OPENAPI.encode()}
             path = OPENAPI
+        if (found := _NNI.fullmatch(path)) is not None:
+            state = {**scope.get("state", {}), EXPERIMENT: found[1]}
+            scope = {**scope, "path": found[2], "raw_path": found[2].encode(), "state": state}
+            return await self._nni(scope, receive, send)
         is_api = path in _PROBES or path == "/api" or path.startswith("/api/")
         await (self._api if is_api else self._pages)(scope, receive, send)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 
+from nni_manager.api.loop_lag import LoopLag
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.scheduler.service import Service
 
@@ -39,6 +40,8 @@ class ApiContext:
     #: True: the daemon ends by itself with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms
+    #: Told by the clock of the doors.
+    loop_lag: LoopLag = field(default_factory=LoopLag)
     #: What experiments run with whose creator names no environment.
     environment: Mapping[str, str] = field(default_factory=_own_environment, repr=False)
 

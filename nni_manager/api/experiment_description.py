@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nni_manager.api import views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.masking import mask
 from nni_manager.api.schemas import experiments as schema
@@ -27,7 +28,7 @@ async def state(context: ApiContext, id: str) -> schema.ExperimentState:
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
     """From the index; what is at work is asked itself. Never raises: a list must not fail because of one experiment."""
-    fields = _entry(entry) | {"hold": None, "errors": list(filter(None, [context.service.problem(entry.id)]))}
+    fields = _entry(context, entry) | {"hold": None, "errors": list(filter(None, [context.service.problem(entry.id)]))}
     if context.service.at_work(entry.id) is not None:
         try:
             fields |= _condition(await _read(context, entry.id))
@@ -45,13 +46,15 @@ async def _read(context: ApiContext, id: str) -> Overview:
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
-    """What the index knows better: where a folder that was moved is now, and that it is open for reading only."""
+    """What the index knows better: where a folder that was moved is now, its view, and that it is open for reading
+    only."""
+    entry = await context.service.entry(id)
+    view = views.describe(context, entry.view)
     experiment = context.service.at_work(id)
     if experiment is not None:
-        return {"logPath": str(experiment.folder.path)}
-    entry = await context.service.entry(id)
+        return {"logPath": str(experiment.folder.path), "view": view}
     viewed = {"status": entry.status} if entry.status is ExperimentStatus.VIEWED else {}
-    return {"logPath": str(entry.folder.path), **viewed}
+    return {"logPath": str(entry.folder.path), "view": view, **viewed}
 
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
@@ -77,8 +80,9 @@ def _hold(hold: Hold | None) -> schema.Hold | None:
     return None if hold is None else schema.Hold(code=hold.code, sentence=hold.sentence, details=hold.details)
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(context: ApiContext, entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id, "name": entry.name, "platform": entry.platform, "status": entry.status,
         "createdMs": entry.created_ms, "endedMs": entry.ended_ms, "logPath": str(entry.folder.path),
+        "view": views.describe(context, entry.view),
     }  # fmt: skip

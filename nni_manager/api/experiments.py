@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
+from nni_manager.api import code, submission, views
 from nni_manager.api import experiment_description as description
-from nni_manager.api import submission
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
 from nni_manager.api.identifiers import ExperimentId
@@ -21,11 +20,13 @@ from nni_manager.api.schemas.experiments import (
     ExperimentList,
     ExperimentSummary,
     ImportedResult,
+    Resume,
     StoppedExperiments,
     View,
 )
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler.launcher import Reopening
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -36,7 +37,9 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 )  # fmt: skip
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
-    id_ = await context.service.create(await submission.read(request, context))
+    new = await submission.read(request, context)
+    id_ = await context.service.create(new)
+    await code.claim(context.data_directory, new.spec.trial_code_directory, id_)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
     return Created(id=id_)
 
@@ -86,11 +89,13 @@ async def stop(id: ExperimentId, context: Context) -> ExperimentSummary:
 
 @router.post(
     "/{id}/resume", operation_id="resumeExperiment", summary="Go on with an experiment",
-    responses=documented(404, 409, 503),
+    responses=documented(400, 404, 409, 413, 503),
 )  # fmt: skip
-async def resume(id: ExperimentId, context: Context) -> ExperimentSummary:
+async def resume(
+    id: ExperimentId, context: Context, body: Annotated[Resume | None, Body()] = None
+) -> ExperimentSummary:
     """Opens a stopped one; clears the hold or the error of one at work. Unfinished trials run again."""
-    await context.service.resume(id)
+    await context.service.resume(id, _reopening(body or Resume()))
     return await description.summarize(context, await context.service.entry(id))
 
 
@@ -100,7 +105,7 @@ async def resume(id: ExperimentId, context: Context) -> ExperimentSummary:
 )  # fmt: skip
 async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSummary:
     """Also one whose folder was copied here from elsewhere. `stop` ends it, `resume` goes on with the experiment."""
-    await context.service.view(body.id, Path(body.working_directory) if body.working_directory else None)
+    await context.service.view(body.id, _reopening(body))
     return await description.summarize(context, await context.service.entry(body.id))
 
 
@@ -111,6 +116,7 @@ async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSum
 async def delete(id: ExperimentId, context: Context) -> None:
     """Removes its folder: database, logs, what its trials wrote."""
     await context.service.delete(id)
+    await code.release(context.data_directory, id)
 
 
 @router.post(
@@ -120,6 +126,12 @@ async def delete(id: ExperimentId, context: Context) -> None:
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
     """They count as known to the tuner; no trials are made of them."""
     await context.service.import_data(id, _finite([entry.model_dump(by_alias=True) for entry in body]))
+
+
+def _reopening(body: Resume | View) -> Reopening:
+    """Raises InvalidInput."""
+    debug = isinstance(body, Resume) and body.debug
+    return Reopening(view=views.wish(body.view), directory=views.directory(body.working_directory), debug=debug)
 
 
 def _described(experiment: Experiment) -> Response:

@@ -7,7 +7,8 @@ do everything. `/healthz` and `/readyz` ask for no token and no name, so that an
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -17,7 +18,10 @@ from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
 from nni_manager.api.token import Token
 
 BODY_LIMIT = 8 * 1024 * 1024
-_OPEN_PATHS = ("/healthz", "/readyz")
+#: Whoever asks for these is asked for nothing.
+OPEN_PATHS = ("/healthz", "/readyz")
+#: What a browser says of a request by our own page, or by its user.
+_OWN_SITES = ("same-origin", "none")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -26,16 +30,19 @@ class Guard:
 
     `token`: what TCP doors want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
     loopback names, the address they connected to and this machine's name. A door with a token may be called by any
-    name: a page of another site that points its own name at us has no token.
+    name: a page of another site that points its own name at us has no token. `larger`: beginnings of paths whose
+    bodies may be so many bytes.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str = "", hosts: Collection[str] = (), body_limit: int = BODY_LIMIT
-    ) -> None:
+        self, app: ASGIApp, *, token: str = "", hosts: Collection[str] = (), body_limit: int = BODY_LIMIT,
+        larger: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self._app = app
         self._token = Token(token)
         self._hosts = _LOOPBACK | {host.lower() for host in hosts} | {socket.gethostname().lower()}
         self._body_limit = body_limit
+        self._larger = larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -44,7 +51,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = LimitedBody(receive, self._body_limit)
+        body = LimitedBody(receive, self._limit(scope))
         refusal = self._refuse_length(scope) or (self._refuse(scope) if _needs_checks(scope) else None)
         if refusal is not None:
             await refusal(scope, receive, send)
@@ -70,10 +77,14 @@ class Guard:
 
     def _refuse_length(self, scope: Scope) -> Response | None:
         """A body that says it is too large is not even begun."""
-        length = Headers(scope=scope).get("content-length", "0")
-        if length.isdecimal() and int(length) > self._body_limit:
-            return _refusal(413, BodyTooLarge(self._body_limit).detail)
+        length, limit = Headers(scope=scope).get("content-length", "0"), self._limit(scope)
+        if length.isdecimal() and int(length) > limit:
+            return _refusal(413, BodyTooLarge(limit).detail)
         return None
+
+    def _limit(self, scope: Scope) -> int:
+        larger = (limit for start, limit in self._larger.items() if scope["path"].startswith(start))
+        return next(larger, self._body_limit)
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -112,15 +123,26 @@ def _needs_checks(scope: Scope) -> bool:
     if server is None:
         scope["server"] = ("", 0)
         return True
-    return server[1] is not None and scope["path"] not in _OPEN_PATHS
+    return server[1] is not None and scope["path"] not in OPEN_PATHS
 
 
 def _refuse_origin(headers: Headers) -> Response | None:
     """A page of another site may send requests here, but its browser names it."""
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is None or (host and origin.lower().partition("://")[2] == host.lower()):
+    if origin is None:
+        return _refuse_site(headers)
+    if host and origin.lower().partition("://")[2] == host.lower():
         return None
     return _refusal(403, f"requests of pages from {origin} are not taken; use this daemon's own page, or no browser")
+
+
+def _refuse_site(headers: Headers) -> Response | None:
+    """A browser sends no Origin with what a page only shows, such as an image, and says where it comes from in words
+    of its own. To follow a link to us is fine; to have us in a frame is not, as buttons could then be hidden in it."""
+    site, destination = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
+    if site in _OWN_SITES or (headers.get("sec-fetch-mode") == "navigate" and destination == "document"):
+        return None
+    return _refusal(403, "requests of other pages are not taken; use this daemon's own page, or follow a link to it")
 
 
 def _host(header: str) -> str:
@@ -136,6 +158,7 @@ def _harden(message: Message) -> None:
     headers.setdefault("X-Content-Type-Options", "nosniff")  # logs are text, whatever a trial wrote into them
     headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
     headers.setdefault("Referrer-Policy", "same-origin")
+    headers.setdefault("X-Frame-Options", "SAMEORIGIN")
 
 
 def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:

@@ -7,6 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from nni_manager.api.guard import OPEN_PATHS
+
 DESCRIPTION = """
 One daemon, many experiments. JSON in camelCase; times are milliseconds since the epoch. Every refusal is
 `{"error": "<sentence>"}`. Through the control socket no login is needed; a TCP door may want its token as
@@ -44,7 +46,7 @@ def _describe(api: FastAPI) -> dict[str, Any]:
     )
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            _state_refusals(operation["responses"], is_probe=not path.startswith("/api/"))
+            _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
     for name in _REPLACED:
         document["components"]["schemas"].pop(name, None)
     return document

@@ -12,14 +12,23 @@ from typing import Any
 from fastapi import Request
 from pydantic import ValidationError
 
+from nni_manager.api import code, views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
 from nni_manager.config import experiment_file
-from nni_manager.domain.errors import InvalidInput
-from nni_manager.scheduler.service import Submission
+from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.scheduler.launcher import Submission
 
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
 JSON_TYPE = "application/json"
+
+
+def _new_experiment_schema() -> dict[str, Any]:
+    """What it refers to is described by other routes as well."""
+    schema = NewExperiment.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs")
+    return schema
+
 
 _FILE = {"type": "object", "description": "The experiment file itself, as a file of NNI's config format."}
 #: For the API's description: the body is read by hand, because it may be YAML.
@@ -28,7 +37,7 @@ REQUEST_BODY: dict[str, Any] = {
     "description": "The experiment file itself; relative paths in it start at the data directory. Or, as JSON, the"
     " text of one in `config` with what a command line knows about its caller.",
     "content": {
-        JSON_TYPE: {"schema": {"anyOf": [NewExperiment.model_json_schema(), _FILE]}},
+        JSON_TYPE: {"schema": {"anyOf": [_new_experiment_schema(), _FILE]}},
         **{kind: {"schema": {"type": "string", "description": "The experiment file itself."}} for kind in YAML_TYPES},
     },
 }
@@ -38,13 +47,26 @@ async def read(request: Request, context: ApiContext) -> Submission:
     """Raises InvalidInput, ConfigInvalid with all problems."""
     text = _text(await request.body())
     new = _unwrap(text, _content_type(request))
-    directory = Path(new.directory) if new.directory else context.data_directory
+    directory = await _directory(new, context)
     # a large file takes its time, and files that it names are read
     spec = await asyncio.to_thread(
-        experiment_file.load, new.config, directory=directory, file=new.file, working_directory=context.data_directory
-    )
+        experiment_file.load, new.config, directory=directory, file=new.file,
+        working_directory=context.data_directory, data_directory=context.data_directory,
+    )  # fmt: skip
     environment = context.environment if new.environment is None else new.environment
-    return Submission(spec=spec, environment=environment, interpreter=new.interpreter)
+    spec = experiment_file.in_debug(spec) if new.debug else spec
+    view = views.wish(new.view)
+    return Submission(spec=spec, environment=environment, interpreter=new.interpreter, view=view)
+
+
+async def _directory(new: NewExperiment, context: ApiContext) -> Path:
+    """Where relative paths of the config start. Raises InvalidInput."""
+    if not new.code:
+        return Path(new.directory) if new.directory else context.data_directory
+    try:
+        return await code.directory(context.data_directory, new.code)
+    except NotFound as error:
+        raise InvalidInput(f"code: {error}") from None
 
 
 def _content_type(request: Request) -> str:
@@ -90,6 +112,8 @@ def _checked(new: NewExperiment) -> NewExperiment:
     for name, path in (("directory", new.directory), ("interpreter", new.interpreter)):
         if path and (not os.path.isabs(path) or "\0" in path):
             raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
+    if new.code and (new.directory or not code.is_sha256(new.code)):
+        raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
     for name, value in (new.environment or {}).items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")

@@ -7,6 +7,7 @@ of a request is read before its token was checked, and no more of all bodies tog
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,7 +17,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api import trial_posts as posts
 from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
@@ -34,6 +35,9 @@ ROOM_BYTES = 4 * 1024 * 1024
 BODY_S = 60.0
 #: Seconds between two heartbeats of a runner.
 HEARTBEAT_S = 5
+
+#: Requests by what became of them, since the process started; see `outcome`.
+answered: Counter[str] = Counter()
 
 Take = Callable[[RunnerOf, Json], Awaitable[Response]]
 _PREFIX = "/trial/v1/{experiment}/{trial}/{attempt}"
@@ -55,9 +59,33 @@ def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
     )
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
-        await listener(scope, LimitedBody(receive, BODY_LIMIT).receive, send)
+        async def counting_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answered[outcome(message["status"])] += 1
+            await send(message)
+
+        await listener(scope, LimitedBody(receive, BODY_LIMIT).receive, counting_send)
 
     return limited
+
+
+#: Statuses that have a word of their own.
+_OUTCOMES = {
+    401: "unauthorized",
+    403: "unauthorized",
+    409: "version_refused",
+    410: "over",
+    429: "busy",
+    503: "unavailable",
+}
+OUTCOMES = ("taken", *dict.fromkeys(_OUTCOMES.values()), "refused", "failed")
+
+
+def outcome(status: int) -> str:
+    """What became of a request that was answered so; one of `OUTCOMES`."""
+    if status < 400:
+        return "taken"
+    return _OUTCOMES.get(status) or ("refused" if status < 500 else "failed")
 
 
 class _Room:

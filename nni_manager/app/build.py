@@ -20,6 +20,7 @@ from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
@@ -42,7 +43,9 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 
 
 @asynccontextmanager
-async def experiments(settings: Settings, runner_door: RunnerDoor) -> AsyncIterator[tuple[Supervisor, Service]]:
+async def experiments(
+    settings: Settings, runner_door: RunnerDoor, view_door: ViewDoor
+) -> AsyncIterator[tuple[Supervisor, Service]]:
     """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
     was started."""
     async with AsyncExitStack() as stack:
@@ -50,9 +53,10 @@ async def experiments(settings: Settings, runner_door: RunnerDoor) -> AsyncItera
         stack.push_async_callback(index_database.close)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(_keeper(process))
-        supervisor = Supervisor(
-            index_database, Means(settings=settings, keeper=keeper, runner_door=runner_door, clock=now_ms)
-        )
+        means = Means(
+            settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms
+        )  # fmt: skip
+        supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:

@@ -21,6 +21,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
+from nni_manager.api.loop_lag import LoopLag
 from nni_manager.app.http_connection import HttpConnection
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
@@ -33,10 +34,15 @@ _BACKLOG = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """`kind`: control, service or trials. `address`: a socket's path, or ``http://host:port``."""
+    """`kind`: control, service, view or trials. `address`: a socket's path, or ``http://host:port``."""
 
     kind: str
     address: str
+
+    @property
+    def port(self) -> int:
+        """0: it is a socket."""
+        return 0 if self.kind == "control" else int(self.address.rpartition(":")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,11 @@ class Reserved:
     port: int
     #: They listen; several where a name stands for several addresses.
     sockets: tuple[socket.socket, ...]
+
+    def give_back(self) -> None:
+        """It was not needed after all."""
+        for each in self.sockets:
+            each.close()
 
 
 def reserve(host: str, port: int, *, options: str = "") -> Reserved:
@@ -62,8 +73,9 @@ def reserve(host: str, port: int, *, options: str = "") -> Reserved:
                 f"port {port} is in use by {_holder(port)}; choose another with --{options}port"
             ) from None
         reason = error.strerror or str(error)
+        option = "port" if error.errno in (errno.EACCES, errno.EPERM) else "host"
         raise InvalidInput(
-            f"{host}:{port} cannot be listened on ({reason}); choose another with --{options}host"
+            f"{host}:{port} cannot be listened on ({reason}); choose another with --{options}{option}"
         ) from None
     shown = f"[{host}]" if ":" in host else host
     bound = taken[0].getsockname()[1]
@@ -84,8 +96,9 @@ class Doors:
     One server serves them all; a request goes to the application of the port it came in by.
     """
 
-    def __init__(self, application: ASGIApp) -> None:
-        """`application`: what every door serves that has none of its own."""
+    def __init__(self, application: ASGIApp, *, lag: LoopLag | None = None) -> None:
+        """`application`: what every door serves that has none of its own. `lag`: told how late each tick is."""
+        self._lag = lag or LoopLag()
         self._application = application
         self._by_port: dict[int, ASGIApp] = {}
         self._servers: dict[int, list[asyncio.Server]] = {}
@@ -133,16 +146,25 @@ class Doors:
         self._by_port[reserved.port] = application
         await self._open_port("trials", reserved)
 
+    async def open_view(self, reserved: Reserved, application: ASGIApp) -> None:
+        """The same for one experiment's page and API."""
+        self._by_port[reserved.port] = application
+        await self._open_port("view", reserved)
+
+    def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
+        """From now on an open port serves this."""
+        self._by_port[reserved.port] = application
+
     async def close_port(self, reserved: Reserved) -> None:
-        """Closes one TCP port and the connections that came in by it."""
+        """Closes one TCP port and the connections that came in by it; answers under way get a moment."""
         for server in self._servers.pop(reserved.port, ()):
             server.close()
             if server in self._server.servers:  # else all were closed before
                 self._server.servers.remove(server)
-        for connection in list(self._server.server_state.connections):
-            transport = connection.transport
-            if transport is not None and transport.get_extra_info("sockname")[1:2] == (reserved.port,):
-                connection.shutdown()
+        left = self._connections(reserved.port)
+        for connection in left:
+            connection.shutdown()
+        asyncio.get_running_loop().call_later(_GRACE_S, _close_transports, left)
         self._by_port.pop(reserved.port, None)
         self._open = [door for door in self._open if door.address != reserved.address]
 
@@ -162,6 +184,16 @@ class Doors:
             path.unlink(missing_ok=True)
         for closed in (self._server.servers, self._servers, self._sockets, self._open, self._by_port):
             closed.clear()
+
+    def _connections(self, port: int) -> list[HttpConnection]:
+        """Those that came in by a TCP port."""
+        return [
+            connection
+            for connection in self._server.server_state.connections
+            if isinstance(connection, HttpConnection)
+            and connection.transport is not None
+            and connection.transport.get_extra_info("sockname")[1:2] == (port,)
+        ]
 
     async def _answer_the_rest(self) -> None:
         """Requests may still come in: on connections that were accepted when the doors closed."""
@@ -183,9 +215,12 @@ class Doors:
     async def _tick(self) -> None:
         """Keeps the Date header right, and clients from taking their time."""
         while True:
+            due_s = asyncio.get_running_loop().time() + 1
             await asyncio.sleep(1)
+            now_s = asyncio.get_running_loop().time()
+            self._lag.note(now_s - due_s)
             await self._server.on_tick(0)
-            self._close_slow(asyncio.get_running_loop().time())
+            self._close_slow(now_s)
 
     def _close_slow(self, now_s: float) -> None:
         for connection in list(self._server.server_state.connections):
@@ -209,6 +244,12 @@ class Doors:
         return HttpConnection(
             config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state
         )
+
+
+def _close_transports(connections: list[HttpConnection]) -> None:
+    for connection in connections:
+        if connection.transport is not None and not connection.transport.is_closing():
+            connection.transport.close()
 
 
 def _take(host: str, port: int) -> list[socket.socket]:

@@ -7,7 +7,7 @@ and one that sends header after header would hold memory. Bodies are bounded by 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -32,7 +32,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._head_since_s = self.loop.time()
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _Transport(transport)))
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -57,3 +57,18 @@ class HttpConnection(HttpToolsProtocol):
         self._head_since_s = None
         self._head_bytes = 0
         super().on_headers_complete()
+
+
+class _Transport:
+    """What is written while the connection is being closed goes nowhere: uvloop's own raises, and uvicorn goes on
+    answering a request behind which something came that is no HTTP, or whose sender has hung up."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvloop
+from starlette.types import ASGIApp
 
 from nni_manager import __version__
-from nni_manager.api.application import create_application
+from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
+from nni_manager.api.guard import Guard
+from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.trial_listener import create_trial_listener
+from nni_manager.app import exposure
 from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership, pointer
 from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
+from nni_manager.app.view_application import ViewParts
+from nni_manager.app.views import Views
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
-from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.runner_desk import RunnerDesk
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.store import nni_registry
 from nni_manager.web.pages import PagesContext, create_pages
 
 log = logging.getLogger(__name__)
@@ -46,12 +52,14 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
     """
     if service and not insecure:
-        _check_address(settings)
+        exposure.check(settings)
     logs.set_up(settings.log_level)
-    return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd))
+    return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 
 
-async def _serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_fd: int | None) -> int:
+async def _serve(
+    settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool
+) -> int:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -59,27 +67,35 @@ async def _serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, 
         await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=_LOCK_WAIT_S if auto else 0))
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
-        trial_door = TrialDoor(settings, allowed=trials)
-        supervisor, service = await stack.enter_async_context(experiments(settings, trial_door))
+        views = Views(settings, allowed=trials, insecure=insecure)
+        trial_door = TrialDoor(settings, allowed=trials, neighbour=_neighbour(settings, views, listen=listen))
+        supervisor, service = await stack.enter_async_context(experiments(settings, trial_door, views))
         if auto:
             _end_when_unused(supervisor, stopping)
         desk = RunnerDesk(supervisor, trial_door.tokens, __version__)
-        async with _doors(settings, service, stopping, reserved, auto=auto) as doors:
+        async with _doors(settings, service, stopping, reserved, views, auto=auto) as doors:
             trial_door.bind(doors, create_trial_listener(desk))
-            _favour_the_loop()
-            log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
-            if ready_fd is not None:
-                os.write(ready_fd, b"ready\n")
-                os.close(ready_fd)
-            await stopping.wait()
+            await views.tried()
+            async with _registry(supervisor, service, views, doors):
+                _favour_the_loop()
+                _say_ready(settings, ready_fd)
+                await stopping.wait()
             log.info("the daemon ends; jobs go on", extra={"action": "end"})
     return 0
 
 
+def _say_ready(settings: Settings, ready_fd: int | None) -> None:
+    log.info("ready: process %d, data directory %s", os.getpid(), settings.data_dir, extra={"action": "ready"})
+    if ready_fd is not None:
+        os.write(ready_fd, b"ready\n")
+        os.close(ready_fd)
+
+
 @asynccontextmanager
 async def _doors(
-    settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, *, auto: bool
-) -> AsyncIterator[Doors]:
+    settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, views: Views, *,
+    auto: bool,
+) -> AsyncIterator[Doors]:  # fmt: skip
     socket = control_socket(settings.data_dir)
     doors: Doors
     context = ApiContext(
@@ -93,19 +109,52 @@ async def _doors(
         stopping=stopping,
         ends_by_itself=auto,
     )
-    pages = create_pages(PagesContext(service=service, version=__version__))
-    doors = Doors(create_application(context, token=settings.token, host=settings.host, pages=pages))
+    pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
+    nni = create_nni_application(context)
+    application = create_application(
+        context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni
+    )  # fmt: skip
+    doors = Doors(application, lag=context.loop_lag)
     try:
         await doors.open_control(socket)
         if reserved is not None:
             await doors.open_service(reserved)
         for door in doors.open:
             log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
+        views.bind(doors, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
         async with pointer(settings.data_dir, socket):
             yield doors
     finally:
         stopping.set()
+        await views.end()
         await doors.close()
+
+
+@asynccontextmanager
+async def _registry(supervisor: Supervisor, service: Service, views: Views, doors: Doors) -> AsyncIterator[None]:
+    """NNI's list of experiments is kept current meanwhile."""
+    path = nni_registry.default_path()
+    if path is None:
+        yield
+        return
+    registry = Registry(path=path, entries=service.entries, doors=lambda: doors.open, url=views.url)
+    supervisor.on_change = registry.note
+    task = asyncio.create_task(registry.run(), name="registry")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
+    """The checks of the service, for views."""
+    return lambda app: Guard(app, token=settings.token, hosts=(settings.host,))
+
+
+def _neighbour(settings: Settings, views: Views, *, listen: bool) -> Callable[[], int]:
+    """The port beside which the trial listener opens: the service's, else the first view's."""
+    return lambda: settings.port if listen else views.first_port or settings.port
 
 
 def _favour_the_loop() -> None:
@@ -137,7 +186,7 @@ def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
     def look() -> None:
         if supervisor.is_opening:
             look_later()  # what is coming may be refused
-        elif not supervisor.open_ids:
+        elif not supervisor.has_work:
             supervisor.is_ending = True
             stopping.set()
 
@@ -146,19 +195,3 @@ def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
 
     supervisor.on_empty = look
     look_later()
-
-
-def _check_address(settings: Settings) -> None:
-    """A door that others can reach needs a token."""
-    if settings.token or _is_loopback(settings.host):
-        return
-    raise InvalidInput(
-        f"--host {settings.host} can be reached by others: set NNI_MANAGER_TOKEN, or say --insecure if that is meant"
-    )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

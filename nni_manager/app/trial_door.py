@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
@@ -23,11 +24,15 @@ _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named
 class TrialDoor:
     """A `scheduler.runner_door.RunnerDoor`. `allowed`: False with ``--no-listen``."""
 
-    def __init__(self, settings: Settings, *, allowed: bool) -> None:
-        """Raises OSError when the secret behind the tokens cannot be read or made."""
+    def __init__(self, settings: Settings, *, allowed: bool, neighbour: Callable[[], int] | None = None) -> None:
+        """`neighbour`: the port beside which it opens unless told otherwise; 0: none; by default the service's.
+
+        Raises OSError when the secret behind the tokens cannot be read or made.
+        """
         self.tokens = RunnerTokens.of(settings.data_dir)
         self._settings = settings
         self._allowed = allowed
+        self._neighbour = neighbour or (lambda: settings.port)
         #: There while the door is open, and after a daemon that ended or was killed: running jobs know the address.
         self._file = settings.data_dir / "trial-listener.json"
         self._users: set[str] = set()
@@ -92,16 +97,17 @@ class TrialDoor:
             draft.write_text(json.dumps({"port": found.port}))
             draft.replace(self._file)
         except OSError:
-            _close(found)
+            found.give_back()
             raise
         return found
 
     def _take_new(self) -> Reserved:
-        """Beside the service; where that is taken, anywhere, as nobody knows the address yet."""
+        """Beside the service or the first view; where that is taken, anywhere, as nobody knows the address yet."""
         if self._settings.trial_port:
             return self._take(self._settings.trial_port)
+        neighbour = self._neighbour()
         try:
-            return self._take(self._settings.port + 1 if 0 < self._settings.port < 65535 else 0)
+            return self._take(neighbour + 1 if 0 < neighbour < 65535 else 0)
         except AlreadyOwned:
             return self._take(0)
 
@@ -119,12 +125,7 @@ class TrialDoor:
 def _give_back(reserving: asyncio.Future[Reserved]) -> None:
     """Nobody waits for it any more."""
     if not reserving.cancelled() and reserving.exception() is None:
-        _close(reserving.result())
-
-
-def _close(reserved: Reserved) -> None:
-    for each in reserved.sockets:
-        each.close()
+        reserving.result().give_back()
 
 
 def _own_address(elsewhere: str) -> str:

@@ -1,4 +1,4 @@
-"""`nnictl config`: experiment files, without a daemon."""
+"""`nnictl config`: experiment files, and what experiments were made with."""
 
 from __future__ import annotations
 
@@ -7,22 +7,40 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nni_manager.cli import selection
+from nni_manager.cli.data_directory import data_directory_option, resolve
+from nni_manager.cli.output import echo_json
+from nni_manager.cli.session import Connect, connected
+
 if TYPE_CHECKING:
     from nni_manager.domain.experiment import ExperimentSpec
 
 
 @click.group()
 def config() -> None:
-    """Check experiment files."""
+    """Check experiment files, show an experiment's."""
 
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
-def check(file: Path) -> None:
-    """Say whether FILE describes an experiment; otherwise list what is wrong with it."""
+@data_directory_option
+def check(file: Path, data_dir: str | None) -> None:
+    """Say whether FILE describes an experiment; otherwise list what is wrong with it. No daemon is needed."""
+    from nni_manager.cli import class_args
     from nni_manager.config import experiment_file
 
-    click.echo(f"{file}: {_summary(experiment_file.load_file(file))}")
+    spec = experiment_file.load_file(file, resolve(data_dir))
+    class_args.check(spec, resolve(data_dir), str(file))
+    click.echo(f"{file}: {_summary(spec)}")
+
+
+@config.command()
+@connected
+@selection.id_argument
+def show(connect: Connect, *, id: str | None) -> None:
+    """Print what an experiment is configured with now, as JSON. Secrets are masked."""
+    client = connect()
+    echo_json(client.experiment(selection.choose(client, id))["config"])
 
 
 def _summary(spec: ExperimentSpec) -> str:

@@ -1,99 +1,101 @@
-"""`nnictl create`, `resume` and `stop`: the life of an experiment."""
+"""`nnictl create`, `resume` and `view`: how an experiment begins to be open."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import selection
-from nni_manager.cli.ending import seen_out
+from nni_manager.cli import class_args, selection
 from nni_manager.cli.output import facts
+from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 _foreground = click.option("--foreground", "-f", is_flag=True, help="Show progress until the experiment is over.")
+_debug = click.option("--debug", "-d", is_flag=True, help="As if the experiment file said `debug: true`.")
+_url_prefix = click.option("--url_prefix", "--url-prefix", "-u", metavar="PATH", help="What stands before every path.")
+_directory = click.option(
+    "--experiment_dir", "--experiment-dir", "-e", metavar="FOLDER",
+    help="The folder that holds the experiment's folder, where it was moved or copied to.",
+)  # fmt: skip
 
 
-def _not_yet(context: click.Context, option: click.Parameter, value: object) -> None:
-    if value is not None:
-        raise click.UsageError(f"{option.opts[0]}: {_NOT_YET[str(option.name)]}", context)
-
-
-_VIEWS = (
-    "a page and port for each experiment come with a later version; leave it out (`nni-manager serve` has one for all)"
-)
-_NOT_YET = {
-    "port": _VIEWS,
-    "url_prefix": _VIEWS,
-    "debug": "write `debug: true` into the experiment file instead",
-}
+def _port(function: Function) -> Function:
+    text = "A port of its own: its page, and NNI's API; 0: any free one.  [default: 8080 or above, where no service is]"
+    return click.option("--port", "-p", type=click.IntRange(0, 65535), help=text)(function)
 
 
 @click.command()
 @connected
 @click.option("--config", "-c", required=True, metavar="FILE", help="The experiment file, YAML or JSON.")
+@_port
+@_url_prefix
+@_debug
 @_foreground
-@click.option("--debug", "-d", flag_value="yes", default=None, hidden=True, callback=_not_yet, expose_value=False)
-@click.option("--port", "-p", hidden=True, callback=_not_yet, expose_value=False)
-@click.option("--url_prefix", "-u", hidden=True, callback=_not_yet, expose_value=False)
-def create(connect: Connect, *, config: str, foreground: bool) -> None:
+def create(
+    connect: Connect, *, config: str, port: int | None, url_prefix: str | None, debug: bool, foreground: bool
+) -> None:
     """Start an experiment; the daemon is started too when none runs."""
     text, directory = _read(config)
-    client = connect()
-    id_ = client.create(
-        text, file=config, directory=directory, environment=_own(os.environ), interpreter=sys.executable
-    )
+    client, sent = _sent(connect, text, directory, config)
+    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **sent)
     _go_on(client, id_, "started", foreground=foreground)
 
 
 @click.command()
 @connected
 @click.argument("id")
+@_port
+@_debug
 @_foreground
-def resume(connect: Connect, *, id: str, foreground: bool) -> None:
+@_directory
+def resume(
+    connect: Connect, *, id: str, port: int | None, debug: bool, foreground: bool, experiment_dir: str | None
+) -> None:
     """Open a stopped experiment again, or let one go on that is on hold."""
     client = connect()
-    id_ = selection.choose(client, id)
-    client.resume(id_)
+    id_ = id if experiment_dir else selection.choose(client, id)
+    client.resume(id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug)
     _go_on(client, id_, "goes on", foreground=foreground)
 
 
 @click.command()
 @connected
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
-def stop(connect: Connect, *, ids: tuple[str, ...], everything: bool) -> None:
-    """End an experiment's trials and close it. Without ID: the only open one; ab*: all that begin with ab."""
-    if everything and ids:
-        raise click.UsageError("give either IDs or --all, not both")
+@click.argument("id")
+@_port
+@_directory
+def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | None) -> None:
+    """Open a stopped experiment for reading only; `nnictl stop` ends that."""
     client = connect()
-    with seen_out(client, of_all=everything):
-        if everything:
-            stopped = client.stop_all()
-            click.echo("\n".join(map(_stopped, stopped)) if stopped else "No experiment is open.")
-            return
-        for id_ in selection.choose_open(client, ids):
-            client.stop(id_)
-            click.echo(_stopped(id_))
+    id_ = id if experiment_dir else selection.choose(client, id)
+    client.view(id_, view=_view(port), working_directory=_absolute(experiment_dir))
+    _tell(client, id_, "is open for reading only", {"trials": "trial ls", "end": "stop"})
 
 
-def _stopped(id: str) -> str:
-    return f"Experiment {id} is stopped."
+def _sent(connect: Connect, text: str, directory: str, file: str) -> tuple[ManagerClient, dict[str, Any]]:
+    """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine."""
+    if not (place := current()).is_elsewhere:
+        class_args.check_text(text, directory, file, place.data_directory)
+        caller = {"directory": directory, "environment": _own(os.environ), "interpreter": sys.executable}
+        return connect(), {"config": text, **caller}
+    from nni_manager.cli import parcel
+
+    config, code = parcel.read(text, directory, file)
+    client = connect()
+    return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code)}
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
-    hints = {"state": "experiment status", "trials": "trial ls", "end": "stop"}
-    commands = {} if foreground else {name: f"nnictl {command} {id}{_place()}" for name, command in hints.items()}
-    click.echo(f"Experiment {id} {what}.")
-    click.echo(facts({"folder": client.experiment(id)["logPath"], **commands}))
+    _tell(client, id, what, {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"})
     if foreground:
         from nni_manager.cli import display
         from nni_manager.cli.follow import follow
@@ -101,10 +103,31 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
         sys.exit(follow(client, id, display.for_stream(sys.stdout)))
 
 
-def _place() -> str:
-    """What must be added to a command that means the same daemon."""
-    data_dir = click.get_current_context().params.get("data_dir")
-    return f" --data-dir {shlex.quote(data_dir)}" if data_dir else ""
+def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
+    """`hints`: name → command about it."""
+    found = client.experiment(id)
+    commands = {name: f"nnictl {command} {id}{same_place()}" for name, command in hints.items()}
+    click.echo(f"Experiment {id} {what}.")
+    click.echo(facts({"folder": found["logPath"], **_shown(found["view"]), **commands}))
+
+
+def _shown(view: Mapping[str, Any] | None) -> dict[str, str]:
+    """Where a browser and NNI's own tools find it."""
+    if view is None:
+        return {}
+    return {"page": view["url"], "port": str(view["port"]), "url prefix": view["urlPrefix"]}
+
+
+def _view(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
+    """Without a port the daemon decides: it knows whether it shows experiments anyway."""
+    return {"port": port, "urlPrefix": url_prefix or ""}
+
+
+def _absolute(path: str | None) -> str | None:
+    """A manager elsewhere has other folders, and knows best which are there."""
+    if path is None or current().is_elsewhere:
+        return path
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _read(file: str) -> tuple[str, str]:

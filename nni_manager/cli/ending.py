@@ -40,6 +40,8 @@ def seen_out(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
 
 def _process(client: ManagerClient, of_all: bool) -> int | None:
     """Opened before the stop, as the process id may be somebody else's after it. None: it does not end with this."""
+    if not client.is_here:
+        return None
     daemon = client.daemon()
     if not daemon["endsByItself"] or not (of_all or _has_work(client)):
         return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,12 +11,15 @@ from nni_manager.cli import progress, selection
 from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
 from nni_manager.cli.session import Connect, connected
 
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def experiment() -> None:
-    """List, show and delete experiments."""
+    """List, show, import, export and delete experiments."""
 
 
 @experiment.command("list")
@@ -65,16 +69,32 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
 
 @experiment.command()
 @connected
-@click.argument("id")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "everything", is_flag=True, help="Every stopped experiment.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def delete(connect: Connect, *, id: str, yes: bool) -> None:
-    """Remove a stopped experiment and its folder."""
+def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: bool) -> None:
+    """Remove stopped experiments and their folders; ab*: all that begin with ab."""
+    if everything == bool(ids):
+        raise click.UsageError("give the IDs of stopped experiments, or --all", click.get_current_context())
     client = connect()
-    id_ = selection.choose(client, id)
-    if not yes and not _confirmed(f"Remove experiment {id_} and all that is in {client.experiment(id_)['logPath']}?"):
-        raise click.ClickException(f"experiment {id_} was kept; --yes removes it without a question")
-    client.delete(id_)
-    click.echo(f"Experiment {id_} is removed.")
+    chosen = selection.choose_closed(client, ids)
+    if not chosen:
+        click.echo("No experiment is stopped.")
+        return
+    if not yes and not _confirmed(_question(client, chosen)):
+        what = f"experiment {chosen[0]} was" if len(chosen) == 1 else f"{len(chosen)} experiments were"
+        raise click.ClickException(
+            f"{what} kept; --yes removes {'it' if len(chosen) == 1 else 'them'} without a question"
+        )
+    for id_ in chosen:
+        client.delete(id_)
+        click.echo(f"Experiment {id_} is removed.")
+
+
+def _question(client: ManagerClient, ids: Sequence[str]) -> str:
+    if len(ids) == 1:
+        return f"Remove experiment {ids[0]} and all that is in {client.experiment(ids[0])['logPath']}?"
+    return f"Remove {len(ids)} experiments ({selection.listing(ids)}) and all that is in their folders?"
 
 
 def _confirmed(question: str) -> bool:

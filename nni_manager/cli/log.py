@@ -1,4 +1,4 @@
-"""`nnictl log`: what a trial has written."""
+"""`nnictl log`: what a trial has written, and (`manager_log`) what was written about an experiment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def log_trial(
     for each in names:
         read = partial(_read, client, id_, trial_id, each)
         ended = partial(_has_ended, client, id_, trial_id)
-        _write(_text(read, tail, ended if follow and each == names[-1] else None))
+        write_bytes(_text(read, tail, ended if follow and each == names[-1] else None))
 
 
 def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
@@ -82,6 +82,14 @@ def last_lines(read: Read, lines: int) -> tuple[bytes, int]:
         if part.offset == 0 or len(kept) > lines:
             return b"".join(kept[-lines:]), part.end
         size *= 4
+
+
+def write_bytes(parts: Iterator[bytes]) -> None:
+    """Bytes as they are: a trial may write anything."""
+    sys.stdout.flush()
+    for part in parts:
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
 
 
 def _text(read: Read, tail: int | None, ended: Callable[[], bool] | None) -> Iterator[bytes]:
@@ -113,11 +121,3 @@ def _has_ended(client: ManagerClient, id: str, trial_id: str) -> bool:
 def _list_folders(client: ManagerClient, id: str) -> None:
     for trial in client.all_trials(id):
         click.echo(f"{trial['id']}  {trial['logPath']}")
-
-
-def _write(parts: Iterator[bytes]) -> None:
-    """Bytes as they are: a trial may write anything."""
-    sys.stdout.flush()
-    for part in parts:
-        sys.stdout.buffer.write(part)
-        sys.stdout.buffer.flush()

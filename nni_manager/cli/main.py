@@ -5,15 +5,24 @@ from __future__ import annotations
 import click
 
 from nni_manager import __version__
+from nni_manager.cli import left_out, manager_log
+from nni_manager.cli.algo import algo
 from nni_manager.cli.command_group import CommandGroup
 from nni_manager.cli.config import config
-from nni_manager.cli.create import create, resume, stop
+from nni_manager.cli.create import create, resume, view
+from nni_manager.cli.doctor import doctor
 from nni_manager.cli.experiment import experiment
+from nni_manager.cli.export import export
+from nni_manager.cli.import_results import import_results
 from nni_manager.cli.log import log
+from nni_manager.cli.platform import platform
 from nni_manager.cli.runner import runner
 from nni_manager.cli.serve import serve
+from nni_manager.cli.stop import stop
+from nni_manager.cli.top import top
 from nni_manager.cli.trial import trial
 from nni_manager.cli.update import update
+from nni_manager.cli.webui import webui
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 _version_option = click.version_option(__version__, "--version", "-v", message="%(version)s")
@@ -24,8 +33,9 @@ _version_option = click.version_option(__version__, "--version", "-v", message="
 def nnictl() -> None:
     """Start, watch and end experiments.
 
-    Commands find the daemon through its data directory and start it when none runs. Where an experiment's ID is
-    asked for, its first characters are enough; where it may be left out, the only open experiment is meant.
+    Commands find the daemon through its data directory and start it when none runs; with --manager they speak to one
+    elsewhere. Where an experiment's ID is asked for, its first characters are enough; where it may be left out, the
+    only open experiment is meant.
     """
 
 
@@ -35,7 +45,13 @@ def nni_manager() -> None:
     """The daemon that owns experiments."""
 
 
-for _command in (create, resume, stop, experiment, trial, log, update, config):
+for _command in (create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, platform):
     nnictl.add_command(_command)
-for _command in (serve, runner):
+for _command in (export, import_results, *left_out.experiment_commands):
+    experiment.add_command(_command)
+for _command in (manager_log.stdout, manager_log.stderr):
+    log.add_command(_command)
+for _command in left_out.commands:
+    nnictl.add_command(_command)
+for _command in (serve, runner, doctor):
     nni_manager.add_command(_command)

@@ -38,29 +38,47 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
     return sorted(chosen, key=lambda id: id in ids)
 
 
+def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
+    """Of all experiments those that are meant; ``ab*`` means every closed one that begins with ab, and so does nothing:
+    every closed one at all."""
+    experiments = client.experiments()
+    all_ids = [experiment["id"] for experiment in experiments]
+    closed = [experiment["id"] for experiment in experiments if not is_open(experiment)]
+    if not given:
+        return closed
+    return list(dict.fromkeys(id for text in given for id in _matches(text, closed, all_ids, "closed")))
+
+
 def is_open(experiment: dict[str, Any]) -> bool:
-    return not ExperimentStatus(experiment["status"]).is_closed
+    """At work, or open for reading."""
+    return bool(experiment["status"] != ExperimentStatus.STOPPED)
 
 
-def _matches(given: str, open_ids: Sequence[str], all_ids: Sequence[str]) -> list[str]:
+def listing(ids: Sequence[str]) -> str:
+    """At most ten of them."""
+    return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
+
+
+def _matches(given: str, ids: Sequence[str], all_ids: Sequence[str], kind: str = "open") -> list[str]:
+    """`ids`: those of that kind."""
     if not given.endswith("*"):
-        return [given] if given in all_ids else [_only_match(given, open_ids)]
-    found = [id for id in open_ids if id.startswith(given[:-1])]
-    return found or _refuse(f"no open experiment's id begins with {given[:-1]!r}")
+        return [given] if given in all_ids else [_only_match(given, ids if kind == "open" else all_ids)]
+    found = [id for id in ids if id.startswith(given[:-1])]
+    return found or _refuse(f"no {kind} experiment's id begins with {given[:-1]!r}")
 
 
 def _only_match(given: str, ids: Sequence[str]) -> str:
     beginning = given.removesuffix("*")
     found = [id for id in ids if id.startswith(beginning)]
     if len(found) > 1:
-        raise InvalidInput(f"{given} may be {_list(found)}; give more of the id")
+        raise InvalidInput(f"{given} may be {listing(found)}; give more of the id")
     return found[0] if found else _refuse(f"there is no experiment {given}")[0]
 
 
 def _only_open(experiments: Sequence[dict[str, Any]]) -> str:
     ids = _open_ids(experiments)
     if len(ids) > 1:
-        raise InvalidInput(f"{len(ids)} experiments are open: {_list(ids)}; give the ID of one")
+        raise InvalidInput(f"{len(ids)} experiments are open: {listing(ids)}; give the ID of one")
     return ids[0] if ids else _refuse("no experiment is open, so an ID is needed")[0]
 
 
@@ -70,7 +88,3 @@ def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
 
 def _refuse(sentence: str) -> list[str]:
     raise NotFound(f"{sentence}; `nnictl experiment list --all` shows every experiment")
-
-
-def _list(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")

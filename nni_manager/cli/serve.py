@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from nni_manager.cli.data_directory import data_directory_option
+from nni_manager.cli.token_file import read_token
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ def serve(
     """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
     with _waiting(ready_fd) as tell:
         try:
-            settings["token"] = _token(token_file)
+            settings["token"] = read_token(token_file)
             code = _serve(
                 settings,
                 service=not (no_listen or auto),
@@ -72,20 +73,6 @@ def _serve(settings: dict[str, object], **doors: Any) -> int:
 
     code: int = app.serve(configured.load(settings, os.environ), **doors)
     return code
-
-
-def _token(file: Path | None) -> str | None:
-    """None: not given here. Raises InvalidInput; no text repeats what is in the file."""
-    if file is None:
-        return None
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise InvalidInput(f"--token-file {file} cannot be read ({reason})") from None
-    if not token or not token.isprintable():
-        raise InvalidInput(f"--token-file {file} must hold one line with the token")
-    return token
 
 
 @contextmanager

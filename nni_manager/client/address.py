@@ -1,4 +1,4 @@
-"""Where a daemon is: a pointer file in its data directory names its control socket."""
+"""Where a daemon is: a pointer file in its data directory names its control socket; one elsewhere has a URL."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import json
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from nni_manager.domain.errors import InvalidInput
 
 #: In the data directory. Written by the daemon that owns it.
 POINTER_FILE = "control.json"
 #: Seconds within which a living daemon takes a connection; its backlog takes it even while it is busy.
 _CONNECT_TIMEOUT_S = 2.0
+#: By scheme, where a URL names none.
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +24,17 @@ class Address:
 
     #: Path of the Unix socket; empty: TCP.
     socket: str = ""
+    scheme: str = "http"
     host: str = "127.0.0.1"
     port: int = 0
+    #: Stands before every path, as a proxy may want it: empty, or ``/lab/nni``.
+    prefix: str = ""
     #: What the door wants to see; empty: nothing.
     token: str = field(default="", repr=False)
 
     def __str__(self) -> str:
-        return self.socket or f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.socket or f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,26 @@ class Pointer:
     socket: str
     pid: int
     version: str
+
+
+def parse_url(url: str, token: str = "") -> Address:
+    """The TCP door that ``http://host:port`` names; https, and a path in front of the API's, are fine too.
+
+    Raises InvalidInput.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError as error:
+        raise _no_address(url, str(error)) from None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise _no_address(url, "it is no URL")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise _no_address(f"{parts.scheme}://{parts.hostname}", "it holds more than host, port and path")
+    return Address(
+        scheme=parts.scheme, host=parts.hostname, port=_PORTS[parts.scheme] if port is None else port,
+        prefix=parts.path.rstrip("/"), token=token,
+    )  # fmt: skip
 
 
 def find(data_directory: Path) -> Address | None:
@@ -50,6 +79,10 @@ def read_pointer(data_directory: Path) -> Pointer | None:
         return Pointer(socket=str(entry["socket"]), pid=int(entry["pid"]), version=str(entry["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _no_address(url: str, reason: str) -> InvalidInput:
+    return InvalidInput(f"{url!r} is no address of a manager ({reason}); write for example http://gpu-box:8080")
 
 
 def _answers(path: str) -> bool:

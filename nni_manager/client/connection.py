@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlencode
 
 from nni_manager.client.address import Address
@@ -22,12 +24,14 @@ Query = Mapping[str, str | int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`path` starts with a slash; None in `query` means not given; `body` is sent as JSON unless it is None."""
+    """`path` starts with a slash; None in `query` means not given; `body` is sent as JSON unless it is None, and a
+    `file` as it is, read while it is sent."""
 
     method: str
     path: str
     query: Query
     body: object = None
+    file: Path | None = None
     #: Seconds of silence after which the daemon counts as gone; None: any.
     timeout_s: float | None = 30.0
 
@@ -65,19 +69,27 @@ def open_answer(address: Address, request: Request) -> Iterator[http.client.HTTP
 
 
 def _send(connection: http.client.HTTPConnection, address: Address, request: Request) -> http.client.HTTPResponse:
-    body = None if request.body is None else json.dumps(request.body).encode()
     headers = {"Accept": "application/json"}
-    headers |= {"Content-Type": "application/json"} if body is not None else {}
     headers |= {"Authorization": f"Bearer {address.token}"} if address.token else {}
     query = urlencode({name: value for name, value in request.query.items() if value is not None})
-    connection.request(request.method, f"{request.path}?{query}" if query else request.path, body, headers)
+    path = address.prefix + (f"{request.path}?{query}" if query else request.path)
+    if request.file is not None:
+        with open(request.file, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            headers |= {"Content-Type": "application/gzip", "Content-Length": str(size)}
+            connection.request(request.method, path, file, headers)
+            return connection.getresponse()
+    body = None if request.body is None else json.dumps(request.body).encode()
+    headers |= {"Content-Type": "application/json"} if body is not None else {}
+    connection.request(request.method, path, body, headers)
     return connection.getresponse()
 
 
 def _connection(address: Address, timeout_s: float | None) -> http.client.HTTPConnection:
     if address.socket:
         return _UnixConnection(address.socket, timeout_s)
-    return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    return kind(address.host, address.port, timeout=timeout_s)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -22,13 +22,17 @@ class Unreachable(NniManagerError):
 
 
 class AccessRefused(NniManagerError):
-    """The door wants a token, or another one."""
+    """The door does not let us in."""
+
+
+class TokenRefused(AccessRefused):
+    """The door wants a token and saw none, or another one."""
 
 
 _ERRORS: dict[int, type[NniManagerError]] = {
     HTTPStatus.BAD_REQUEST: InvalidInput,
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidInput,
-    HTTPStatus.UNAUTHORIZED: AccessRefused,
+    HTTPStatus.UNAUTHORIZED: TokenRefused,
     HTTPStatus.FORBIDDEN: AccessRefused,
     HTTPStatus.NOT_FOUND: NotFound,
     HTTPStatus.CONFLICT: Conflict,

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from nni_manager.client.address import Address
 from nni_manager.client.connection import Answer, Query, Request, exchange, open_answer
 from nni_manager.client.event_stream import read_events
+from nni_manager.domain.errors import NotFound
 
 Json = dict[str, Any]
 
 _TIMEOUT_S = 30.0
 #: Seconds; a stream that is alive sends a comment every 15.
 _STREAM_TIMEOUT_S = 60.0
+#: Seconds; the daemon unpacks what it got before it answers.
+_CODE_TIMEOUT_S = 300.0
 #: Trials asked for at a time by `all_trials`.
 _PAGE = 1000
 
@@ -47,6 +51,11 @@ class ManagerClient:
     def __init__(self, address: Address) -> None:
         self.address = address
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the daemon runs on this machine for certain: its processes and files are ours to look at."""
+        return bool(self.address.socket)
+
     # The daemon
 
     def health(self) -> Json:
@@ -67,12 +76,18 @@ class ManagerClient:
     # Experiments
 
     def create(
-        self, config: str, *, file: str = "", directory: str, environment: Mapping[str, str], interpreter: str = ""
-    ) -> str:
+        self, config: str, *, file: str = "", directory: str = "", environment: Mapping[str, str] | None = None,
+        interpreter: str = "", code: str = "", view: Json | None = None, debug: bool = False,
+    ) -> str:  # fmt: skip
         """`config`: text of an experiment file that messages call `file`, its relative paths starting at the absolute
-        `directory`. Answers the new id."""
-        body = {"config": config, "file": file, "directory": directory, "environment": dict(environment)}
-        body |= {"interpreter": interpreter} if interpreter else {}
+        `directory`, or in the code that was sent as `code`. No `environment`: the daemon's own. `view`: a port
+        of its own, ``{"port": number or None, "urlPrefix": text}``. Answers the new id."""
+        body: Json = {"config": config, "file": file}
+        given = {
+            "directory": directory, "interpreter": interpreter, "code": code, "environment": environment,
+            "view": view, "debug": debug or None,
+        }  # fmt: skip
+        body |= {name: value for name, value in given.items() if value not in ("", None)}
         return str(self._json("POST", _EXPERIMENTS, body)["id"])
 
     def experiments(self, status: str | None = None) -> list[Json]:
@@ -96,12 +111,17 @@ class ManagerClient:
         stopped: list[str] = self._json("POST", f"{_EXPERIMENTS}/stop", timeout_s=None)["stopped"]
         return stopped
 
-    def resume(self, id: str) -> Json:
-        return self._json("POST", f"{_experiment(id)}/resume")
+    def resume(
+        self, id: str, *, view: Json | None = None, working_directory: str | None = None, debug: bool = False
+    ) -> Json:  # fmt: skip
+        """`view` as in `create`; `working_directory`: what holds the experiment's folder, if that was moved."""
+        body = {"view": view, "workingDirectory": working_directory, "debug": debug}
+        return self._json("POST", f"{_experiment(id)}/resume", body)
 
-    def view(self, id: str, working_directory: str | None = None) -> Json:
+    def view(self, id: str, *, view: Json | None = None, working_directory: str | None = None) -> Json:
         """Opens a stopped experiment for reading only, also one that the daemon does not know yet."""
-        return self._json("POST", f"{_EXPERIMENTS}/view", {"id": id, "workingDirectory": working_directory})
+        body = {"id": id, "workingDirectory": working_directory, "view": view}
+        return self._json("POST", f"{_EXPERIMENTS}/view", body)
 
     def delete(self, id: str) -> None:
         """Removes a stopped experiment and its folder."""
@@ -116,6 +136,21 @@ class ManagerClient:
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
         with open_answer(self.address, request) as response:
             yield from read_events(response)
+
+    # Code
+
+    def has_code(self, sha256: str) -> bool:
+        """Whether code was sent before."""
+        try:
+            self._get(_code(sha256))
+        except NotFound:
+            return False
+        return True
+
+    def send_code(self, archive: Path, sha256: str) -> None:
+        """`archive`: a packed code directory; `sha256`: of its bytes, in hex."""
+        request = Request(method="PUT", path=_code(sha256), query={}, file=archive, timeout_s=_CODE_TIMEOUT_S)
+        exchange(self.address, request)
 
     # Trials
 
@@ -194,6 +229,10 @@ class ManagerClient:
     ) -> Answer:  # fmt: skip
         request = Request(method=method, path=path, query=query or {}, body=body, timeout_s=timeout_s)
         return exchange(self.address, request)
+
+
+def _code(sha256: str) -> str:
+    return f"/api/v1/code/{sha256}"
 
 
 _EXPERIMENTS = "/api/v1/experiments"

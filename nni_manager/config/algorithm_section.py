@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path as FilePath
 
+from nni_manager.config import registered_algorithms
 from nni_manager.config.algorithms import Arguments, Family
 from nni_manager.config.document import Path
+from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.scalars import kind, mapping, text
 from nni_manager.config.section import Section, nearest
 from nni_manager.config.source import Source
@@ -33,9 +36,27 @@ def _built_in(section: Section, family: Family, source: Source) -> dict[str, obj
         section.refuse("codeDirectory", f"belongs to className; a built-in {family.noun} has none, remove it")
     name = section.take("name", text)
     arguments = section.take("classArgs", mapping)
+    if name is not None and (registered := _registered(name, family, source)) is not None:
+        return _present(**_of_registered(registered, arguments or {}, section))
     if name is not None:
         name = _check_name(name, family, section, source, arguments or {})
     return _present(name=name, classArgs=arguments)
+
+
+def _registered(name: str, family: Family, source: Source) -> Registered | None:
+    """A built-in of the same name comes first. Raises InvalidInput."""
+    if not source.data_directory or family.catalogue.look_up(name):
+        return None
+    return registered_algorithms.find(FilePath(source.data_directory), family.noun, name)
+
+
+def _of_registered(registered: Registered, arguments: Mapping[str, object], section: Section) -> dict[str, object]:
+    """Its class: the experiment goes on when the name is registered no more, or for another class."""
+    if arguments and not registered.accepts_class_args:
+        section.refuse("classArgs", f"{registered.name} takes no arguments; remove them")
+    merged = {**registered.class_args, **arguments}
+    directory = registered.code_directory or None
+    return {"className": registered.class_name, "codeDirectory": directory, "classArgs": merged or None}
 
 
 def _check_name(name: str, family: Family, section: Section, source: Source, arguments: Mapping[str, object]) -> str:
@@ -44,7 +65,7 @@ def _check_name(name: str, family: Family, section: Section, source: Source, arg
         if (known := family.arguments.get(algorithm.name)) is not None:
             _check_arguments(arguments, known, (*section.path, "classArgs"), algorithm.name, source)
         return algorithm.name
-    if not (source.stored and family.catalogue.is_missing(name)):
+    if not (source.elsewhere or (source.stored and family.catalogue.is_missing(name))):
         section.refuse("name", _unknown(name, family))
     return name
 
@@ -53,7 +74,8 @@ def _user_class(section: Section, source: Source) -> dict[str, object]:
     directory = section.take("codeDirectory", lambda raw: source.existing_directory(text(raw)))
     return _present(
         className=section.take("className", _class_name),
-        codeDirectory=directory or source.path("."),
+        # a registered class that is installed has none
+        codeDirectory=directory or (None if source.stored else source.path(".")),
         classArgs=section.take("classArgs", mapping),
     )
 

@@ -26,12 +26,14 @@ CHANGEABLE = (
 
 
 def load(
-    text: str, *, directory: Path, file: str = "", working_directory: Path = Path("~/nni-experiments")
-) -> ExperimentSpec:
+    text: str, *, directory: Path, file: str = "", working_directory: Path = Path("~/nni-experiments"),
+    data_directory: Path | None = None, elsewhere: bool = False,
+) -> ExperimentSpec:  # fmt: skip
     """The experiment that YAML or JSON text describes.
 
     Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
-    `experimentWorkingDirectory`. Raises ConfigInvalid with all problems.
+    `experimentWorkingDirectory`; algorithms registered in `data_directory` have a name. `elsewhere`: the text is on its
+    way to another machine's daemon, which alone knows what is registered there. Raises ConfigInvalid with all problems.
     """
     from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is text to read
 
@@ -40,19 +42,20 @@ def load(
     except Unreadable as error:
         raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
     source = Source(
-        directory=os.path.realpath(directory), working_directory=str(working_directory), file=file, document=document
-    )
+        directory=os.path.realpath(directory), working_directory=str(working_directory), file=file, document=document,
+        data_directory=str(data_directory or ""), elsewhere=elsewhere,
+    )  # fmt: skip
     return _read(document, source)
 
 
-def load_file(path: Path) -> ExperimentSpec:
+def load_file(path: Path, data_directory: Path | None = None) -> ExperimentSpec:
     """As `load`; relative paths start at the file's folder."""
     absolute = os.path.abspath(os.path.expanduser(path))  # a link to a config lies where the link lies
     try:
         text = read_text(absolute)
     except FileRefused as error:
         raise ConfigInvalid([error.problem]) from None
-    return load(text, directory=Path(absolute).parent, file=str(path))
+    return load(text, directory=Path(absolute).parent, file=str(path), data_directory=data_directory)
 
 
 def from_canonical(canonical: Json) -> ExperimentSpec:
@@ -72,6 +75,14 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
     if "searchSpace" in fields:
         check_search_space(changed.search_space, changed.tuner.name)
     return changed
+
+
+def in_debug(spec: ExperimentSpec) -> ExperimentSpec:
+    """The experiment with `debug` switched on, as if its file said so."""
+    services = [{**platform.settings, "debug": True} for platform in spec.platforms]
+    level = spec.log_level if spec.log_level == "trace" else "debug"
+    section = services if isinstance(spec.canonical["trainingService"], list) else services[0]
+    return from_canonical({**spec.canonical, "debug": True, "logLevel": level, "trainingService": section})
 
 
 def _read(document: Document, source: Source) -> ExperimentSpec:

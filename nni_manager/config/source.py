@@ -20,6 +20,10 @@ class Source:
     #: What messages call the file; empty when the text came without one.
     file: str = ""
     document: Document | None = None
+    #: Whose registered algorithms are known; empty: none.
+    data_directory: str = ""
+    #: The daemon is another machine's: what only it can know is left to it.
+    elsewhere: bool = False
     #: Accepted before: what depends on this machine or this release is not judged again, paths are kept.
     stored: bool = False
     problems: dict[str, Problem] = field(default_factory=dict)

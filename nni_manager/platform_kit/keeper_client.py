@@ -66,6 +66,15 @@ class Keeper:
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
 
+    @property
+    def is_needed(self) -> bool:
+        """Some experiment has jobs there."""
+        return self._needed.is_set()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
     async def run(self) -> None:
         """Keeps the connection while anybody listens. Ends only by cancellation; jobs run on."""
         attempt = 0

@@ -98,8 +98,13 @@ class LocalKeeper:
         with self._errors.open("wb") as errors:
             return subprocess.Popen(
                 command, pass_fds=(ready,), start_new_session=True, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=_environment(),
             )  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without the settings of the daemon: its token is no business of the keeper."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
 
 
 async def _end_of(pid: int) -> None:

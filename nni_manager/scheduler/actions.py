@@ -6,6 +6,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 #: Waits before a platform that takes no jobs is tried again, in milliseconds; the last one repeats.
 _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+#: Ended jobs are gathered for so many seconds before the platform is told that it may forget them: nobody waits for it,
+#: and in a fast experiment it would be one message, one answer and one more wake-up of everybody for each trial.
+_FORGET_GATHER_S = 0.25
 
 
 class Actions:
@@ -44,6 +48,8 @@ class Actions:
         self._forgotten: list[str] = []
         self._to_forget: list[JobHandle] = []
         self._forgetting: asyncio.Task[None] | None = None
+        #: The experiment is being closed: what is to be forgotten, is now.
+        self._closing = asyncio.Event()
         self._refusals = 0
         #: Jobs whose submission is under way.
         self.submitting: set[str] = set()
@@ -66,6 +72,7 @@ class Actions:
         """Tasks made from now on belong to `group`; what an earlier one had under way is over."""
         self._group = group
         self._forgetting = None
+        self._closing.clear()
         self._to_forget.clear()
         self.submitting.clear()
         self.cancelled.clear()
@@ -103,6 +110,7 @@ class Actions:
 
     async def finish(self) -> None:
         """Waits, for a moment, until the platform knows what it may forget."""
+        self._closing.set()
         forgetting = self._forgetting
         if forgetting is not None:
             await asyncio.wait({forgetting}, timeout=1)
@@ -199,6 +207,9 @@ class Actions:
     async def _forget_all(self) -> None:
         """Until nothing is left; what fails is left for the next start of the loop."""
         while self._to_forget:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FORGET_GATHER_S):
+                    await self._closing.wait()
             handles, self._to_forget = self._to_forget, []
             try:
                 await self._loop.platform.forget(handles)

@@ -12,8 +12,11 @@ class Changes:
 
     def __init__(self) -> None:
         self._watchers: set[asyncio.Event] = set()
+        #: Grows with every note: what was read after it was looked at is not older than that.
+        self.count = 0
 
     def note(self) -> None:
+        self.count += 1
         for watcher in self._watchers:
             watcher.set()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from nni_manager import __version__
@@ -28,6 +27,7 @@ from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.observer import Observer
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.snapshot import Surroundings
+from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result, Seen, take_turn
 from nni_manager.store import jobs, metrics, runners
@@ -82,6 +82,8 @@ class ExperimentLoop:
         self._wake_at_ms: int | None = None
         self._reports: dict[str, JobReport] = {}
         self._new_hold: Hold | None = None
+        #: A hold on its way into the store.
+        self._recorded_now: Hold | None = None
         self._last: Result | None = None
         self._shown_hold: Hold | None = None
         self._corruption: StoreCorrupt | None = None
@@ -108,7 +110,7 @@ class ExperimentLoop:
         """A hold that is not recorded (yet): store, tuner or platform cannot be used now, and it ends by itself."""
         if self.database.trouble:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
-        return self.feed.silence or self.actions.trouble or self._new_hold
+        return self.feed.silence or self.actions.trouble or self._new_hold or self._recorded_now
 
     async def deliver(self, job_name: str, name: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
         """Stores lines of an outbox; ends when they are committed."""
@@ -129,6 +131,8 @@ class ExperimentLoop:
             self._corruption = error  # the platform would only offer the lines again
             self.wake()
             raise
+        if receipt.stored is metrics.Stored.NEW:
+            tally.results += len(chunk.metrics)
         if receipt.has_intermediates:
             self.feed.judge(receipt.trial_id)
         if receipt.may_complete:
@@ -194,7 +198,9 @@ class ExperimentLoop:
             raise self._corruption
         seen, here, spec = self._take_seen(), self._surroundings(), self.spec
         told, assessed = self.feed.told, spec.assessor is not None
-        result = await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
+        with tally.turns.measured():
+            result = await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
+        self._recorded_now = None
         journal.write(result.records, seen.reports)
         await self._act(result)
 
@@ -230,9 +236,11 @@ class ExperimentLoop:
             seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))
         if seconds == 0:
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
+        alarm = asyncio.get_running_loop().call_later(seconds, self.wake)
+        try:
+            await self._event.wait()
+        finally:
+            alarm.cancel()
 
     # What goes into a turn
 
@@ -241,6 +249,7 @@ class ExperimentLoop:
         bad, self.feed.judged_bad = self.feed.judged_bad, []
         handles, refused, forgotten = self.actions.take_news()
         hold, self._new_hold = self._new_hold, None
+        self._recorded_now = hold
         return Seen(
             handles=handles,
             reports=reports,

@@ -56,12 +56,13 @@ class Observer:
 
     async def run(self) -> None:
         """Ends only by cancellation."""
+        loop = asyncio.get_running_loop()
         while True:
+            slow_poll = loop.call_later(self._platform.capabilities.slow_poll_s, self.wake, "")
             try:
-                async with asyncio.timeout(self._platform.capabilities.slow_poll_s):
-                    await self._news.wait()
-            except TimeoutError:
-                self._look_at_all = True
+                await self._news.wait()
+            finally:
+                slow_poll.cancel()
             self._news.clear()
             await self.look()
 

@@ -30,6 +30,7 @@ from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
 from nni_manager.scheduler.turn import Result
+from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.store import experiments, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
@@ -49,6 +50,7 @@ class Means:
     settings: Settings
     keeper: Keeper
     runner_door: RunnerDoor
+    view_door: ViewDoor
     clock: Clock
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 from nni_manager.domain.errors import Conflict, NniManagerError, NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
@@ -17,6 +18,8 @@ from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: How long somebody waits until the index is written, in seconds.
 _INDEX_PATIENCE_S = 1.0
@@ -36,11 +39,15 @@ class Supervisor:
         self._group: asyncio.TaskGroup
         #: Why an experiment that should be worked on is not: id → sentence.
         self.not_opened: dict[str, str] = {}
+        #: Stopped ones that are open for reading only.
+        self.viewed: set[str] = set()
         self._opening = 0
         #: The daemon ends, and begins nothing new.
         self.is_ending = False
         #: Called when the last experiment was closed, or all were to be and none was open.
         self.on_empty: Callable[[], None] = lambda: None
+        #: Called when the index says something new.
+        self.on_change: Callable[[], None] = lambda: None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -48,7 +55,9 @@ class Supervisor:
         failure: Exception | None = None  # of our user: the group would wrap it
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for entry in await self.index.read(index.all_entries):
+            entries = await self.index.read(index.all_entries)
+            self._restore(entries)
+            for entry in entries:
                 if entry.is_open:
                     await self._open_or_note(entry)
             try:
@@ -70,6 +79,11 @@ class Supervisor:
 
     def get(self, id: str) -> OpenExperiment | None:
         return self._open.get(id)
+
+    @property
+    def has_work(self) -> bool:
+        """Something is open, if only for reading."""
+        return bool(self._open or self.viewed)
 
     @property
     def open_ids(self) -> tuple[str, ...]:
@@ -104,8 +118,15 @@ class Supervisor:
         finally:
             self._opening -= 1
 
+    def give_up(self, id: str) -> None:
+        """Nobody wants it opened any more, or viewed."""
+        self.viewed.discard(id)
+        self.not_opened.pop(id, None)
+        if id not in self._open and id not in self._closing and (opening := self._tasks.pop(id, None)) is not None:
+            opening.cancel()
+
     def look_whether_empty(self) -> None:
-        if not self._open:
+        if not self.has_work:
             self.on_empty()
 
     async def closed(self, id: str) -> None:
@@ -114,11 +135,33 @@ class Supervisor:
         if task is not None:
             await asyncio.wait({task})
 
+    async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Changes the index on somebody's behalf. Raises StoreUnavailable, having changed nothing."""
+        answer = await self.index.try_write(function)
+        self.on_change()
+        return answer
+
     async def note(self, function: Callable[[sqlite3.Connection], None]) -> None:
         """Writes what is so into the index; one that cannot be written at once is written later, and delays nothing."""
         write = self.index.start_write(function)
-        write.add_done_callback(_log_failure)
+        write.add_done_callback(self._noted)
         await asyncio.wait({write}, timeout=_INDEX_PATIENCE_S)
+
+    def _noted(self, write: asyncio.Future[None]) -> None:
+        if write.cancelled():
+            return
+        if (error := write.exception()) is not None:
+            log.error("the index is not up to date: %s", error)
+        else:
+            self.on_change()
+
+    def _restore(self, entries: Sequence[Entry]) -> None:
+        """What a daemon that ended or was killed had open besides experiments at work."""
+        for entry in entries:
+            if entry.view is not None:
+                self.means.view_door.restore(entry.id, entry.view)
+            if entry.status is ExperimentStatus.VIEWED:
+                self.viewed.add(entry.id)
 
     async def _open_or_note(self, entry: Entry) -> None:
         if not await self._try_open(entry):
@@ -152,18 +195,19 @@ class Supervisor:
         finally:
             self._open.pop(experiment.id, None)
             self._closing[experiment.id] = closed = asyncio.Event()
-            await asyncio.shield(experiment.close())
+            await asyncio.shield(self._close(experiment))
             self._tasks.pop(experiment.id, None)
             del self._closing[experiment.id]
             closed.set()
             experiment.changes.note()
             self.look_whether_empty()
 
+    async def _close(self, experiment: OpenExperiment) -> None:
+        """A view ends with its experiment, not with its loop: one in ERROR is still looked at."""
+        await experiment.close()
+        if experiment.loop.closed.is_set():
+            await self.means.view_door.close(experiment.id)
+
     async def _note_status(self, experiment: OpenExperiment, result: Result) -> None:
         is_open = result.status is not ExperimentStatus.STOPPED
         await self.note(lambda c: index.set_status(c, experiment.id, result.status, result.ended_ms, is_open=is_open))
-
-
-def _log_failure(write: asyncio.Future[None]) -> None:
-    if not write.cancelled() and (error := write.exception()) is not None:
-        log.error("the index is not up to date: %s", error)

@@ -29,8 +29,9 @@ log = logging.getLogger(__name__)
 #: So many deaths within so many seconds put the experiment on hold.
 MAX_DEATHS = 3
 DEATHS_WITHIN_S = 600.0
-#: Proposals asked for ahead of need: as many as run at a time, within these bounds.
-MIN_AHEAD, MAX_AHEAD = 4, 32
+#: Proposals asked for ahead of need, of a tuner that does not mind: as many as run at a time, within these bounds. The
+#: lower one spares short trials a conversation with the tuner for every second of them.
+MIN_AHEAD, MAX_AHEAD = 16, 32
 
 Item = dict[str, Any]
 

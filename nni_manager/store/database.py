@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from nni_manager.domain.durations import Durations
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,9 @@ _TRANSIENT = {
     sqlite3.SQLITE_PERM: "cannot be written: permission denied",
 }
 _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
+
+#: All commits of this process, to any database.
+commits = Durations()
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
 
@@ -75,6 +79,11 @@ class Database:
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
         self._idle_readers: list[Connection] = []
+
+    @property
+    def queued(self) -> int:
+        """Writes that wait for the writer."""
+        return self._queue.qsize()
 
     async def write(self, function: Callable[[Connection], T]) -> T:
         """Runs `function` in a transaction; answers after the commit. Its own exceptions come back to the caller."""
@@ -171,7 +180,8 @@ class Database:
         while True:
             try:
                 connection = connection or connect(self.path)
-                _run(self.path, connection, batch)
+                with commits.measured():
+                    _run(self.path, connection, batch)
                 self._set_trouble("")
                 return connection
             except sqlite3.DatabaseError as error:

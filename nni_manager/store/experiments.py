@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.view import View
 from nni_manager.store import nni_format
 
 
@@ -89,6 +90,12 @@ def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     """The folder may have been moved since it was written."""
     connection.execute("UPDATE experiment SET folder = ?1 WHERE folder <> ?1", (folder,))
+
+
+def set_view(connection: sqlite3.Connection, view: View | None) -> None:
+    """So that a daemon that has lost its index finds the port again."""
+    columns = (None, None) if view is None else (view.port, view.prefix)
+    connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)
 
 
 def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:

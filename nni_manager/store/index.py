@@ -10,6 +10,7 @@ from typing import Any
 
 from nni_manager.domain.errors import NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.view import View
 from nni_manager.store.database import classified, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -28,18 +29,24 @@ class Entry:
     ended_ms: int | None
     #: A daemon that starts must work on it.
     is_open: bool
+    #: None: it has none. A daemon that starts must open it.
+    view: View | None = None
+    #: When it was last created, resumed or viewed; None: not known better than `created_ms`.
+    launched_ms: int | None = None
 
 
-_COLUMNS = "id, folder, name, platform, status, created_ms, ended_ms, open"
+_COLUMNS = "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms"
+#: The schema of an experiment's database that tells of its view.
+_SCHEMA_WITH_VIEW = 3
 
 
 def put(connection: sqlite3.Connection, entry: Entry) -> None:
     """Adds or replaces an entry."""
     connection.execute(
-        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
-            entry.ended_ms, entry.is_open,
+            entry.ended_ms, entry.is_open, *_view_columns(entry.view), entry.launched_ms,
         ),
     )  # fmt: skip
 
@@ -47,10 +54,17 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
 def set_status(
     connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool
 ) -> None:
+    """What is stopped has no view any more."""
     connection.execute(
-        "UPDATE experiments SET status = ?, ended_ms = ?, open = ? WHERE id = ?",
-        (status, ended_ms, is_open, id),
+        "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
+        " view_port = CASE WHEN ?4 THEN NULL ELSE view_port END,"
+        " view_prefix = CASE WHEN ?4 THEN NULL ELSE view_prefix END WHERE id = ?5",
+        (status, ended_ms, is_open, status is ExperimentStatus.STOPPED, id),
     )
+
+
+def set_view(connection: sqlite3.Connection, id: str, view: View | None) -> None:
+    connection.execute("UPDATE experiments SET view_port = ?, view_prefix = ? WHERE id = ?", (*_view_columns(view), id))
 
 
 def set_name(connection: sqlite3.Connection, id: str, name: str | None) -> None:
@@ -74,6 +88,11 @@ def all_entries(connection: sqlite3.Connection) -> list[Entry]:
     """Oldest first."""
     query = f"SELECT {_COLUMNS} FROM experiments ORDER BY created_ms, id"
     return [_entry(row) for row in connection.execute(query)]
+
+
+def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Experiments by status, only those that occur."""
+    return dict(connection.execute("SELECT status, count(*) FROM experiments GROUP BY status").fetchall())
 
 
 def find_folders(data_directory: Path) -> list[Entry]:
@@ -100,6 +119,7 @@ def read_folder(folder: Folder) -> Entry:
             "json_extract(value, '$.platform')) FROM json_each(config, '$.trainingService'))), created_ms, ended_ms"
             " FROM experiment"
         ).fetchone()
+        view = _recorded_view(connection)
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program") from error
@@ -109,15 +129,33 @@ def read_folder(folder: Folder) -> Entry:
     if row is None:
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; it was not made to the end")
     id_, status, name, platform, created, ended = row
+    is_open = not ExperimentStatus(status).is_closed
     return Entry(
         id=id_, folder=folder, name=name, platform=platform, status=ExperimentStatus(status), created_ms=created,
-        ended_ms=ended, is_open=not ExperimentStatus(status).is_closed,
+        ended_ms=ended, is_open=is_open, view=view if is_open else None,
     )  # fmt: skip
+
+
+def _recorded_view(connection: sqlite3.Connection) -> View | None:
+    """Folders of earlier versions, which may be copies that cannot be upgraded, know of none."""
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
+    if schema < _SCHEMA_WITH_VIEW:
+        return None
+    found = connection.execute("SELECT view_port, view_prefix FROM experiment").fetchone()
+    return _view(*found) if found is not None else None
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    id_, folder, name, platform, status, created, ended, open_ = row
+    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched = row
     return Entry(
         id=id_, folder=Folder(Path(str(folder))), name=name, platform=platform, status=ExperimentStatus(status),
-        created_ms=created, ended_ms=ended, is_open=bool(open_),
+        created_ms=created, ended_ms=ended, is_open=bool(open_), view=_view(port, prefix), launched_ms=launched,
     )  # fmt: skip
+
+
+def _view(port: int | None, prefix: str | None) -> View | None:
+    return None if port is None else View(port=port, prefix=prefix or "")
+
+
+def _view_columns(view: View | None) -> tuple[int | None, str | None]:
+    return (None, None) if view is None else (view.port, view.prefix)

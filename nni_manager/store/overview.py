@@ -64,17 +64,27 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
     """Reads it in a handful of queries."""
     row = experiments.load(connection)
     config = json.loads(row.config)
-    hold = row.hold or live.derived_hold
-    since = max(0, now_ms - row.counted_ms) if live.at_work and row.status.is_active else 0
     return Overview(
         row=row,
         config=config,
-        hold=hold,
-        errors=tuple(filter(None, (row.error, hold.sentence if hold else "", live.problem))),
-        exec_ms=row.exec_ms + since,
+        hold=row.hold or live.derived_hold,
+        errors=errors(row, live),
+        exec_ms=exec_ms(row, live, now_ms),
         counts=answers.counts(connection),
         best=_best(connection, config),
     )
+
+
+def errors(row: ExperimentRow, live: Live) -> tuple[str, ...]:
+    """Everything that keeps it from going on, a sentence each."""
+    hold = row.hold or live.derived_hold
+    return tuple(filter(None, (row.error, hold.sentence if hold else "", live.problem)))
+
+
+def exec_ms(row: ExperimentRow, live: Live, now_ms: int) -> int:
+    """Milliseconds spent active, up to now."""
+    since = max(0, now_ms - row.counted_ms) if live.at_work and row.status.is_active else 0
+    return row.exec_ms + since
 
 
 def _best(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Best | None:

@@ -38,6 +38,16 @@ class ShownExperiment:
     entry: Entry
     at_work: bool
     table: Table
+    #: Where it has a page of its own; empty: nowhere.
+    view_url: str
+
+    @property
+    def status(self) -> ExperimentStatus:
+        return status(self.overview, self.entry)
+
+    @property
+    def is_viewed(self) -> bool:
+        return self.status is ExperimentStatus.VIEWED
 
     @property
     def ended(self) -> int:
@@ -55,7 +65,7 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
     except NniManagerError as error:
         return ListedExperiment(entry=entry, status=entry.status, hold=None, errors=(str(error),), ended=0, of=0)
     return ListedExperiment(
-        entry=entry, status=found.row.status, hold=found.hold, errors=found.errors, ended=ended(found),
+        entry=entry, status=status(found, entry), hold=found.hold, errors=found.errors, ended=ended(found),
         of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
     )  # fmt: skip
 
@@ -69,12 +79,18 @@ async def shown(service: Service, id: str, view: View, now_ms: int) -> ShownExpe
 
     entry = await service.entry(id)
     found, table = await service.read(id, read)
-    return ShownExperiment(overview=found, entry=entry, at_work=state.at_work, table=table)
+    view_url = service.view_url(entry.view) if entry.view is not None else ""
+    return ShownExperiment(overview=found, entry=entry, at_work=state.at_work, table=table, view_url=view_url)
 
 
 def live(service: Service, id: str) -> Live:
     at_work = service.at_work(id) is not None
     return Live(at_work=at_work, derived_hold=service.derived_hold(id), problem=service.problem(id))
+
+
+def status(found: Overview, entry: Entry) -> ExperimentStatus:
+    """Its folder does not know that somebody reads it."""
+    return entry.status if entry.status is ExperimentStatus.VIEWED else found.row.status
 
 
 def ended(found: Overview) -> int:

@@ -20,7 +20,7 @@ from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, N
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.service import Service
 from nni_manager.web import experiment_view
-from nni_manager.web.rendering import HERE, render
+from nni_manager.web.rendering import HERE, is_on_view, render
 from nni_manager.web.trial_table import PAGE_SIZE, View, page_number
 
 
@@ -89,9 +89,9 @@ async def _render_experiment(request: Request, template: str) -> Response:
 
 
 async def _stop(request: Request) -> Response:
-    """Comes back when its trials have ended."""
+    """Answers when its trials have ended. A view is closed with its experiment: there is nowhere to go back to."""
     await _context(request).service.stop(_experiment_id(request))
-    return _back(request)
+    return render(request, "closed.html", id=_experiment_id(request)) if is_on_view(request) else _back(request)
 
 
 async def _resume(request: Request) -> Response:

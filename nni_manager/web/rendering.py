@@ -26,8 +26,16 @@ _HEADERS = {
 
 def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
     """`base` in templates is what stands before every path of ours."""
-    values |= {"base": request.scope.get("root_path", ""), "version": request.app.state.context.version}
+    values |= {
+        "base": request.scope.get("root_path", ""), "version": request.app.state.context.version,
+        "on_view": is_on_view(request),
+    }  # fmt: skip
     return HTMLResponse(_environment().get_template(template).render(values), status, _HEADERS)
+
+
+def is_on_view(request: Request) -> bool:
+    """Whether the page came by a port that shows one experiment and no other."""
+    return "nni_experiment" in request.scope.get("state", {})
 
 
 @cache

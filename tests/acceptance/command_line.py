@@ -31,7 +31,10 @@ class CommandLine:
         self.folder = folder
         self.runtime = runtime
         self.data = folder / "data"
-        own = {"NNI_MANAGER_DATA": str(self.data), "XDG_RUNTIME_DIR": str(runtime), "NNI_MANAGER_TOKEN": ""}
+        own = {
+            "NNI_MANAGER_DATA": str(self.data), "XDG_RUNTIME_DIR": str(runtime), "NNI_MANAGER_TOKEN": "",
+            "HOME": str(folder / "home"),
+        }  # fmt: skip
         self.environment = {**os.environ, **own}
         self._served: list[Daemon] = []
 

@@ -71,6 +71,27 @@ async def test_pages_of_other_sites_are_refused(world: World, method: str, origi
         assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("site", "mode", "destination", "status"),
+    [
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+        ("cross-site", "navigate", "document", 200),  # a link
+        ("same-site", "navigate", "document", 200),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "no-cors", "image", 403),
+        ("same-site", "no-cors", "script", 403),  # another port of this machine
+        ("cross-site", "no-cors", "empty", 403),
+    ],
+)
+async def test_what_other_pages_embed_is_refused(
+    world: World, site: str, mode: str, destination: str, status: int
+) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": destination}
+    async with world.calling(headers=headers) as client:
+        assert (await client.get(EXPERIMENTS)).status_code == status
+
+
 async def test_a_unix_socket_asks_for_nothing(world: World) -> None:
     application = create_application(world.context, token=TOKEN)
     assert (await raw_get(application, EXPERIMENTS, EVIL, ("/run/control.sock", None))).status == 200

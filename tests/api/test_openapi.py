@@ -13,10 +13,13 @@ from tests.api.world import World
 
 pytestmark = pytest.mark.unit
 
+PROBES = ("GET /healthz", "GET /readyz")
+
 #: Method and path → (operation id, refusals besides 401, 403 and 500). Clients are generated from these names.
 OPERATIONS = {
     "GET /healthz": ("getHealth", ""),
     "GET /readyz": ("getReadiness", "503"),
+    "GET /metrics": ("getMetrics", ""),
     "GET /api/v1/daemon": ("getDaemon", "503"),
     "POST /api/v1/daemon/stop": ("stopDaemon", "400 413"),
     "POST /api/v1/experiments": ("createExperiment", "400 409 413 503"),
@@ -26,7 +29,7 @@ OPERATIONS = {
     "PATCH /api/v1/experiments/{id}": ("changeExperiment", "400 404 409 413 503"),
     "DELETE /api/v1/experiments/{id}": ("deleteExperiment", "404 409 503"),
     "POST /api/v1/experiments/{id}/stop": ("stopExperiment", "404 503"),
-    "POST /api/v1/experiments/{id}/resume": ("resumeExperiment", "404 409 503"),
+    "POST /api/v1/experiments/{id}/resume": ("resumeExperiment", "400 404 409 413 503"),
     "POST /api/v1/experiments/view": ("viewExperiment", "400 404 409 503"),
     "POST /api/v1/experiments/{id}/import": ("importResults", "400 404 409 413 503"),
     "GET /api/v1/experiments/{id}/trials": ("listTrials", "400 404 503"),
@@ -37,6 +40,8 @@ OPERATIONS = {
     "GET /api/v1/experiments/{id}/logs/{name}": ("readExperimentLog", "400 404 503"),
     "GET /api/v1/experiments/{id}/metrics": ("listMetrics", "400 404 503"),
     "GET /api/v1/experiments/{id}/events": ("followExperiment", "404 503"),
+    "GET /api/v1/code/{sha256}": ("findCode", "404 503"),
+    "PUT /api/v1/code/{sha256}": ("sendCode", "400 404 413 503"),
 }
 
 
@@ -54,7 +59,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 def test_operations_keep_their_names_and_state_their_refusals(document: dict[str, Any]) -> None:
     found = {}
     for name, operation in operations(document):
-        everywhere = {"500"} if "/api/" not in name else {"401", "403", "500"}
+        everywhere = {"500"} if name in PROBES else {"401", "403", "500"}
         refusals = {status for status in operation["responses"] if status >= "400"}
         assert everywhere <= refusals, name
         found[name] = (operation["operationId"], " ".join(sorted(refusals - everywhere)))

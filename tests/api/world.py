@@ -31,7 +31,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import open_experiment, service
+from nni_manager.scheduler import launcher, open_experiment
 from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -40,6 +40,7 @@ from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 from tests.scheduler.fake_door import FakeDoor
+from tests.scheduler.fake_view_door import FakeViewDoor
 
 CREATED_MS = 1_790_000_000_000
 
@@ -150,7 +151,7 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (open_experiment, service):
+    for module in (open_experiment, launcher):
         monkeypatch.setattr(module, "platform_class", lambda _spec: MemoryPlatform)
     monkeypatch.setattr(open_experiment, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
@@ -160,7 +161,9 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
-    means = Means(settings=Settings(data_dir=data), keeper=keeper, runner_door=FakeDoor(), clock=now_ms)
+    means = Means(
+        settings=Settings(data_dir=data), keeper=keeper, runner_door=FakeDoor(), view_door=FakeViewDoor(), clock=now_ms
+    )
     supervisor = Supervisor(index_database, means)
     async with supervisor.running():
         yield World(data, code, supervisor, Service(supervisor))

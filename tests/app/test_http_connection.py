@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+import uvloop
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.app import http_connection
@@ -144,3 +145,45 @@ async def test_what_comes_behind_a_body_is_not_kept(doors: Doors, client: Client
     assert (await client.answer()).endswith(b"\r\n\r\na")
     (connection,) = connections(doors)
     assert [name for name, _ in connection.headers] == [b"host", b"transfer-encoding"]
+
+
+# ------------------------------------------------------------------------------------------------ gone in the middle
+
+
+@pytest.mark.parametrize("behind", [b"\xff\xfe garbage\r\n\r\n", GET + b"\r\nno HTTP\r\n\r\n"])
+def test_to_answer_a_connection_that_is_being_closed_is_no_fault(
+    caplog: pytest.LogCaptureFixture, behind: bytes
+) -> None:
+    """With the daemon's own loop, whose transports raise then."""
+    with caplog.at_level("ERROR"):
+        first = uvloop.run(_answered_after_garbage(behind))
+    assert first.startswith(b"HTTP/1.1 400 ")
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def _answered_after_garbage(behind: bytes) -> bytes:
+    """Something that is no HTTP comes while the request before it is being answered; then it is answered."""
+    came, go_on, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        came.set()
+        await go_on.wait()
+        await body_and_all(scope, receive, send)
+        answered.set()
+
+    doors = Doors(slow)
+    await doors.open_service(reserve("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors.open[0].address.rpartition(":")[2]))
+    writer.write(GET + b"\r\n")
+    await came.wait()
+    (connection,) = doors._server.server_state.connections
+    connection.data_received(behind)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # it is closed by now
+    go_on.set()
+    async with asyncio.timeout(5):
+        await answered.wait()
+    first = await reader.readline()
+    writer.close()
+    await doors.close()
+    return first

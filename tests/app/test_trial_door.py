@@ -135,6 +135,18 @@ async def test_where_it_is_by_default(tmp_path: Path) -> None:
         assert port_of(door) == port
 
 
+async def test_where_it_is_beside_a_view(tmp_path: Path) -> None:
+    with listening() as port:
+        pass
+    doors = Doors(Says("service"))
+    settings = Settings(data_dir=tmp_path, trial_host="127.0.0.1")
+    door = TrialDoor(settings, allowed=True, neighbour=lambda: port - 1)
+    door.bind(doors, Says("trials"))
+    await door.open("exp1")
+    assert port_of(door) == port
+    await doors.close()
+
+
 async def test_beside_the_service_somebody_else_may_be(tmp_path: Path) -> None:
     with listening() as port:
         async with opened(tmp_path, port=port - 1) as (door, _):

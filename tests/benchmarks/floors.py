@@ -11,21 +11,24 @@ import time
 from pathlib import Path
 
 from tests.benchmarks import lite
+from trial_runner import protocol
+
+STAND_IN = Path(protocol.__file__).with_name("stand_in")
 
 
-def plain_loop(folder: Path, trials: int, at_once: int) -> float:
+def plain_loop(folder: Path, trials: int, at_once: int, command: str = lite.COMMAND) -> float:
     """Trials a second."""
-    return asyncio.run(_plain_loop(folder, trials, at_once))
+    return asyncio.run(_plain_loop(folder, trials, at_once, command))
 
 
-async def _plain_loop(folder: Path, trials: int, at_once: int) -> float:
+async def _plain_loop(folder: Path, trials: int, at_once: int, command: str) -> float:
     numbers = iter(range(trials))
     started = time.perf_counter()
 
     async def worker() -> None:
         for number in numbers:
             environment = _prepare(folder / str(number))
-            process = await asyncio.create_subprocess_exec("/bin/sh", "-c", lite.COMMAND, cwd=folder, env=environment)
+            process = await asyncio.create_subprocess_exec("/bin/sh", "-c", command, cwd=folder, env=environment)
             assert await process.wait() == 0
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
@@ -51,7 +54,7 @@ def _optuna(folder: Path, trials: int, at_once: int, storage: str) -> float:
         place = folder / str(trial.number)
         environment = _prepare(place, trial.suggest_float("x", 0, 1))
         subprocess.run(["/bin/sh", "-c", lite.COMMAND], cwd=folder, env=environment, check=True)
-        return float(json.loads((place / "outbox.jsonl").read_text())["value"])
+        return float(json.loads((place / protocol.MAIN_OUTBOX).read_text())["value"])
 
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(), storage=storage or None)
     started = time.perf_counter()
@@ -60,9 +63,23 @@ def _optuna(folder: Path, trials: int, at_once: int, storage: str) -> float:
 
 
 def _prepare(place: Path, x: float = 0.5) -> dict[str, str]:
-    place.mkdir()
-    (place / "parameter.cfg").write_text(json.dumps({"parameters": {"x": x}}))
-    return {**os.environ, "NNI_SYS_DIR": str(place), "NNI_OUTBOX": str(place / "outbox.jsonl")}
+    """What a trial finds: its parameters and, should it import a SDK, all that one asks for."""
+    (place / protocol.OUTBOX_FOLDER).mkdir(parents=True)
+    record = {"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": x}, "parameter_index": 0}
+    (place / protocol.PARAMETER_FILE).write_text(json.dumps(record))
+    return {
+        **os.environ,
+        "PYTHONPATH": str(STAND_IN),
+        protocol.ENV_PLATFORM: "local",
+        protocol.ENV_EXPERIMENT_ID: "floor",
+        protocol.ENV_TRIAL_ID: "abcde",
+        protocol.ENV_SEQUENCE_ID: place.name,
+        protocol.ENV_SYSTEM_DIR: str(place),
+        protocol.ENV_OUTPUT_DIR: str(place),
+        protocol.ENV_CODE_DIR: str(place.parent),
+        protocol.ENV_OUTBOX: str(place / protocol.MAIN_OUTBOX),
+        protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
+    }
 
 
 if __name__ == "__main__":

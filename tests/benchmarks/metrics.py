@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks import lite, subject
+from tests.benchmarks import lite, subject, upstream
+from tests.benchmarks.table import Table, at_least, at_most
 from tests.live_daemon import Daemon
 
 #: In all, whatever the number of writers.
 METRICS = 100_000
 TRICKLE_S = 10
-Row = Callable[[str, float | None, float, float | None, str], None]
+#: The same with NNI, which takes some seconds for them.
+_NNI_METRICS = 1_000
 
 _BURST = """
 import os, sys
@@ -32,23 +33,36 @@ for number in range(int(sys.argv[1])):
 """
 
 
-def report(folder: Path, row: Row) -> None:
-    """Prints one row for each figure."""
-    with subject.running(folder) as daemon:
-        (folder / "code" / "burst.py").write_text(_BURST)
-        (folder / "code" / "trickle.py").write_text(_TRICKLE)
-        subject_id = daemon.create(subject.config(trials=2, at_once=2), folder / "code")
-        daemon.wait(subject_id, "DONE")
-        for writers in (1, 8):
-            rate, cpu_us = _run(daemon, folder, "burst.py", METRICS // writers, writers)
-            row(f"metrics/s until visible, {writers} writers, bursts", None, rate, None, "≥ 15000")
-            row(f"CPU µs a metric, {writers} writers, bursts", None, cpu_us, None, "≤ 20")
-        _, cpu_us = _run(daemon, folder, "trickle.py", 1000 * TRICKLE_S, 1, looks=False)
-        row("CPU µs a metric, one writer, 1,000 a second", None, cpu_us, None, "≤ 80")
+def measure(folder: Path, table: Table) -> None:
+    nni = {writers: _nni(folder / f"nni-{writers}", writers) for writers in (1, 8)}
+    with subject.running(folder / "ours") as daemon:
+        code = folder / "ours" / "code"
+        (code / "burst.py").write_text(_BURST)
+        (code / "trickle.py").write_text(_TRICKLE)
+        daemon.wait(daemon.create(subject.config(trials=2, at_once=2), code), "DONE")
+        for writers, (nni_rate, nni_cpu_us) in nni.items():
+            rate, cpu_us = _run(daemon, code, "burst.py", METRICS // writers, writers)
+            name = f"{writers} trial{'s' if writers > 1 else ''}, bursts"
+            table.row(f"metrics/s until visible, {name}", rate, at_least(15_000), nni=nni_rate)
+            table.row(f"CPU µs a metric, {name}", cpu_us, at_most(20), nni=nni_cpu_us)
+        _, cpu_us = _run(daemon, code, "trickle.py", 1000 * TRICKLE_S, 1, looks=False)
+        table.row("CPU µs a metric, 1 trial, 1,000 a second", cpu_us, at_most(80))
+
+
+def _nni(folder: Path, writers: int) -> tuple[float, float]:
+    """The same two with NNI, over its HTTP channel."""
+    with upstream.Nni(folder) as nni:
+        each = _NNI_METRICS // writers
+        command = f"{lite.NNI_BURST_COMMAND} {each}"
+        before = upstream.begin(nni, subject.config(trials=writers, at_once=writers, command=command))
+        began = time.perf_counter()
+        nni.wait_for(lambda: len(nni.get("metric-data")) == each * writers, timeout_s=300)
+        seconds = time.perf_counter() - began
+        return each * writers / seconds, (nni.cpu_s() - before) / (each * writers) * 1e6
 
 
 def _run(
-    daemon: Daemon, folder: Path, script: str, each: int, writers: int, *, looks: bool = True
+    daemon: Daemon, code: Path, script: str, each: int, writers: int, *, looks: bool = True
 ) -> tuple[float, float]:
     """(metrics a second from the first write to all visible, CPU microseconds each of our processes together).
 
@@ -56,7 +70,7 @@ def _run(
     """
     config = subject.config(trials=writers, at_once=writers, command=f"{lite.PYTHON} -I -S {script} {each}")
     before = sum(subject.cpu_s(daemon).values())
-    id_ = daemon.create(config, folder / "code")
+    id_ = daemon.create(config, code)
     began = time.perf_counter()
     total = each * writers
     while looks and _stored(daemon, id_) < total:

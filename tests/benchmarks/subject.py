@@ -1,10 +1,11 @@
-"""The same trials with us: a real daemon, keeper and tuner host, seen through the API."""
+"""The same trials under us: a real daemon, keeper and tuner host, seen through the API."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,12 @@ class Run:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Daemon]:
-    folder.mkdir(parents=True)
-    daemon = Daemon(folder / "data")
-    daemon.data.mkdir()
+def running(folder: Path, *arguments: str) -> Iterator[Daemon]:
+    """`arguments`: of `serve`; without any there is no TCP port."""
+    daemon = Daemon(folder / "data", environment={"HOME": str(folder)})
+    daemon.data.mkdir(parents=True)
     lite.write(folder / "code")
-    daemon.start()
+    daemon.start(*arguments)
     try:
         yield daemon
     finally:
@@ -40,22 +41,61 @@ def running(folder: Path) -> Iterator[Daemon]:
         daemon.terminate()
 
 
-def lite_trials(folder: Path, trials: int, at_once: int) -> Run:
+class _TunerMeter(threading.Thread):
+    """Looks at the tuner host all the time: it is gone by the end, and what it was is wanted."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        super().__init__()
+        self._daemon = daemon
+        self._over = threading.Event()
+        self._begin_s = self._last_s = 0.0
+        self.memory_mib = 0.0
+
+    def __enter__(self) -> _TunerMeter:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    @property
+    def cpu_s(self) -> float:
+        """Seconds on a processor since `begin`."""
+        return self._last_s - self._begin_s
+
+    def begin(self) -> None:
+        """What it took to start it is not counted."""
+        self._begin_s = self._last_s
+
+    def run(self) -> None:
+        process: psutil.Process | None = None
+        while not self._over.wait(0.05):
+            with suppress(psutil.Error, OSError):
+                process = process or processes(self._daemon).get("tuner")
+                if process is not None:
+                    seconds, memory = runtime_s(process), process.memory_info().rss / 2**20
+                    self._last_s, self.memory_mib = seconds or self._last_s, memory or self.memory_mib
+
+
+def lite_trials(folder: Path, trials: int, at_once: int, command: str = lite.COMMAND) -> Run:
     """From the first trial's creation to the last one's end; start-up of tuner and keeper is not in it."""
     with running(folder) as daemon:
         warm_up = daemon.create(config(trials=4, at_once=2), folder / "code")
         daemon.wait(warm_up, "DONE")
         before = cpu_s(daemon)
-        id_ = daemon.create(config(trials=trials, at_once=at_once), folder / "code")
-        daemon.wait(id_, "NO_MORE_TRIAL", "DONE", timeout_s=600)
-        tuner = cpu_s(daemon, id_)
-        daemon.wait(id_, "DONE", timeout_s=600)
-        after = {**cpu_s(daemon), **{name: tuner[name] for name in tuner if name == "tuner"}}
-        memory = _memory(daemon)
+        id_ = daemon.create(config(trials=trials, at_once=at_once, command=command), folder / "code")
+        with _TunerMeter(daemon) as tuner:
+            ended = daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED"), timeout_s=60)["counts"]
+            tuner.begin()
+            daemon.wait(id_, "DONE", timeout_s=600)
+        after = cpu_s(daemon)
+        memory = {**_memory(daemon), "tuner": tuner.memory_mib}
         ((first, last, missing),) = daemon.rows(
             id_, "SELECT min(created_ms), max(ended_ms), sum(final_data IS NULL) FROM trials"
         )
-        cpu = {name: (after[name] - before.get(name, 0)) / trials * 1000 for name in after}
+        cpu = {name: (after[name] - before[name]) / trials * 1000 for name in ("daemon", "keeper")}
+        cpu["tuner"] = tuner.cpu_s / max(1, trials - ended["SUCCEEDED"]) * 1000
     return Run(trials_per_s=trials / ((last - first) / 1000), cpu_ms=cpu, memory_mib=memory, missing=missing)
 
 
@@ -71,7 +111,7 @@ def config(*, trials: int, at_once: int, command: str = lite.COMMAND) -> dict[st
     }
 
 
-def processes(daemon: Daemon, id_: str = "") -> dict[str, psutil.Process]:
+def processes(daemon: Daemon) -> dict[str, psutil.Process]:
     """daemon, keeper and, while it lives, tuner."""
     assert daemon.process is not None
     own = psutil.Process(daemon.process.pid)
@@ -82,20 +122,19 @@ def processes(daemon: Daemon, id_: str = "") -> dict[str, psutil.Process]:
     return found
 
 
-def idle_percent(daemon: Daemon, seconds: float) -> float:
-    """CPU of all our processes over a quiet stretch, in per cent of one core, from the scheduler's own clock."""
-    before = {name: _runtime_s(process) for name, process in processes(daemon).items()}
+def idle_percent(watched: dict[str, psutil.Process], seconds: float) -> float:
+    """CPU of these processes over a quiet stretch, in per cent of one core, from the scheduler's own clock."""
+    before = sum(map(runtime_s, watched.values()))
     time.sleep(seconds)
-    after = {name: _runtime_s(process) for name, process in processes(daemon).items()}
-    return sum(after[name] - before[name] for name in after if name in before) / seconds * 100
+    return (sum(map(runtime_s, watched.values())) - before) / seconds * 100
 
 
-def cpu_s(daemon: Daemon, id_: str = "") -> dict[str, float]:
+def cpu_s(daemon: Daemon) -> dict[str, float]:
     """Seconds on a processor of each of our processes so far."""
-    return {name: _runtime_s(process) for name, process in processes(daemon, id_).items()}
+    return {name: runtime_s(process) for name, process in processes(daemon).items()}
 
 
-def _runtime_s(process: psutil.Process) -> float:
+def runtime_s(process: psutil.Process) -> float:
     """Seconds on a processor, all threads, in nanosecond steps."""
     total = 0
     for thread in Path(f"/proc/{process.pid}/task").iterdir():

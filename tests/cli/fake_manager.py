@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from nni_manager.client.manager_client import LogPart
@@ -16,7 +17,8 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
     """An experiment as the API describes it."""
     return {
         "id": id, "name": "digits", "platform": "local", "status": status, "hold": None, "errors": [],
-        "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000, "logPath": f"/data/{id}",
+        "view": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
+        "logPath": f"/data/{id}",
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
         "counts": {}, "trialsMade": 0, "best": None, "revision": 1, "config": {"trialCommand": "python3 trial.py"},
         **fields,
@@ -27,30 +29,39 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
     return {
         "id": id, "sequenceId": number, "status": status, "parameters": {"x": number}, "startedMs": 1_000,
         "endedMs": 66_000, "reason": None, "message": "", "wait": None, "finalValue": value,
-        "finalResult": None if value is None else str(value), "logPath": f"/data/trials/{id}", **fields,
+        "finalResult": None if value is None else str(value), "logPath": f"/data/trials/{id}", "attempt": 1,
+        "lastValue": None, **fields,
     }  # fmt: skip
 
 
 class FakeManager:
     """Answers like `ManagerClient`; `calls` is what it was asked to change."""
 
+    is_here = True
+
     def __init__(self) -> None:
         self.known: dict[str, Json] = {}
         self.trials_of: dict[str, list[Json]] = {}
+        self.metrics_of: dict[str, list[Json]] = {}
+        self.code: dict[str, bytes] = {}
+        self.doors: list[Json] = []
+        self.experiment_logs: dict[str, bytes] = {}
         self.logs: dict[tuple[str, str], bytes] = {}
         self.stream: list[Json] = []
         self.calls: list[tuple[Any, ...]] = []
         self.refusal: Exception | None = None
+        #: What a new experiment is given.
+        self.view_of_new: Json | None = None
 
     def add(self, *states: Json) -> None:
         self.known.update({state["id"]: state for state in states})
 
     def daemon(self) -> Json:
-        return {"pid": os.getpid(), "endsByItself": False}
+        return {"pid": os.getpid(), "endsByItself": False, "doors": self.doors}
 
     def create(self, config: str, **caller: Any) -> str:
         self._note("create", config, caller)
-        self.add(state("new00000"))
+        self.add(state("new00000", view=self.view_of_new))
         return "new00000"
 
     def experiments(self) -> list[Json]:
@@ -73,8 +84,13 @@ class FakeManager:
             self.stop(id)
         return open_ids
 
-    def resume(self, id: str) -> None:
-        self._note("resume", id)
+    def resume(self, id: str, **how: Any) -> None:
+        self._note("resume", id, how)
+        self.known.setdefault(id, state(id))
+
+    def view(self, id: str, **how: Any) -> None:
+        self._note("view", id, how)
+        self.known.setdefault(id, state(id, "VIEWED"))
 
     def delete(self, id: str) -> None:
         self._note("delete", id)
@@ -82,11 +98,26 @@ class FakeManager:
     def events(self, id: str) -> Iterator[Json]:
         yield from self.stream
 
-    def all_trials(self, id: str) -> Iterator[Json]:
-        yield from self.trials_of.get(id, [])
+    def import_data(self, id: str, data: list[Json]) -> None:
+        self._note("import", id, data)
 
-    def trials(self, id: str, *, order: str, limit: int) -> Json:
-        found = self.trials_of.get(id, [])
+    def has_code(self, sha256: str) -> bool:
+        return sha256 in self.code
+
+    def send_code(self, archive: Path, sha256: str) -> None:
+        self._note("code", sha256)
+        self.code[sha256] = archive.read_bytes()
+
+    def all_trials(self, id: str, *, status: str | None = None) -> Iterator[Json]:
+        yield from self._with_status(id, status)
+
+    def metrics(self, id: str, *, after: int, limit: int) -> list[Json]:
+        """Two at a time, whatever the limit."""
+        found = [one for one in self.metrics_of.get(id, []) if one["id"] > after]
+        return found[: min(limit, 2)]
+
+    def trials(self, id: str, *, order: str = "sequence", limit: int, status: str | None = None) -> Json:
+        found = self._with_status(id, status)
         ranked = sorted(
             (one for one in found if one["finalValue"] is not None),
             key=lambda one: one["finalValue"], reverse=order == "-final",
@@ -109,6 +140,16 @@ class FakeManager:
         data = self.logs[trial_id, name]
         start = max(len(data) + offset, 0) if offset < 0 else offset
         return LogPart(data=data[start : start + limit], offset=start, size=len(data))
+
+    def experiment_log(self, id: str, name: str, *, offset: int, limit: int) -> LogPart:
+        if name not in self.experiment_logs:
+            raise NotFound(f"experiment {id} has no {name}")
+        data = self.experiment_logs[name]
+        start = max(len(data) + offset, 0) if offset < 0 else offset
+        return LogPart(data=data[start : start + limit], offset=start, size=len(data))
+
+    def _with_status(self, id: str, status: str | None) -> list[Json]:
+        return [one for one in self.trials_of.get(id, []) if status in (None, one["status"])]
 
     def _note(self, *call: Any) -> None:
         if self.refusal is not None:

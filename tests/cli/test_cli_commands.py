@@ -18,6 +18,8 @@ from nni_manager.domain.errors import ConfigInvalid, Conflict, Problem
 pytestmark = pytest.mark.unit
 
 Run = Callable[..., Result]
+#: The daemon knows whether a port is needed.
+ANY_PORT = {"port": None, "urlPrefix": ""}
 CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 trial.py\n"
 
 
@@ -98,28 +100,10 @@ def test_a_file_that_cannot_be_read_starts_no_daemon(nnictl: Run, manager: FakeM
     assert manager.calls == []
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--port", "8080"], "--port: a page and port for each experiment come with a later version"),
-        (["-p", "8080"], "--port: a page and port"),
-        (["-u", "/x"], "--url_prefix: a page and port"),
-        (["--debug"], "--debug: write `debug: true` into the experiment file instead"),
-    ],
-)
-def test_what_is_not_there_yet_is_said(
-    nnictl: Run, manager: FakeManager, file: Path, words: list, sentence: str
-) -> None:
-    result = nnictl("create", "-c", str(file), *words)
-    assert result.exit_code == 2
-    assert sentence in result.stderr and len(result.stderr.splitlines()) == 1
-    assert manager.calls == []
-
-
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"))
     assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
-    assert manager.calls == [("resume", "abc")]
+    assert manager.calls == [("resume", "abc", {"view": ANY_PORT, "working_directory": None, "debug": False})]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
-from nni_manager.scheduler.service import Submission
+from nni_manager.scheduler.launcher import Submission
 from nni_manager.store import answers
 from tests.api.world import MemoryPlatform, World, config, make_world
 

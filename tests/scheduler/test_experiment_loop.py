@@ -322,6 +322,30 @@ async def test_results_are_stored_before_they_are_acknowledged(
         assert await work.platform.host.followed() == {name: {"outbox/main.jsonl": 60, ".nni/metrics": 20}}
 
 
+async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_is_closed(
+    monkeypatch: Patch, path: Path
+) -> None:
+    monkeypatch.setattr(actions, "_FORGET_GATHER_S", 600.0)
+    async with at_work(monkeypatch, path, spec(max_trial_number=2)) as work:
+        calls: list[list[str]] = []
+        forget = work.platform.forget
+
+        async def noting(handles: Sequence[Any]) -> None:
+            calls.append(sorted(handle.job_name for handle in handles))
+            await forget(handles)
+
+        monkeypatch.setattr(work.platform, "forget", noting)
+        names = await work.runs(2)
+        for ended, name in enumerate(names, 1):
+            work.platform.change(name, SUCCEEDED)
+            await work.until(lambda ended=ended: work.statuses_of_trials.get("SUCCEEDED") == ended)
+        assert calls == []
+        await work.stop()
+        await work.until(lambda: work.platform.entered == 0)
+        assert calls == [names]
+        assert work.ask("SELECT count(*) FROM attempts WHERE forgotten = 0") == 0
+
+
 async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
     monkeypatch.setattr(tuner_feed, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))

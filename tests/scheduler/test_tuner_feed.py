@@ -69,7 +69,9 @@ async def test_proposals_come_in_order_and_no_number_twice(monkeypatch: Patch, p
         assert [proposal.values for proposal in at.feed.proposals] == [{"x": 6}, {"x": 8}]
 
 
-@pytest.mark.parametrize(("ahead", "concurrency", "expected"), [(False, 4, 0), (True, 4, 4), (True, 500, 32)])
+@pytest.mark.parametrize(
+    ("ahead", "concurrency", "expected"), [(False, 4, 0), (True, 4, 16), (True, 20, 20), (True, 500, 32)]
+)
 async def test_ahead_of_need_where_the_tuner_does_not_mind(
     monkeypatch: Patch, path: Path, ahead: bool, concurrency: int, expected: int
 ) -> None:

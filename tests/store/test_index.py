@@ -8,12 +8,14 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from nni_manager.domain.errors import NotFound, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
 from nni_manager.store.database import connect
 from nni_manager.store.folder import Folder
@@ -55,6 +57,34 @@ def test_entries_come_back_oldest_first(connection: sqlite3.Connection) -> None:
         index.put(connection, entry)
     assert index.all_entries(connection) == [ENTRY, later]
     assert index.get(connection, "exp0") == later
+
+
+def test_a_view_is_kept_until_the_experiment_is_stopped(connection: sqlite3.Connection) -> None:
+    view = View(port=8080, prefix="my/pre")
+    index.put(connection, viewed := replace(ENTRY, view=view, launched_ms=8))
+    assert index.get(connection, "exp1") == viewed
+    index.set_view(connection, "exp1", View(port=8081))
+    index.set_status(connection, "exp1", ExperimentStatus.DONE, 9, is_open=True)
+    assert index.get(connection, "exp1").view == View(port=8081)
+    index.set_status(connection, "exp1", ExperimentStatus.STOPPED, 9, is_open=False)
+    assert index.get(connection, "exp1").view is None
+    index.put(connection, viewed)
+    index.set_view(connection, "exp1", None)
+    assert index.get(connection, "exp1").view is None
+
+
+def test_an_index_of_the_first_release_is_upgraded(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    first = resources.files("nni_manager.store.migrations") / "index" / "0001_initial.sql"
+    old = connect(path)
+    old.executescript(first.read_text())
+    old.execute("INSERT INTO experiments VALUES ('exp1', '/work/exp1', 'digits', 'local', 'RUNNING', 5, NULL, 1)")
+    old.execute("PRAGMA user_version=1")
+    old.close()
+    migrate(path, "index")
+    upgraded = connect(path)
+    assert index.all_entries(upgraded) == [ENTRY]
+    upgraded.close()
 
 
 def test_changes(connection: sqlite3.Connection) -> None:

@@ -136,6 +136,18 @@ def test_other_jobs_are_left_alone(keeper: KeeperProcess, client: Client) -> Non
     assert client.ask("list")["jobs"]["other"]["state"] == protocol.RUNNING
 
 
+def test_an_orphan_that_ends_while_its_job_runs_is_no_zombie_for_long(keeper: KeeperProcess, client: Client) -> None:
+    keeper.spawn(client, "other", "exit 0")
+    client.until_ended("other")
+    keeper.spawn(client, "job", f"(setsid /bin/bash -c 'echo $$ >> {_outbox(keeper)}' &); exec sleep 1000")
+    orphan = int(client.until_lines("job", 1).lines("job")[0])
+    deadline = time.monotonic() + 30
+    while os.path.exists(f"/proc/{orphan}"):  # a zombie, too, has its place there
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert client.ask("list")["jobs"]["job"]["state"] == protocol.RUNNING
+
+
 def test_a_stop_is_quiet_for_jobs_that_ended_or_never_were(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")

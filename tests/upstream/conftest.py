@@ -1,44 +1,24 @@
-"""The real `nni` package, in a virtual environment of its own that is made once and kept in ``.venvs``."""
+"""Trial code on the real `nni` package."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import nni3
 from trial_runner import protocol
 
-ROOT = Path(__file__).parents[2]
-STAND_IN = ROOT / "trial_runner" / "stand_in"
-VENV = ROOT / ".venvs" / "nni3"
-REQUIREMENTS = ["nni==3.0"]
+STAND_IN = nni3.ROOT / "trial_runner" / "stand_in"
 
 
-@pytest.fixture(scope="session")
-def nni3() -> Path:
+@pytest.fixture(scope="session", name="nni3")
+def nni3_interpreter() -> Path:
     """The interpreter of an environment with nni 3.0. Needs PyPI the first time, and fails without it."""
-    VENV.parent.mkdir(exist_ok=True)
-    python = VENV / "bin" / "python"
-    with open(VENV.parent / "nni3.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made, wanted = VENV / "made-of.json", json.dumps([sys.version, REQUIREMENTS])
-        if not made.exists() or made.read_text() != wanted:
-            must([sys.executable, "-m", "venv", "--clear", str(VENV)])
-            must([str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS])
-            made.write_text(wanted)
-    return python
-
-
-def must(command: list[str]) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        pytest.fail(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return nni3.interpreter()
 
 
 class UpstreamTrial:

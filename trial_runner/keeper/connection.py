@@ -7,7 +7,8 @@ from typing import Any, Callable, Deque, Dict, List
 from trial_runner import protocol
 from trial_runner.loop import READ, WRITE, Loop
 
-_RECEIVE_BYTES = 256 * 1024
+#: Larger ones would be asked of the kernel, and given back to it, for every message.
+_RECEIVE_BYTES = 64 * 1024
 #: Bytes unsent above which no further request is taken up: a peer that reads no answers must not fill our memory.
 _MAX_UNSENT = 4 * 1024 * 1024
 

@@ -62,6 +62,8 @@ class Ending:
 
     def reap_strays(self) -> None:
         """Orphans become our children: those that died must not stay as zombies."""
+        if not processes.has_ended_children():  # it was a main process, which is reaped elsewhere
+            return
         for pid in self._orphans():
             processes.reap(pid)
 

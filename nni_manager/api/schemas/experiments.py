@@ -33,6 +33,27 @@ class Best(Wire):
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
+class NewView(Wire):
+    """A port of its own for an experiment: its page and NNI's API at the root, as NNI serves them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        default=None,
+        description="TCP port; 0: any free one. null: none where the daemon's service shows the experiment, or nothing "
+        "is to listen; else 8080, or the next port that is free.",
+    )
+    url_prefix: str = Field(default="", description="What stands before every path; empty: nothing.", max_length=400)
+
+
+class ExperimentView(Wire):
+    """Where an experiment's own page and NNI's API are served."""
+
+    port: int = Field(description="TCP port.")
+    url_prefix: str = Field(description="What stands before every path, without slashes at its ends; empty: nothing.")
+    url: str = Field(description="Address of the page, `http://host:port` and the prefix; NNI's API is below it.")
+
+
 class ExperimentSummary(Wire):
     """What lists show."""
 
@@ -45,6 +66,7 @@ class ExperimentSummary(Wire):
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
+    view: ExperimentView | None = Field(description="Its own port; null: it has none. `errors` says if it is not open.")
 
 
 class ExperimentState(ExperimentSummary):
@@ -90,6 +112,12 @@ class NewExperiment(Wire):
         default=None, description="What trials and tuner run with; not given: the daemon's own environment.", repr=False
     )
     interpreter: str = Field(default="", description="Absolute path of the caller's Python; empty: the daemon's.")
+    code: str = Field(
+        default="",
+        description="SHA-256 of code that was sent: relative paths in the config start there, not at `directory`.",
+    )
+    debug: bool = Field(default=False, description="True: as if the config said `debug: true`.")
+    view: NewView | None = Field(default=None, description="A port of its own; not given: none.")
 
 
 class Created(Wire):
@@ -106,6 +134,20 @@ class View(Wire):
         default=None, pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
     )  # fmt: skip
+    view: NewView | None = Field(default=None, description="A port of its own; not given: the one it has, or none.")
+
+
+class Resume(Wire):
+    """How an experiment goes on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    view: NewView | None = Field(default=None, description="A port of its own; not given: the one it has, or none.")
+    working_directory: str | None = Field(
+        default=None, pattern="^/",
+        description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
+    )  # fmt: skip
+    debug: bool = Field(default=False, description="True: `debug` is switched on. Only for one that is stopped.")
 
 
 class StoppedExperiments(Wire):

@@ -1,11 +1,12 @@
 """The code archive: a code directory, packed once per experiment for every platform that is not this machine.
 
-`pack` is all that others need. Below it: `tree` opens files without following links, `glob` and `ignore` read
-`.nniignore` as git reads `.gitignore`, `links` judges symbolic links, `walk` lists what travels, `limits` counts it,
-`tarball` writes it. May import `domain`.
+`pack`, and `unpack` for one that came from elsewhere, are all that others need. Below them: `tree` opens files without
+following links, `glob` and `ignore` read `.nniignore` as git reads `.gitignore`, `links` judges symbolic links, `walk`
+lists what travels, `limits` counts it, `tarball` writes it. May import `domain`.
 """
 
 from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES
 from nni_manager.platform_kit.archive.pack import Archive, pack
+from nni_manager.platform_kit.archive.unpack import unpack
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack"]
+__all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack", "unpack"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.ids import job_name
+from nni_manager.domain.view import View
 from nni_manager.store import experiments, runners
 from nni_manager.store.database import connect
 from nni_manager.store.migrate import migrate
@@ -47,6 +48,7 @@ def make(path: Path) -> None:
     life.add(connection, "wait1", 2, at=1011)
     experiments.add_import(connection, '[{"parameter": {"x": 0.5}, "value": 1}]', 1012)
     experiments.set_hold(connection, Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))
+    experiments.set_view(connection, View(port=8080, prefix="my/pre"))
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.execute("VACUUM")
     connection.close()

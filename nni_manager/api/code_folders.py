@@ -1,0 +1,104 @@
+"""Code that clients elsewhere sent, unpacked below the data directory: ``code/<sha256>/tree``.
+
+Who uses it is noted beside it, as an empty file ``experiments/<id>``. What nobody uses goes when something else comes
+or an experiment is deleted; so does what an upload that broke off has left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nni_manager.domain.errors import StoreUnavailable
+
+#: Seconds for which code is kept that no experiment was made of (yet).
+_UNUSED_S = 600.0
+#: Seconds after which what comes in has certainly broken off.
+_UNFINISHED_S = 86_400.0
+_DRAFT = ".incoming-"
+
+
+class CodeFolders:
+    """All methods block. Raises StoreUnavailable when the disk does not take it."""
+
+    def __init__(self, data_directory: Path) -> None:
+        self.root = Path(os.path.realpath(data_directory)) / "code"
+
+    def find(self, sha256: str) -> Path | None:
+        """The unpacked folder; from now on it is kept long enough to make an experiment of it."""
+        folder = self.root / sha256
+        if not (folder / "tree").is_dir():
+            return None
+        with _classified(self.root):
+            os.utime(folder)
+        return folder / "tree"
+
+    def draft(self) -> Path:
+        """An empty folder for what comes in; for the caller to `discard`."""
+        with _classified(self.root):
+            self.root.mkdir(mode=0o700, exist_ok=True)
+            self.sweep()
+            return Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self.root))
+
+    def discard(self, draft: Path) -> None:
+        """Removes a draft, whatever is in it."""
+        shutil.rmtree(draft, ignore_errors=True)
+
+    def keep(self, sha256: str, draft: Path) -> Path:
+        """Unpacks the file ``archive`` of a draft and puts it where it belongs, at once and whole.
+
+        Raises InvalidInput for what is no archive of code.
+        """
+        from nni_manager.platform_kit.archive import unpack  # 40 ms to import, and most daemons need none
+
+        made = draft / "made"
+        with _classified(self.root):
+            for folder in (made, made / "tree", made / "experiments"):
+                folder.mkdir(mode=0o700)
+            unpack(draft / "archive", made / "tree")
+            self._settle(made, self.root / sha256)
+        return self.root / sha256 / "tree"
+
+    def claim(self, sha256: str, experiment_id: str) -> None:
+        """Notes that an experiment runs it."""
+        with _classified(self.root):
+            (self.root / sha256 / "experiments" / experiment_id).touch()
+            os.utime(self.root / sha256, (0, 0))  # what it was asked for has come: it may go with its last experiment
+
+    def release(self, experiment_id: str) -> None:
+        """An experiment is gone, and with it the code that was its alone."""
+        for note in self.root.glob(f"*/experiments/{experiment_id}"):
+            note.unlink(missing_ok=True)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Removes what nobody uses or has asked for lately."""
+        now_s = time.time()
+        for folder in self.root.glob("*"):
+            with contextlib.suppress(OSError):  # another time
+                age_limit_s = _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
+                if now_s - folder.stat().st_mtime > age_limit_s and not any(folder.glob("experiments/*")):
+                    shutil.rmtree(folder)
+
+    def _settle(self, made: Path, folder: Path) -> None:
+        try:
+            made.rename(folder)
+        except OSError:
+            if not (folder / "tree").is_dir():  # else somebody else has sent the same meanwhile
+                raise
+
+
+@contextmanager
+def _classified(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the code cannot be stored in {root} ({error.strerror}); make room, try again"
+        ) from error

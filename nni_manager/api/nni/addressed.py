@@ -1,0 +1,78 @@
+"""What a request is about: its experiment, where that lies, and the JSON that came with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from nni_manager.api.context import ApiContext
+from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store.folder import Folder
+
+ROOT = "/api/v1/nni"
+#: In the scope's state: the id of the experiment that whoever routed the request has put there.
+EXPERIMENT = "nni_experiment"
+_JSON = "application/json; charset=utf-8"
+
+
+def experiment_of(scope: Scope) -> str:
+    return cast(str, scope["state"][EXPERIMENT])
+
+
+def addressed(request: Request) -> tuple[ApiContext, str]:
+    """The daemon, and the id of the experiment."""
+    return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
+
+
+async def folder(request: Request) -> Folder:
+    """The experiment's folder, where it is now. Raises NotFound."""
+    context, id_ = addressed(request)
+    experiment = context.service.at_work(id_)
+    return experiment.folder if experiment is not None else (await context.service.entry(id_)).folder
+
+
+async def require_writable(request: Request) -> None:
+    """Raises Conflict for an experiment that is open for reading only; other closed ones the service refuses."""
+    context, id_ = addressed(request)
+    if context.service.at_work(id_) is not None:
+        return
+    if (await context.service.entry(id_)).status is ExperimentStatus.VIEWED:
+        raise Conflict(f"experiment {id_} is open in readonly mode; stop that and resume it (`nnictl resume {id_}`)")
+
+
+async def read_json(request: Request) -> Any:
+    """The body, whatever its content type says. Raises InvalidInput."""
+    try:
+        return json.loads(await request.body())
+    except RecursionError:
+        raise InvalidInput("the body is nested too deep") from None
+    except ValueError as error:  # bytes that are no text among them
+        raise InvalidInput(f"the body is not JSON: {error}") from None
+
+
+def require_finite(what: str, value: object) -> None:
+    """Python reads NaN and numbers beyond all floats, which no JSON can hold. Raises InvalidInput."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        raise InvalidInput(f"{what}: NaN and infinity are no JSON; use finite numbers") from None
+
+
+def json_text(text: bytes | str) -> Response:
+    """An answer that is JSON already."""
+    return Response(text, headers={"Content-Type": _JSON})
+
+
+def listed(items: bytes) -> Response:
+    """Items joined by commas as a list."""
+    return json_text(b"[" + items + b"]")
+
+
+def nothing() -> Response:
+    """NNI's clients parse an answer only when it has a body."""
+    return Response(media_type="application/json")

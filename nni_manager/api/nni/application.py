@@ -1,0 +1,124 @@
+"""NNI's endpoints in one application, for every experiment: at the root of a view, below a prefix on the service.
+
+Refusals are ``{"error": "<sentence>"}`` with 400, 404 or 409 where NNI answers 500, hangs or ends its process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nni_manager.api.context import ApiContext
+from nni_manager.api.errors import Barrier, status_of
+from nni_manager.api.nni import experiment, tensorboard
+from nni_manager.api.nni.addressed import ROOT
+from nni_manager.api.nni.files import log_file, trial_file
+from nni_manager.api.nni.metadata import MetadataAnswers
+from nni_manager.api.nni.metrics import MetricAnswers
+from nni_manager.api.nni.status import StatusAnswers
+from nni_manager.api.nni.trials import TrialAnswers
+from nni_manager.domain.errors import NniManagerError
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+#: Path below the API's root → method → endpoint.
+Table = Mapping[str, Mapping[str, Endpoint]]
+
+
+def create_nni_application(context: ApiContext) -> ASGIApp:
+    """Serves ``/api/v1/nni/…`` and ``/logs/<file>`` of the experiment ``scope["state"]["nni_experiment"]``."""
+    status = StatusAnswers(context)
+    answers = Starlette(
+        routes=[*_routes(_table(context, status)), Route("/logs/{name}", log_file)],
+        exception_handlers={NniManagerError: _on_domain_error, HTTPException: _on_http_error},
+        middleware=[Middleware(Barrier)],
+    )
+    answers.router.redirect_slashes = False
+    answers.state.context = context
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if not await status.answer_at_once(scope, send):
+            await answers(_without_last_slash(scope), receive, send)
+
+    return application
+
+
+def _table(context: ApiContext, status: StatusAnswers) -> Table:
+    trials, metrics, metadata = TrialAnswers(), MetricAnswers(), MetadataAnswers(context)
+    return {
+        "version": {"GET": _version},
+        "check-status": {"GET": status.show},
+        "experiment": {
+            "GET": experiment.show, "POST": experiment.start, "PUT": experiment.change, "DELETE": experiment.stop,
+        },
+        "experiment/import-data": {"POST": experiment.import_data},
+        "experiment/imported-data": {"GET": experiment.imported_data},
+        "experiment/cluster-metadata": {"PUT": experiment.set_cluster_metadata},
+        "experiment-metadata": {"GET": metadata.show},
+        "experiments-info": {"GET": metadata.list_all},
+        "job-statistics": {"GET": trials.statistics},
+        "trial-jobs": {"GET": trials.list_all, "POST": trials.add},
+        "trial-jobs/{id}": {"GET": trials.show, "DELETE": trials.kill},
+        "metric-data": {"GET": metrics.list_all},
+        "metric-data/{id}": {"GET": metrics.of_trial},
+        "metric-data-range/{first}/{last}": {"GET": metrics.of_range},
+        "metric-data-latest": {"GET": metrics.latest},
+        "trial-file/{id}/{name}": {"GET": trial_file},
+        "export-data": {"GET": metrics.export},
+        "tensorboard": {"POST": tensorboard.refuse},
+        "tensorboard/{id}": {"GET": tensorboard.refuse, "PUT": tensorboard.refuse, "DELETE": tensorboard.refuse},
+        "tensorboard-tasks": {"GET": tensorboard.list_all, "DELETE": tensorboard.stop_all},
+    }  # fmt: skip
+
+
+def _routes(table: Table) -> Iterator[BaseRoute]:
+    for path, endpoints in table.items():
+        methods = [*endpoints, *(["HEAD"] if "GET" in endpoints else []), "OPTIONS"]
+        yield Route(f"{ROOT}/{path}", _dispatch(endpoints, ", ".join(methods)), methods=methods)
+
+
+def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
+    async def answer(request: Request) -> Response:
+        method = "GET" if request.method == "HEAD" else request.method
+        if method == "OPTIONS":
+            return PlainTextResponse(allowed, headers={"Allow": allowed})
+        return await endpoints[method](request)
+
+    return answer
+
+
+async def _version(request: Request) -> Response:
+    """Bare text, called JSON, as NNI has it: its page cannot do with anything else."""
+    context: ApiContext = request.app.state.context
+    return Response(_three_parts(context.version), media_type="application/json")
+
+
+def _three_parts(version: str) -> str:
+    """NNI's page reads a version with two parts as a number, and stumbles over it."""
+    missing: Sequence[str] = ["0"] * (2 - version.count("."))
+    return ".".join([version, *missing])
+
+
+def _without_last_slash(scope: Scope) -> Scope:
+    path: str = scope["path"]
+    return {**scope, "path": path[:-1]} if path.endswith("/") and path.startswith(ROOT) else scope
+
+
+async def _on_domain_error(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, status_of(error))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    sentences = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.method} is not possible at {request.url.path}",
+    }
+    sentence = sentences.get(error.status_code) or f"{error.detail}"
+    return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)

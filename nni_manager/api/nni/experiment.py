@@ -1,0 +1,173 @@
+"""The experiment itself: its profile, changes to it, its end, and results from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from nni_manager.api.context import ApiContext
+from nni_manager.api.masking import mask
+from nni_manager.api.nni.addressed import (
+    addressed,
+    folder,
+    json_text,
+    listed,
+    nothing,
+    read_json,
+    require_finite,
+    require_writable,
+)
+from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.store import experiments, nni_answers, overview
+from nni_manager.store.experiments import ExperimentRow
+from nni_manager.store.overview import Live
+
+log = logging.getLogger(__name__)
+
+#: `update_type` of a change → the one field of `params` that it is about.
+_FIELDS: Mapping[str, str] = {
+    "TRIAL_CONCURRENCY": "trialConcurrency",
+    "MAX_EXEC_DURATION": "maxExperimentDuration",
+    "SEARCH_SPACE": "searchSpace",
+    "MAX_TRIAL_NUM": "maxTrialNumber",
+}
+#: What tells one experiment from another in a config that is posted.
+_OWN = ("trialCommand", "searchSpace")
+_ENDING = (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED)
+
+
+async def show(request: Request) -> Response:
+    """The profile; `params` without its secrets."""
+    context, id_ = addressed(request)
+    row = await context.service.read(id_, experiments.load)
+    profile = _profile(row, str((await folder(request)).path), context)
+    return json_text(json.dumps(profile))
+
+
+def _profile(row: ExperimentRow, path: str, context: ApiContext) -> dict[str, Any]:
+    live = Live(at_work=context.service.at_work(row.id) is not None, derived_hold=None, problem="")
+    profile = {
+        "params": mask(json.loads(row.config)), "id": row.id,
+        "execDuration": overview.exec_ms(row, live, context.clock()) // 1000, "logDir": path,
+        "startTime": row.created_ms, "nextSequenceId": row.next_sequence_id, "revision": row.revision,
+    }  # fmt: skip
+    return profile if row.ended_ms is None else {**profile, "endTime": row.ended_ms}
+
+
+async def start(request: Request) -> Response:
+    """It was started when it was made, so this only says which one it is: who launches it asks for that."""
+    await require_writable(request)
+    context, id_ = addressed(request)
+    given = await read_json(request) if await request.body() else {}
+    row = await context.service.read(id_, experiments.load)
+    _require_own(row, given)
+    if context.service.at_work(id_) is None:
+        raise Conflict(f"experiment {id_} is stopped; `nnictl resume {id_}` opens it")
+    return JSONResponse({"experiment_id": id_})
+
+
+def _require_own(row: ExperimentRow, given: object) -> None:
+    if not isinstance(given, dict):
+        raise InvalidInput("the body must be a config: a JSON object")
+    config = json.loads(row.config)
+    if any(name in given and given[name] != config.get(name) for name in _OWN):
+        raise Conflict(
+            f"this address serves experiment {row.id}, which has begun, and the config is of another;"
+            " make that one with `nnictl create`"
+        )
+
+
+async def change(request: Request) -> Response:
+    """One field of the profile that is sent, the one that `update_type` names."""
+    await require_writable(request)
+    context, id_ = addressed(request)
+    kind = request.query_params.get("update_type", "")
+    if kind not in _FIELDS:
+        raise InvalidInput(f"update_type: must be one of {', '.join(_FIELDS)}")
+    name = _FIELDS[kind]
+    await context.service.change(id_, {name: _field(await read_json(request), name)})
+    return nothing()
+
+
+def _field(profile: object, name: str) -> object:
+    params = profile.get("params") if isinstance(profile, dict) else None
+    if not isinstance(params, dict) or name not in params:
+        raise InvalidInput(f"params.{name}: is missing; send the whole profile, with the new value in it")
+    require_finite(f"params.{name}", params[name])
+    return params[name]
+
+
+async def stop(request: Request) -> Response:
+    """Answers as soon as the wish is stored; then the experiment is stopped, and its view closes with it."""
+    context, id_ = addressed(request)
+    experiment = context.service.at_work(id_)
+    stopping = asyncio.create_task(context.service.stop(id_), name=f"stop {id_}")
+    _stops.add(stopping)
+    stopping.add_done_callback(_over)
+    if experiment is not None:
+        await _wait_until_stored(experiment, stopping)
+    if experiment is None or stopping.done():
+        await stopping  # it may not have been possible
+    return nothing()
+
+
+async def _wait_until_stored(experiment: OpenExperiment, stopping: asyncio.Task[None]) -> None:
+    """Or refused."""
+    with experiment.changes.watch() as news:
+        stopping.add_done_callback(lambda _: news.set())
+        while not stopping.done() and (await experiment.database.read(experiments.load)).status not in _ENDING:
+            await news.wait()
+            news.clear()
+
+
+def _over(stopping: asyncio.Task[None]) -> None:
+    _stops.discard(stopping)
+    if not stopping.cancelled() and (error := stopping.exception()) is not None:
+        log.error("an experiment was not stopped: %s", error)
+
+
+#: The event loop itself keeps only weak references to tasks.
+_stops: set[asyncio.Task[None]] = set()
+
+
+async def import_data(request: Request) -> Response:
+    """Results from elsewhere, for the tuner."""
+    await require_writable(request)
+    context, id_ = addressed(request)
+    await context.service.import_data(id_, _results(await read_json(request)))
+    return nothing()
+
+
+def _results(given: object) -> list[dict[str, Any]]:
+    if not isinstance(given, list):
+        raise InvalidInput('the body must be a list of {"parameter": {…}, "value": …}')
+    return [_result(number, entry) for number, entry in enumerate(given)]
+
+
+def _result(number: int, entry: object) -> dict[str, Any]:
+    """Exports hold ids as well."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
+        raise InvalidInput(f'[{number}]: must be {{"parameter": {{…}}, "value": …}}')
+    require_finite(f"[{number}]", entry)
+    return {"parameter": entry["parameter"], "value": entry["value"]}
+
+
+async def imported_data(request: Request) -> Response:
+    """The JSON text of each import."""
+    context, id_ = addressed(request)
+    return listed(await context.service.read(id_, nni_answers.imports))
+
+
+async def set_cluster_metadata(request: Request) -> Response:
+    """NNI's oldest clients told it the platform so; here the config has said it, and nothing comes of this."""
+    context, id_ = addressed(request)
+    await context.service.entry(id_)
+    return nothing()

@@ -1,0 +1,45 @@
+"""What a trial wrote into its folder, and the experiment's logs. Names are plain: no path leads out of the folder."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from nni_manager.api.log_file import stretch
+from nni_manager.api.nni.addressed import addressed, folder
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.ids import TRIAL_ID, attempt_directory
+from nni_manager.store import answers
+
+_TEXTS = ("trial.log", "stdout", "stderr")
+_PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
+
+
+async def trial_file(request: Request) -> Response:
+    """A file of a trial's current attempt; anything but its three texts as bytes."""
+    context, id_ = addressed(request)
+    trial_id, name = str(request.path_params["id"]), _plain(request)
+    if TRIAL_ID.fullmatch(trial_id) is None:
+        raise NotFound(f"{trial_id!r} is no trial id; `nnictl trial ls` shows all")
+    attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
+    path = (await folder(request)).attempt(attempt_directory(trial_id, attempt)) / name
+    response = await stretch(path, 0, None)
+    if name not in _TEXTS:
+        response.headers["Content-Type"] = "application/octet-stream"
+    elif response.headers["X-Size"] == "0":
+        return PlainTextResponse(f"{name} is empty.")
+    return response
+
+
+async def log_file(request: Request) -> Response:
+    """A file of the experiment's `log` folder."""
+    return await stretch((await folder(request)).log / _plain(request), 0, None)
+
+
+def _plain(request: Request) -> str:
+    name = str(request.path_params["name"])
+    if _PLAIN.fullmatch(name) is None:
+        raise NotFound(f"{name!r} is no name of a file here")
+    return name

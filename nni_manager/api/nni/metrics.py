@@ -1,0 +1,76 @@
+"""Results of trials, in four cuts, and the export of parameters with final results."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from weakref import WeakKeyDictionary
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nni_manager.api.nni.addressed import addressed, listed
+from nni_manager.api.nni.growing_list import GrowingList, ListResponse
+from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.store import nni_answers
+
+#: A sequence id; what is longer is none.
+_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+
+
+class MetricAnswers:
+    """Keeps the results of every experiment at work that will not change."""
+
+    def __init__(self) -> None:
+        self._lists: WeakKeyDictionary[OpenExperiment, GrowingList] = WeakKeyDictionary()
+
+    async def list_all(self, request: Request) -> Response:
+        """In the order they came; ``?type=``: only those of it."""
+        if "type" in request.query_params:
+            return await _cut(request, trial_id="")
+        context, id_ = addressed(request)
+        rows = self._list(context.service.at_work(id_))
+        return ListResponse(await context.service.read(id_, rows.read))
+
+    def _list(self, experiment: OpenExperiment | None) -> GrowingList:
+        fresh = GrowingList(MetricRows(), end=nni_answers.END)
+        return fresh if experiment is None else self._lists.setdefault(experiment, fresh)
+
+    async def of_trial(self, request: Request) -> Response:
+        """None for a trial that nobody knows."""
+        return await _cut(request, trial_id=request.path_params["id"])
+
+    async def of_range(self, request: Request) -> Response:
+        """Of trials whose sequence ids lie between two, both included."""
+        bounds = [str(request.path_params[name]) for name in ("first", "last")]
+        if not all(map(_NUMBER.fullmatch, bounds)):
+            return listed(b"")
+        first, last = map(int, bounds)
+        context, id_ = addressed(request)
+        return listed(await context.service.read(id_, lambda c: nni_answers.metrics_of_range(c, first, last)))
+
+    async def latest(self, request: Request) -> Response:
+        """All final ones, and the last intermediate one of each trial."""
+        context, id_ = addressed(request)
+        return listed(await context.service.read(id_, nni_answers.latest_metrics))
+
+    async def export(self, request: Request) -> Response:
+        """What succeeded, with which parameters."""
+        context, id_ = addressed(request)
+        return listed(await context.service.read(id_, nni_answers.export))
+
+
+class MetricRows:
+    """All results, for `GrowingList`."""
+
+    def settled(self, connection: sqlite3.Connection) -> int:
+        return nni_answers.settled_metrics(connection)
+
+    def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
+        return nni_answers.metrics(connection, start=start, end=end)
+
+
+async def _cut(request: Request, *, trial_id: str) -> Response:
+    context, id_ = addressed(request)
+    type_ = request.query_params.get("type", "")
+    return listed(await context.service.read(id_, lambda c: nni_answers.metrics(c, trial_id=trial_id, type=type_)))

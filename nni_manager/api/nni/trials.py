@@ -1,0 +1,119 @@
+"""Trials: all, one, how many of each status; adding one, ending one."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from nni_manager.api.nni.addressed import (
+    addressed,
+    folder,
+    json_text,
+    listed,
+    nothing,
+    read_json,
+    require_finite,
+    require_writable,
+)
+from nni_manager.api.nni.growing_list import GrowingList, ListResponse
+from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.ids import TRIAL_ID
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.store import nni_answers
+
+#: Seconds that the end of a trial is waited for at most: NNI's clients wait 20 for an answer.
+_MOST_WAIT_S = 15.0
+#: Seconds beyond its grace period that the end of a trial takes to be known.
+_KNOWN_AFTER_S = 1.0
+
+
+class TrialAnswers:
+    """Keeps what has become of the trials of every experiment at work."""
+
+    def __init__(self) -> None:
+        self._lists: WeakKeyDictionary[OpenExperiment, GrowingList] = WeakKeyDictionary()
+
+    async def list_all(self, request: Request) -> Response:
+        """By sequence id; ``?status=``: only those with it."""
+        context, id_ = addressed(request)
+        status = request.query_params.get("status")
+        if status is not None:
+            trials = str((await folder(request)).trials)
+            wanted = status if status in list(TrialStatus) else "-"
+            return listed(await context.service.read(id_, lambda c: nni_answers.trials(c, trials, status=wanted)))
+        experiment = context.service.at_work(id_)
+        rows = self._list(experiment, (await folder(request)).trials)
+        return ListResponse(await context.service.read(id_, rows.read))
+
+    def _list(self, experiment: OpenExperiment | None, trials: Path) -> GrowingList:
+        fresh = GrowingList(TrialRows(str(trials)), end=nni_answers.END)
+        return fresh if experiment is None else self._lists.setdefault(experiment, fresh)
+
+    async def show(self, request: Request) -> Response:
+        """One, by its id."""
+        context, id_ = addressed(request)
+        trials, trial_id = str((await folder(request)).trials), request.path_params["id"]
+        return json_text(await context.service.read(id_, lambda c: nni_answers.trial(c, trials, trial_id)))
+
+    async def statistics(self, request: Request) -> Response:
+        """How many there are of each status that occurs."""
+        context, id_ = addressed(request)
+        return listed(await context.service.read(id_, nni_answers.statistics))
+
+    async def add(self, request: Request) -> Response:
+        """A trial with parameters of one's own, which are the whole body."""
+        await require_writable(request)
+        context, id_ = addressed(request)
+        parameters = await read_json(request)
+        if not isinstance(parameters, dict):
+            raise InvalidInput("the body must be the parameters: a JSON object of names and values")
+        require_finite("parameters", parameters)
+        added = await context.service.add_trial(id_, parameters)
+        return JSONResponse({"sequenceId": added["sequenceId"]})
+
+    async def kill(self, request: Request) -> Response:
+        """Answers when it has ended, or its grace period is over."""
+        await require_writable(request)
+        context, id_ = addressed(request)
+        trial_id = str(request.path_params["id"])
+        if TRIAL_ID.fullmatch(trial_id) is None:
+            raise NotFound(f"{trial_id!r} is no trial id; `nnictl trial ls` shows all")
+        await context.service.kill_trial(id_, trial_id)
+        experiment = context.service.at_work(id_)
+        if experiment is not None:
+            await _wait_for_end(experiment, trial_id)
+        return nothing()
+
+
+class TrialRows:
+    """All trials, for `GrowingList`."""
+
+    def __init__(self, trials: str) -> None:
+        self._trials = trials
+
+    def settled(self, connection: sqlite3.Connection) -> int:
+        return nni_answers.ended_trials(connection)
+
+    def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
+        return nni_answers.trials(connection, self._trials, start=start, end=end)
+
+
+async def _wait_for_end(experiment: OpenExperiment, trial_id: str) -> None:
+    patience_s = min(_MOST_WAIT_S, experiment.spec.grace_period_s + _KNOWN_AFTER_S)
+    with suppress(TimeoutError), experiment.changes.watch() as news:
+        async with asyncio.timeout(patience_s):
+            while not await experiment.database.read(lambda c: _has_ended(c, trial_id)):
+                await news.wait()
+                news.clear()
+
+
+def _has_ended(connection: sqlite3.Connection, trial_id: str) -> bool:
+    row = connection.execute("SELECT status FROM trials WHERE id = ?", (trial_id,)).fetchone()
+    return row is None or TrialStatus(row[0]).is_final

@@ -1,0 +1,32 @@
+"""An experiment file: is it valid, and can its platform be used from here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from nni_manager.app.doctor.finding import Finding, failure, ok
+from nni_manager.config import experiment_file
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.platform_kit import registry
+
+
+def look(path: Path) -> Iterator[Finding]:
+    try:
+        spec = experiment_file.load_file(path)
+    except ConfigInvalid as error:
+        for problem in error.problems:
+            yield failure("config", str(problem), "correct the file")
+        return
+    yield ok("config", f"{path} is valid")
+    for platform in spec.platforms:
+        yield _platform(platform.name, spec)
+
+
+def _platform(name: str, spec: ExperimentSpec) -> Finding:
+    try:
+        registry.adapter_class(registry.find(name)).check(spec)
+    except InvalidInput as error:
+        return failure("platform", f"{name}: {error}", "install its extra, or change the file")
+    return ok("platform", f"{name} can be imported and takes this experiment")

@@ -1,0 +1,82 @@
+"""The data directory: may it be written, by whom, what kind of disk it lies on, how much room is left."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.store.folder import is_on_network
+
+_CHECK = "data directory"
+_MIB = 2**20
+#: Free bytes below which nothing can be expected to work, and below which it will not for long.
+_TOO_LITTLE, _LITTLE = 100 * _MIB, 1024 * _MIB
+#: Free inodes below which it will not work for long: a trial takes about ten.
+_FEW_FILES = 10_000
+
+
+def look(path: Path) -> Iterator[Finding]:
+    if path.is_dir():
+        yield _writable(path, f"{path} can be written")
+        yield _private(path)
+        place = path
+    elif path.exists():
+        yield failure(_CHECK, f"{path} is a file", "remove it, or choose another with --data-dir")
+        return
+    else:
+        place = _nearest(path)
+        yield _writable(place, f"{path} does not exist yet and will be made")
+    yield _file_system(place)
+    yield _room(place)
+
+
+def _writable(place: Path, sentence: str) -> Finding:
+    try:
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(b"0" * 4096)
+    except OSError as error:
+        advice = "choose another with --data-dir, or change its owner"
+        return failure(_CHECK, f"{place} cannot be written ({error.strerror})", advice)
+    return ok(_CHECK, sentence)
+
+
+def _private(path: Path) -> Finding:
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid != os.getuid():
+        return warning(
+            "privacy", f"{path} belongs to user {status.st_uid}, not to you ({os.getuid()})", f"chown it: {path}"
+        )
+    if mode & 0o077:
+        sentence = f"others may enter {path} (mode {mode:04o}); experiments keep your environment there"
+        return warning("privacy", sentence, f"chmod 0700 {path}")
+    return ok("privacy", f"only you may enter it (mode {mode:04o})")
+
+
+def _file_system(place: Path) -> Finding:
+    if is_on_network(place):
+        sentence = f"{place} lies on a network file system, where SQLite's log does not work between machines"
+        return failure("file system", sentence, "choose a local disk with --data-dir; experiments may lie elsewhere")
+    return ok("file system", "a local disk, as SQLite needs it")
+
+
+def _room(place: Path) -> Finding:
+    found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    sentence = f"{free / 2**30:.1f} GiB are free"
+    if free < _TOO_LITTLE:
+        return failure("disk", sentence, "make room, or choose another data directory")
+    if free < _LITTLE:
+        return warning("disk", sentence, "make room: results and logs of trials need it")
+    if found.f_files and found.f_favail < _FEW_FILES:
+        return warning("disk", f"{sentence}, but only {found.f_favail} more files fit", "remove files: inodes run out")
+    return ok("disk", sentence)
+
+
+def _nearest(path: Path) -> Path:
+    """The closest folder above that exists."""
+    return next(parent for parent in path.parents if parent.is_dir())

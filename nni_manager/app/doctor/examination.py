@@ -1,0 +1,52 @@
+"""All looks, in the order of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from nni_manager.app.doctor import algorithms, clock, config_file, data_directory, keeper, ports, python, running_daemon
+from nni_manager.app.doctor.finding import Finding, failure, ok
+from nni_manager.config import settings as configured
+from nni_manager.config.settings import Settings
+from nni_manager.domain.errors import NniManagerError
+
+_Look = Callable[[], Iterator[Finding]]
+
+
+def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | None = None) -> Iterator[Finding]:
+    """One finding after the other, as they are made. `config`: an experiment file that is meant to run here."""
+    settings, finding = _settings(data_dir, environment)
+    looks: list[tuple[str, _Look]] = [
+        ("python", python.look),
+        ("data directory", partial(data_directory.look, settings.data_dir)),
+        ("daemon", partial(running_daemon.look, settings.data_dir)),
+        ("ports", partial(ports.look, settings)),
+        ("clock", clock.look),
+        ("keeper", partial(keeper.look, settings.data_dir)),
+        ("tuners", algorithms.look),
+    ]
+    if config is not None:
+        looks.append(("config", partial(config_file.look, config)))
+    yield finding
+    for name, look in looks:
+        yield from _guarded(name, look)
+
+
+def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings, Finding]:
+    """The defaults where what is set cannot be used."""
+    try:
+        found = configured.load({"data_dir": str(data_dir)}, environment)
+    except NniManagerError as error:
+        advice = f"correct {data_dir / configured.FILE}, or the variable that is named"
+        return Settings(data_dir=data_dir), failure("settings", " ".join(str(error).split()), advice)
+    return found, ok("settings", "the daemon's settings can be read")
+
+
+def _guarded(name: str, look: _Look) -> Iterator[Finding]:
+    """A look that fails by itself hides none of the others."""
+    try:
+        yield from look()
+    except Exception as error:
+        yield failure(name, f"this could not be looked at: {error!r}", "please report it with this line")

@@ -1,0 +1,39 @@
+"""What one look found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    #: As it should be.
+    OK = "OK"
+    #: It works, and may not for long, or not for everybody.
+    WARN = "WARN"
+    #: Experiments cannot run so.
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the report."""
+
+    verdict: Verdict
+    #: What was looked at, in one or two words.
+    check: str
+    sentence: str
+    #: What to do; empty when there is nothing to do.
+    advice: str = ""
+
+
+def ok(check: str, sentence: str) -> Finding:
+    return Finding(verdict=Verdict.OK, check=check, sentence=sentence)
+
+
+def warning(check: str, sentence: str, advice: str) -> Finding:
+    return Finding(verdict=Verdict.WARN, check=check, sentence=sentence, advice=advice)
+
+
+def failure(check: str, sentence: str, advice: str) -> Finding:
+    return Finding(verdict=Verdict.FAIL, check=check, sentence=sentence, advice=advice)

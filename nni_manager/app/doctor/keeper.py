@@ -1,0 +1,92 @@
+"""The keeper: one of our own is started in a folder of its own, asked what the machine has, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.running_daemon import lock_holder
+from nni_manager.config.settings import TEMPORARY
+from nni_manager.domain.errors import PlatformError
+from nni_manager.platform_kit.keeper_client import Job, Keeper
+from nni_manager.platform_kit.keeper_process import LocalKeeper
+
+#: Seconds that it may take to start and to answer, and then to end.
+_ANSWER_S, _END_S = 30.0, 5.0
+
+
+def look(data_dir: Path) -> Iterator[Finding]:
+    folder = Path(tempfile.mkdtemp(prefix="nni-doctor-", dir=TEMPORARY))  # short: paths of sockets are
+    try:
+        yield _try(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    yield from _at_work(data_dir)
+
+
+def _try(folder: Path) -> Finding:
+    try:
+        facts = asyncio.run(_facts(folder))
+    except (PlatformError, OSError, TimeoutError) as error:
+        sentence = f"it cannot be started, so no trial can run on this machine: {error or 'no answer in time'}"
+        return failure("keeper", sentence, "its message says why; a Linux of 2019 or newer is needed")
+    if (pid := lock_holder(folder / "keeper.lock")) is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return warning("keeper", f"it answers, but did not end within {_END_S:g} s", "please report it")
+    return ok("keeper", f"it starts, answers and ends: {_described(facts)}")
+
+
+async def _facts(folder: Path) -> dict[str, Any]:
+    process = LocalKeeper(folder, folder / "keeper.sock")
+    keeper = Keeper(process.connect, "doctor's")
+    tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            await keeper.listen("doctor", _Listener())
+            facts: dict[str, Any] = await keeper.request("facts")
+    finally:
+        keeper.leave("doctor")
+        await process.ended(_END_S)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    return facts
+
+
+class _Listener:
+    """It has no jobs, so nothing is heard of any."""
+
+    async def on_connected(self) -> None:
+        """Nothing to follow."""
+
+    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        """Never called."""
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        """Never called."""
+
+    def on_disconnected(self) -> None:
+        """Whoever asked is told."""
+
+
+def _described(facts: dict[str, Any]) -> str:
+    memory = facts.get("memory_bytes")
+    shown = f"{memory / 2**30:.1f} GiB of memory" if memory else "memory unknown"
+    return f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
+
+
+def _at_work(data_dir: Path) -> Iterator[Finding]:
+    """The real one, when no daemon looks after it."""
+    pid = lock_holder(data_dir / "keeper" / "keeper.lock")
+    if pid is not None and lock_holder(data_dir / "daemon.lock") is None:
+        sentence = f"process {pid} looks after trials that are running, and no daemon takes their results"
+        yield warning("trials", sentence, "start the daemon; it takes them up")

@@ -1,0 +1,51 @@
+"""The TCP ports that a daemon would open: are they free, and may they be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nni_manager.app import doors
+from nni_manager.app.doctor import running_daemon
+from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.exposure import is_loopback
+from nni_manager.config.settings import Settings
+from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+
+#: Where NNI's users look for an experiment's page.
+_USUAL_VIEW = 8080
+
+
+def look(settings: Settings) -> Iterator[Finding]:
+    ours = running_daemon.open_ports(settings.data_dir)
+    yield _address(settings)
+    yield _port("service port", settings.host, settings.port, "", ours)
+    trial_port = settings.trial_port or settings.port + 1
+    if trial_port < 65536:
+        yield _port("trial port", settings.trial_host, trial_port, "trial-", ours)
+    if _USUAL_VIEW not in (settings.port, trial_port):
+        yield _port("view port", settings.host, _USUAL_VIEW, "", ours)
+
+
+def _address(settings: Settings) -> Finding:
+    if settings.token:
+        return ok("access", f"the service on {settings.host} asks for its token")
+    if is_loopback(settings.host):
+        return ok("access", f"the service on {settings.host} can be reached from this machine alone")
+    sentence = f"the service would be open to others on {settings.host}, without a token; `serve` refuses that"
+    return failure("access", sentence, "set NNI_MANAGER_TOKEN, or host: 127.0.0.1")
+
+
+def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) -> Finding:
+    if port in ours:
+        return ok(check, f"{port} is open: the {ours[port]} door of the running daemon")
+    try:
+        taken = doors.reserve(host, port, options=options)
+    except AlreadyOwned as error:
+        sentence, _, advice = str(error).partition("; ")
+        return warning(check, sentence, advice)
+    except InvalidInput as error:
+        sentence, _, advice = str(error).partition("; ")
+        return failure(check, sentence, advice)
+    for each in taken.sockets:
+        each.close()
+    return ok(check, f"{port} on {host} is free")

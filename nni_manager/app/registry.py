@@ -1,0 +1,150 @@
+"""Keeps NNI's list of experiments current, so that NNI's tools find ours.
+
+Level-based: what the file should say follows from the index and the open doors, whatever happened in between, so a
+daemon that starts puts right what a killed one left. It is written in a thread, some time after a change and several
+changes at once; nothing ever waits for it, and its troubles are logged and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nni_manager.app.doors import Door
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.view import View
+from nni_manager.store import nni_registry
+from nni_manager.store.index import Entry
+from nni_manager.store.nni_registry import Entries, RegistryBusy
+
+log = logging.getLogger(__name__)
+
+#: Between two tries while somebody else writes the file, in seconds.
+_BUSY_WAIT_S = 0.05
+#: After so many of them in a row it is logged, and tried less often.
+_BUSY_TRIES = 200
+#: Between two tries after any other trouble, in seconds.
+_TROUBLE_WAIT_S = 10.0
+#: What the last word may take when the daemon ends, in seconds.
+_LAST_S = 0.5
+
+
+class Registry:
+    """`entries`: all of the index. `doors`: those that are open. `url`: of a view."""
+
+    def __init__(
+        self, *, path: Path, entries: Callable[[], Awaitable[Sequence[Entry]]], doors: Callable[[], Sequence[Door]],
+        url: Callable[[View], str],
+    ) -> None:  # fmt: skip
+        self._path = path
+        self._entries = entries
+        self._doors = doors
+        self._url = url
+        self._changed = asyncio.Event()
+        #: What the file says of us as far as we know.
+        self._written: dict[str, dict[str, Any]] = {}
+        self._trouble = ""
+
+    def note(self) -> None:
+        """Something may have changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled; what was noted last is still written then, if that can be done in a moment."""
+        self.note()
+        try:
+            while True:
+                await self._changed.wait()
+                await self._write()
+        finally:
+            if self._changed.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LAST_S):
+                        await self._write()
+
+    async def _write(self) -> None:
+        tries = 0
+        while True:
+            self._changed.clear()
+            try:
+                return await self._write_once()
+            except asyncio.CancelledError:
+                self._changed.set()
+                raise
+            except RegistryBusy as error:
+                tries += 1
+                wait_s = _BUSY_WAIT_S * (1 + os.getpid() % 7 / 7)  # two who met once do not meet again
+                if tries >= _BUSY_TRIES:
+                    self._log(f"NNI's list of experiments is not up to date: {error}")
+                    wait_s = _TROUBLE_WAIT_S
+            except (OSError, NniManagerError) as error:
+                self._log(f"NNI's list of experiments cannot be written: {error}")
+                wait_s = _TROUBLE_WAIT_S
+            self._changed.set()  # in case this is the end
+            await asyncio.sleep(wait_s)
+
+    async def _write_once(self) -> None:
+        wanted = {entry.id: self._describe(entry) for entry in await self._entries()}
+        gone = self._written.keys() - wanted.keys()
+        news = {id: entry for id, entry in wanted.items() if self._written.get(id) != entry}
+        if news or gone:
+            await asyncio.to_thread(nni_registry.update, self._path, lambda entries: _merge(entries, news, gone))
+        self._written = wanted
+        self._trouble = ""
+
+    def _log(self, sentence: str) -> None:
+        if sentence != self._trouble:
+            log.warning("%s", sentence, extra={"action": "registry"})
+            self._trouble = sentence
+
+    def _describe(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "id": entry.id,
+            "startTime": entry.created_ms if entry.launched_ms is None else entry.launched_ms,
+            "endTime": "N/A" if entry.ended_ms is None else entry.ended_ms,
+            "status": str(entry.status),
+            "platform": entry.platform,
+            "experimentName": entry.name,
+            "tag": [],
+            "logDir": str(entry.folder.path.parent),
+            **({} if entry.status is ExperimentStatus.STOPPED else {"pid": os.getpid()}),
+            **self._place(entry),
+        }
+
+    def _place(self, entry: Entry) -> dict[str, Any]:
+        """Its view, else its place on the service; a stopped one has none."""
+        service = next((door for door in self._doors() if door.kind == "service"), None)
+        if entry.status is ExperimentStatus.STOPPED:
+            return {"webuiUrl": [], "prefixUrl": None}
+        if entry.view is not None:
+            view = entry.view
+            return {"port": view.port, "webuiUrl": [self._url(view)], "prefixUrl": view.prefix or None}
+        if service is not None:
+            view = View(port=service.port, prefix=f"experiments/{entry.id}")
+            return {"port": view.port, "webuiUrl": [self._url(view).rstrip("/")], "prefixUrl": view.prefix}
+        return {"port": None, "webuiUrl": [], "prefixUrl": None}
+
+
+def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str]) -> None:
+    """Ours are exchanged, but for tags that somebody gave them; all others stay as they are."""
+    for id in gone:
+        entries.pop(id, None)
+    for id, entry in news.items():
+        known = entries.get(id)
+        known = known if isinstance(known, dict) else {}
+        if _is_elsewhere(known, entry):
+            continue
+        tag = known.get("tag")
+        entries[id] = {**entry, "tag": tag} if isinstance(tag, list) else entry
+
+
+def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    """A copy of the experiment, at work in another folder under another manager, while ours is stopped."""
+    is_stopped = entry["status"] == ExperimentStatus.STOPPED
+    return is_stopped and known.get("status") not in (None, "STOPPED") and known.get("logDir") != entry["logDir"]

@@ -1,0 +1,68 @@
+"""`nni-manager doctor`: looks at everything that experiments need, and says what to do about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nni_manager.cli.command_group import FAILED
+from nni_manager.cli.data_directory import data_directory_option, resolve
+
+if TYPE_CHECKING:
+    from nni_manager.app.doctor.finding import Finding
+
+_COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
+
+
+@click.command()
+@data_directory_option
+@click.option(
+    "--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="An experiment file that is to run here."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
+    """Look at what experiments need: disk, ports, clock, keeper, tuners. Changes nothing.
+
+    Exit code 0 when nothing fails, 1 otherwise.
+    """
+    from nni_manager.app.doctor.examination import examine
+
+    found = _told(examine(resolve(data_dir), os.environ, config=config), quiet=as_json)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
+    else:
+        click.echo(_summary([finding.verdict for finding in found]))
+    sys.exit(FAILED if any(finding.verdict == "FAIL" for finding in found) else 0)
+
+
+def _told(findings: Iterator[Finding], *, quiet: bool) -> list[Finding]:
+    """Each is shown when it is found: some take a second."""
+    found = []
+    for finding in findings:
+        found.append(finding)
+        if not quiet:
+            click.echo(_line(finding))
+    return found
+
+
+def _line(finding: Finding) -> str:
+    verdict = click.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
+    advice = f": {finding.advice}" if finding.advice else ""
+    return f"{verdict}  {finding.check:<14}  {' '.join(finding.sentence.split())}{advice}"
+
+
+def _summary(verdicts: Iterable[str]) -> str:
+    counts = {verdict: 0 for verdict in _COLOURS}
+    for verdict in verdicts:
+        counts[verdict] += 1
+    if counts["FAIL"]:
+        return f"{counts['FAIL']} of {sum(counts.values())} checks failed."
+    warned = f", {counts['WARN']} with a warning" if counts["WARN"] else ""
+    return f"All {sum(counts.values())} checks passed{warned}."

@@ -1,0 +1,159 @@
+"""`nnictl experiment export`: the results of an experiment as a file, in the form of NNI's own export.
+
+Trials are read a page at a time and kept in a temporary file; only intermediate results, where they are asked for, are
+held in memory, once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from nni_manager.cli import selection
+from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.trial import TrialStatus
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+Record = dict[str, Any]
+#: (trial, attempt) → JSON texts of its results, the final one last.
+Intermediates = dict[tuple[str, int], list[str]]
+
+_INTERMEDIATE, _TRIAL, _REWARD = "intermediate", "trialJobId", "reward"
+#: Metrics asked for at a time: the most that the API answers.
+_PAGE = 10_000
+
+
+@click.command()
+@connected
+@selection.id_argument
+@click.option("--type", "-t", "kind", required=True, type=click.Choice(["json", "csv"]), help="Form of the file.")
+@click.option("--filename", "-f", required=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option("--intermediate", "-i", "with_intermediates", is_flag=True, help="Intermediate results too.")
+def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_intermediates: bool) -> None:
+    """Write parameters and results of all trials that succeeded.
+
+    JSON: a list of {parameter, value, trialJobId}, where value is JSON text; `experiment import` reads it. CSV: a
+    column for each parameter, then `reward`, or a column for each entry of a result that is a dictionary, then
+    `trialJobId`. With --intermediate, a field `intermediate` holds all that a trial reported, as NNI's does: its
+    intermediate results and, last, the final one.
+    """
+    import tempfile  # 6 ms, which `--help` need not pay
+
+    client = connect()
+    id_ = selection.choose(client, id)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _replacing(filename) as file:
+        count = _spool(_finished(client, id_), spool)
+        intermediates = _intermediates(client, id_) if with_intermediates else None
+        (_write_json if kind == "json" else _write_csv)(file, spool, intermediates)
+    click.echo(f"Experiment {id_}: {count} results are in {filename}.")
+
+
+def _finished(client: ManagerClient, id: str) -> Iterator[Record]:
+    """Trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages."""
+    seen = set()
+    for trial in client.all_trials(id, status=TrialStatus.SUCCEEDED):
+        if trial["finalResult"] is not None and trial["id"] not in seen:
+            seen.add(trial["id"])
+            yield trial
+
+
+def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
+    """A line for each; answers how many."""
+    count = 0
+    for trial in trials:
+        kept = {name: trial[name] for name in ("id", "attempt", "parameters", "finalResult")}
+        spool.write(json.dumps(kept) + "\n")
+        count += 1
+    return count
+
+
+def _intermediates(client: ManagerClient, id: str) -> Intermediates:
+    """All of the experiment; read after the trials, so that those of a trial that ended are complete."""
+    found: Intermediates = {}
+    after = 0
+    while page := client.metrics(id, after=after, limit=_PAGE):
+        for metric in page:
+            found.setdefault((metric["trialId"], metric["attempt"]), []).append(metric["result"])
+        after = page[-1]["id"]
+    return found
+
+
+def _records(spool: IO[str], intermediates: Intermediates | None) -> Iterator[Record]:
+    """As NNI's export has them; `intermediate` only where asked for."""
+    spool.seek(0)
+    for line in spool:
+        trial = json.loads(line)
+        record = {"parameter": trial["parameters"], "value": trial["finalResult"], _TRIAL: trial["id"]}
+        if intermediates is not None:
+            record[_INTERMEDIATE] = intermediates.get((trial["id"], trial["attempt"]), [])
+        yield record
+
+
+def _write_json(file: IO[str], spool: IO[str], intermediates: Intermediates | None) -> None:
+    separator = "[\n"
+    for record in _records(spool, intermediates):
+        file.write(separator + json.dumps(record, ensure_ascii=False))
+        separator = ",\n"
+    file.write("\n]\n" if separator == ",\n" else "[]\n")
+
+
+def _write_csv(file: IO[str], spool: IO[str], intermediates: Intermediates | None) -> None:
+    import csv
+
+    columns = _columns(_records(spool, None)) + ([_INTERMEDIATE] if intermediates is not None else []) + [_TRIAL]
+    writer = csv.DictWriter(file, columns)
+    writer.writeheader()
+    for record in _records(spool, intermediates):
+        row = _parameters(record) | _results(record) | {_TRIAL: record[_TRIAL]}
+        if intermediates is not None:
+            row[_INTERMEDIATE] = f"[{','.join(record[_INTERMEDIATE])}]"
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+
+
+def _columns(records: Iterable[Record]) -> list[str]:
+    """Parameters first, then results, each in the order of their first appearance."""
+    parameters: dict[str, None] = {}
+    results: dict[str, None] = {}
+    for record in records:
+        parameters |= dict.fromkeys(_parameters(record))
+        results |= dict.fromkeys(_results(record))
+    names = [*parameters, *(name for name in results or [_REWARD] if name not in parameters)]
+    return [name for name in names if name not in (_INTERMEDIATE, _TRIAL)]
+
+
+def _parameters(record: Record) -> Record:
+    parameters = record["parameter"]
+    return dict(parameters) if isinstance(parameters, dict) else {"parameter": parameters}
+
+
+def _results(record: Record) -> Record:
+    value = json.loads(record["value"])
+    return dict(value) if isinstance(value, dict) else {_REWARD: value}
+
+
+def _cell(value: object) -> object:
+    """Nested parameters are JSON text."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[str]]:
+    """A file beside `path` that takes its place once it is whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(draft, "w", encoding="utf-8", newline="") as file:
+            yield file
+        draft.replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise click.ClickException(f"--filename {path} cannot be written ({reason}); choose another file") from None
+    finally:
+        draft.unlink(missing_ok=True)

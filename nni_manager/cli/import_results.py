@@ -1,0 +1,68 @@
+"""`nnictl experiment import`: results from elsewhere, for the tuner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from nni_manager.cli import selection
+from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.errors import InvalidInput
+
+#: Bytes of JSON sent at a time; the API takes 8 MB.
+_BATCH_BYTES = 4_000_000
+
+
+@click.command("import")
+@connected
+@selection.id_argument
+@click.option("--filename", "-f", required=True, metavar="FILE", help='JSON: [{"parameter": {…}, "value": …}, …]')
+def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
+    """Tell the tuner results from elsewhere; what `experiment export` wrote as JSON can be imported as it is."""
+    entries = [_entry(entry, number) for number, entry in enumerate(_read(filename))]
+    client = connect()
+    id_ = selection.choose(client, id)
+    for batch in _batches(entries):
+        client.import_data(id_, batch)
+    click.echo(f"Experiment {id_}: the tuner is told {len(entries)} results.")
+
+
+def _read(file: str) -> list[Any]:
+    """Raises InvalidInput."""
+    try:
+        with open(file, encoding="utf-8-sig") as stream:
+            entries = json.load(stream)
+    except OSError as error:
+        raise InvalidInput(f"--filename {file} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"--filename {file} is not JSON: {error}") from None
+    if not isinstance(entries, list) or not entries:
+        raise InvalidInput(f'--filename {file} must hold a list such as [{{"parameter": {{"x": 1}}, "value": 0.5}}]')
+    return entries
+
+
+def _entry(entry: Any, number: int) -> dict[str, Any]:
+    """With the value itself where an export has its JSON text. Raises InvalidInput."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
+        raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
+    value = entry["value"]
+    try:
+        return {"parameter": entry["parameter"], "value": json.loads(value) if isinstance(value, str) else value}
+    except ValueError:
+        raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
+
+
+def _batches(entries: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for entry in entries:
+        length = len(json.dumps(entry))
+        if batch and size + length > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += length
+    yield batch

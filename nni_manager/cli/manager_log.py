@@ -1,0 +1,76 @@
+"""`nnictl log stdout` and `log stderr`: what the manager and the tuner of an experiment have written.
+
+One daemon serves many experiments, so what NNI's manager printed stands in the experiment's own logs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from nni_manager.cli import selection
+from nni_manager.cli.log import PART, Read, last_lines, write_bytes
+from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.errors import NotFound
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import LogPart, ManagerClient
+
+_FILES = {"stdout": "nnimanager.log", "stderr": "dispatcher.log"}
+_MEANINGS = {
+    "stdout": "Show what happened to an experiment: its nnimanager.log.",
+    "stderr": "Show what tuner and assessor wrote: the experiment's dispatcher.log.",
+}
+
+
+def _command(stream: str) -> click.Command:
+    @click.command(stream, help=_MEANINGS[stream])
+    @connected
+    @selection.id_argument
+    @click.option("--tail", "-T", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
+    @click.option("--head", "-H", type=click.IntRange(1), metavar="N", help="Only the first N lines.")
+    @click.option("--path", is_flag=True, help="Only where the file is, on the daemon's machine.")
+    def show(connect: Connect, *, id: str | None, tail: int | None, head: int | None, path: bool) -> None:
+        if tail and head:
+            raise click.UsageError("give either --head or --tail, not both", click.get_current_context())
+        client = connect()
+        id_ = selection.choose(client, id)
+        if path:
+            click.echo(os.path.join(client.experiment(id_)["logPath"], "log", _FILES[stream]))
+            return
+        read = partial(_read, client, id_, _FILES[stream])
+        write_bytes(iter([last_lines(read, tail)[0]]) if tail else islice(_lines(read), head))
+
+    return show
+
+
+stdout, stderr = _command("stdout"), _command("stderr")
+
+
+def _lines(read: Read) -> Iterator[bytes]:
+    """Up to what the file holds when its last stretch is read."""
+    offset, rest = 0, b""
+    while data := (part := read(offset)).data:
+        offset = part.end
+        *whole, rest = (rest + data).splitlines(keepends=True)
+        yield from whole
+        if rest.endswith(b"\n"):
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+def _read(client: ManagerClient, id: str, name: str, offset: int) -> LogPart:
+    """An empty part while there is no such file yet."""
+    from nni_manager.client.manager_client import LogPart
+
+    try:
+        return client.experiment_log(id, name, offset=offset, limit=max(PART, -offset))
+    except NotFound:
+        return LogPart(data=b"", offset=max(offset, 0), size=0)

@@ -1,0 +1,52 @@
+"""`nnictl stop`: the end of experiments, at work or viewed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from nni_manager.cli import selection
+from nni_manager.cli.ending import seen_out
+from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+
+@click.command()
+@connected
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--port", "-p", type=click.IntRange(1, 65535), help="The experiment that has this port of its own.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
+def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything: bool) -> None:
+    """End an experiment's trials and close it. Without ID: the only open one; ab*: all that begin with ab."""
+    if everything and (ids or port is not None):
+        raise click.UsageError("give either --all, or IDs or a port, not both")
+    client = connect()
+    with seen_out(client, of_all=everything):
+        if everything:
+            stopped = client.stop_all()
+            click.echo("\n".join(map(_stopped, stopped)) if stopped else "No experiment is open.")
+            return
+        for id_ in selection.choose_open(client, ids) if port is None else [_at_port(client, port, ids)]:
+            client.stop(id_)
+            click.echo(_stopped(id_))
+
+
+def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
+    """The experiment whose view has the port. Raises NotFound, or InvalidInput when the IDs say something else."""
+    found = [one["id"] for one in client.experiments() if (one["view"] or {}).get("port") == port]
+    if not found:
+        raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")
+    if ids and selection.choose_open(client, ids) != found:
+        raise InvalidInput(
+            f"port {port} is experiment {found[0]}'s, and not {' and '.join(ids)}'s; give one of the two"
+        )
+    return str(found[0])
+
+
+def _stopped(id: str) -> str:
+    return f"Experiment {id} is stopped."

@@ -1,0 +1,84 @@
+"""`nnictl top`: the open experiments and their running trials, drawn again and again."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nni_manager.cli import progress, selection
+from nni_manager.cli.output import cut, duration, moment, number, table
+from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.trial import TrialStatus
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+#: Home, clear from there to the end; the alternate screen and back.
+_CLEAR, _ENTER, _LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h", "\x1b[?1049l"
+#: Running trials shown of one experiment.
+_MOST_TRIALS = 100
+
+
+@click.command()
+@connected
+@click.option("--time", "-t", "interval", type=click.IntRange(1), default=3, show_default=True, help="Seconds.")
+def top(connect: Connect, *, interval: int) -> None:
+    """Show open experiments and running trials, again every few seconds; Ctrl-C ends it. On a pipe: once."""
+    client = connect()
+    if not sys.stdout.isatty():
+        click.echo(_picture(client, time.time()))
+        return
+    pause = threading.Event()
+    _redraw(lambda: _picture(client, time.time()), lambda: pause.wait(interval))
+
+
+def _redraw(picture: Callable[[], str], pause: Callable[[], object]) -> None:
+    """Until it is interrupted, or the daemon goes away, which is raised."""
+    sys.stdout.write(_ENTER)
+    try:
+        while True:
+            columns, lines = shutil.get_terminal_size()
+            shown = [cut(line, columns) for line in picture().splitlines()]
+            more = len(shown) - lines + 1
+            shown = [*shown[: lines - 2], f"… {more + 1} more lines"] if more > 0 else shown
+            sys.stdout.write(_CLEAR + "\n".join(shown))
+            sys.stdout.flush()
+            pause()
+    except KeyboardInterrupt:
+        return
+    finally:
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()
+
+
+def _picture(client: ManagerClient, now_s: float) -> str:
+    found = [one for one in client.experiments() if selection.is_open(one)]
+    if not found:
+        return "No experiment is open."
+    return "\n\n".join(_experiment(client, one, now_s) for one in found)
+
+
+def _experiment(client: ManagerClient, summary: dict[str, Any], now_s: float) -> str:
+    experiment = client.experiment(summary["id"])
+    facts = [experiment["id"], experiment["name"] or "", experiment["status"], experiment["platform"]]
+    lines = ["  ".join(filter(None, facts)), f"  {progress.line(progress.read(experiment))}"]
+    lines += [f"  {problem}" for problem in experiment["errors"]]
+    running = client.trials(summary["id"], status=TrialStatus.RUNNING, limit=_MOST_TRIALS)["trials"]
+    if running:
+        rows = table(("NO", "TRIAL", "STATUS", "STARTED", "TIME", "LAST RESULT"), (_row(one, now_s) for one in running))
+        lines += [f"  {row}" for row in rows.splitlines()]
+    return "\n".join(lines)
+
+
+def _row(trial: dict[str, Any], now_s: float) -> tuple[str, ...]:
+    started = trial["startedMs"]
+    return (
+        str(trial["sequenceId"]), trial["id"], trial["status"], moment(started),
+        "" if started is None else duration(now_s - started / 1000), number(trial["lastValue"]),
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""Users' tuners and assessors under names of their own, kept by `nnictl algo`: ``<data directory>/algorithms.json``.
+
+A name stands for a class. Configs are resolved when they are read; the class itself is only ever imported by a tuner's
+own process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
+from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
+from nni_manager.domain.experiment import Json
+
+FILE = "algorithms.json"
+FAMILIES = {family.noun: family for family in (TUNERS, ASSESSORS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A class that a config may name."""
+
+    name: str
+    #: ``tuner`` or ``assessor``; NNI's advisors are tuners here.
+    kind: str
+    #: ``module.Class``.
+    class_name: str
+    #: Absolute folder of the module; empty: it is installed.
+    code_directory: str = ""
+    #: Arguments it always gets, unless the config says otherwise.
+    class_args: Json = field(default_factory=dict)
+    accepts_class_args: bool = True
+    #: ``module.Class`` of its NNI `ClassArgsValidator`, or empty.
+    validator: str = ""
+
+
+def read_all(data_directory: Path) -> tuple[Registered, ...]:
+    """By name. Raises InvalidInput when the file cannot be read."""
+    path = data_directory / FILE
+    try:
+        entries = json.loads(path.read_bytes())
+        return tuple(Registered(**entry) for entry in entries["algorithms"])
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        reason = getattr(error, "strerror", None) or "it is not as `nnictl algo register` writes it"
+        raise InvalidInput(f"{path} cannot be read ({reason}); correct it, or remove it and register again") from None
+
+
+def find(data_directory: Path, kind: str, name: str) -> Registered | None:
+    """Whatever the case of the name."""
+    found = (one for one in read_all(data_directory) if one.kind == kind and one.name.lower() == name.lower())
+    return next(found, None)
+
+
+def register(data_directory: Path, new: Registered) -> bool:
+    """Whether it took the place of another. Raises Conflict for a name of NNI's own, InvalidInput, OSError."""
+    if _is_ours(FAMILIES[new.kind], new.name):
+        raise Conflict(f"{new.name} is the name of a built-in {new.kind}; choose another builtinName")
+    with _locked(data_directory):
+        known = read_all(data_directory)
+        kept = [one for one in known if _key(one) != _key(new)]
+        _write(data_directory, sorted([*kept, new], key=_key))
+    return len(kept) < len(known)
+
+
+def unregister(data_directory: Path, name: str) -> None:
+    """Tuner or assessor. Raises NotFound, Conflict for what is built in, InvalidInput, OSError."""
+    with _locked(data_directory):
+        known = read_all(data_directory)
+        kept = [one for one in known if one.name.lower() != name.lower()]
+        if len(kept) == len(known):
+            raise _unknown(name)
+        _write(data_directory, kept)
+
+
+def _unknown(name: str) -> Conflict | NotFound:
+    if any(_is_ours(family, name) for family in FAMILIES.values()):
+        return Conflict(f"{name} is built in and stays")
+    return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows which are")
+
+
+def _is_ours(family: Family, name: str) -> bool:
+    return family.catalogue.look_up(name) is not None or family.catalogue.is_missing(name)
+
+
+def _key(registered: Registered) -> tuple[str, str]:
+    return registered.kind, registered.name.lower()
+
+
+def _write(data_directory: Path, algorithms: list[Registered]) -> None:
+    draft = data_directory / f".{FILE}.{os.getpid()}"
+    draft.write_text(json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1))
+    draft.replace(data_directory / FILE)
+
+
+@contextmanager
+def _locked(data_directory: Path) -> Iterator[None]:
+    """One at a time; readers see the file before or after."""
+    import fcntl
+
+    data_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(data_directory / f".{FILE}.lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

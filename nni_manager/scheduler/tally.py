@@ -1,0 +1,21 @@
+"""What all experiments of this process have done since it started, for whoever watches it from outside.
+
+Counts only grow and begin anew with each process. Nothing is decided from them.
+"""
+
+from __future__ import annotations
+
+from nni_manager.domain.durations import Durations
+
+
+class Tally:
+    """Written on the event loop."""
+
+    def __init__(self) -> None:
+        #: From the snapshot to the commit of what was decided, waiting for the writer included.
+        self.turns = Durations()
+        #: Intermediate and final results that were stored.
+        self.results = 0
+
+
+tally = Tally()

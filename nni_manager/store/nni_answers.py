@@ -1,0 +1,163 @@
+"""Answers of NNI's REST API, assembled by SQLite as JSON text, to the key as NNI's clients read them.
+
+Keys without a value are left out: those clients tell absent from null. Reports travel as NNI encodes them: `data` of a
+metric twice, `value` of an export once, so that NaN and Infinity stay inside of strings.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.trial import OPEN_STATUSES
+
+#: Greater than every sequence id and metric id.
+END = 2**62
+
+#: Two times JSON text: as the string that a client decodes twice. (Text that SQLite knows to be JSON it quotes once.)
+_TWICE = "json_quote(json_quote({0}) || '')"
+
+_METRIC = (
+    """printf('{"timestamp":%d,"trialJobId":"%s","parameterId":%s,"type":"%s","sequence":%d,"data":%s}',"""
+    """ m.stored_ms, t.id, coalesce('"' || t.parameter_id || '"', 'null'), m.type, m.sequence, """
+    + _TWICE.format("m.data")
+    + ")"
+)
+
+_FINAL = (
+    f"(SELECT {_METRIC} FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt AND m.type = 'FINAL'"
+    " ORDER BY m.id LIMIT 1)"
+)
+
+_FOLDER = ":trials || '/' || t.id || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END"
+
+#: Fragments of printf are null, and so nothing, where a trial has no such field.
+_TRIAL = f"""
+printf('{{"trialJobId":"%s","status":"%s","hyperParameters":[%s],"sequenceId":%d,"startTime":%d%s%s%s%s%s}}',
+    t.id, t.status, json_quote(t.record), t.sequence_id, coalesce(t.started_ms, t.created_ms),
+    ',"endTime":' || t.ended_ms,
+    CASE WHEN t.message || t.wait_sentence <> ''
+         THEN printf(',"message":%s', json_quote(coalesce(nullif(t.message, ''), t.wait_sentence))) END,
+    CASE WHEN t.started_ms IS NOT NULL THEN printf(',"logPath":%s', json_quote({_FOLDER})) END,
+    CASE WHEN t.started_ms IS NOT NULL AND t.status = 'FAILED'
+         THEN printf(',"stderrPath":%s', json_quote({_FOLDER} || '/stderr')) END,
+    CASE WHEN t.status = 'SUCCEEDED' THEN ',"finalMetricData":[' || {_FINAL} || ']' END)
+"""
+
+_EXPORT = (
+    """printf('{"parameter":%s,"value":%s,"trialJobId":"%s"}',"""
+    " CASE WHEN json_valid(t.record) THEN t.record -> '$.parameters' ELSE strict_parameters(t.record) END,"
+    " json_quote(t.final_data), t.id)"
+)
+
+_OF_CURRENT_ATTEMPTS = "metrics m CROSS JOIN trials t ON t.id = m.trial_id AND t.attempt = m.attempt"
+_OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
+
+
+def trials(connection: sqlite3.Connection, folder: str, *, start: int = 0, end: int = END, status: str = "") -> bytes:
+    """The trials with sequence ids in [start, end), by it, joined by commas; `folder`: where attempts' folders are.
+
+    `status`: only those with it; empty: all.
+    """
+    where = "t.sequence_id >= :start AND t.sequence_id < :end" + (" AND t.status = :status" if status else "")
+    query = f"SELECT {_TRIAL} AS item FROM trials t WHERE {where} ORDER BY t.sequence_id"
+    return _joined(connection, query, trials=folder, start=start, end=end, status=status)
+
+
+def trial(connection: sqlite3.Connection, folder: str, id: str) -> bytes:
+    """One trial. Raises NotFound."""
+    text = _joined(connection, f"SELECT {_TRIAL} AS item FROM trials t WHERE t.id = :id", trials=folder, id=id)
+    if not text:
+        raise NotFound(f"there is no trial {id}")
+    return text
+
+
+def ended_trials(connection: sqlite3.Connection) -> int:
+    """The first sequence id that is not below all of trials that have not ended: what is before it changes no more."""
+    query = (
+        f"SELECT coalesce((SELECT min(sequence_id) FROM trials WHERE status IN ({_OPEN})),"
+        " (SELECT max(sequence_id) + 1 FROM trials), 0)"
+    )
+    return int(connection.execute(query).fetchone()[0])
+
+
+def metrics(
+    connection: sqlite3.Connection, *, start: int = 0, end: int = END, trial_id: str = "", type: str = ""
+) -> bytes:
+    """The results with ids in [start, end) in the order they were stored, joined by commas.
+
+    `trial_id`, `type`: only those of it; empty: all. What attempts that were given up reported is not among them.
+    """
+    wheres = ["m.id >= :start AND m.id < :end"]
+    wheres += ["m.trial_id = :trial_id"] if trial_id else []
+    wheres += ["m.type = :type"] if type else []
+    query = f"SELECT {_METRIC} AS item FROM {_OF_CURRENT_ATTEMPTS} WHERE {' AND '.join(wheres)} ORDER BY m.id"
+    return _joined(connection, query, start=start, end=end, trial_id=trial_id, type=type)
+
+
+def settled_metrics(connection: sqlite3.Connection) -> int:
+    """The first metric id of trials that have not ended: which of those before it count changes no more."""
+    query = (
+        "SELECT coalesce((SELECT min(first) FROM (SELECT (SELECT m.id FROM metrics m WHERE m.trial_id = t.id"
+        " AND m.attempt = t.attempt ORDER BY m.id LIMIT 1) AS first"
+        f" FROM trials t WHERE t.status IN ({_OPEN}))), (SELECT max(id) + 1 FROM metrics), 0)"
+    )
+    return int(connection.execute(query).fetchone()[0])
+
+
+def metrics_of_range(connection: sqlite3.Connection, first: int, last: int) -> bytes:
+    """The results of trials with sequence ids from `first` to `last`, both included, as `metrics`."""
+    query = (
+        f"SELECT {_METRIC} AS item FROM trials t CROSS JOIN metrics m ON m.trial_id = t.id AND m.attempt = t.attempt"
+        " WHERE t.sequence_id BETWEEN :first AND :last ORDER BY m.id"
+    )
+    return _joined(connection, query, first=first, last=last)
+
+
+def latest_metrics(connection: sqlite3.Connection) -> bytes:
+    """All final results, then the latest intermediate one of every trial that has any."""
+    finals = metrics(connection, type="FINAL")
+    query = (
+        f"SELECT {_METRIC} AS item FROM trials t CROSS JOIN metrics m ON m.id = (SELECT l.id FROM metrics l"
+        " WHERE l.trial_id = t.id AND l.attempt = t.attempt AND l.type = 'PERIODICAL' ORDER BY l.id DESC LIMIT 1)"
+        " ORDER BY t.sequence_id"
+    )
+    return b",".join(filter(None, (finals, _joined(connection, query))))
+
+
+def export(connection: sqlite3.Connection) -> bytes:
+    """Parameters and final result of every succeeded trial that has one, joined by commas."""
+    connection.create_function("strict_parameters", 1, _strict_parameters, deterministic=True)
+    query = (
+        f"SELECT {_EXPORT} AS item FROM trials t WHERE t.status = 'SUCCEEDED' AND t.final_data IS NOT NULL"
+        " ORDER BY t.sequence_id"
+    )
+    return _joined(connection, query)
+
+
+def imports(connection: sqlite3.Connection) -> bytes:
+    """What was imported, a JSON string of each call's text, joined by commas."""
+    return _joined(connection, "SELECT json_quote(data) AS item FROM imports ORDER BY id")
+
+
+def statistics(connection: sqlite3.Connection) -> bytes:
+    """How many trials have each status, in the order in which the statuses first occur, joined by commas."""
+    query = (
+        """SELECT printf('{"trialJobStatus":"%s","trialJobNumber":%d}', status, count(*)) AS item FROM trials"""
+        " GROUP BY status ORDER BY min(sequence_id)"
+    )
+    return _joined(connection, query)
+
+
+def _joined(connection: sqlite3.Connection, query: str, **values: object) -> bytes:
+    """As bytes: text would be decoded here and encoded by whoever sends it."""
+    joined = f"SELECT CAST(coalesce(group_concat(item, ','), '') AS BLOB) FROM ({query})"
+    return bytes(connection.execute(joined, values).fetchone()[0])
+
+
+def _strict_parameters(record: str) -> str:
+    """A tuner may have proposed NaN or infinity, for which JSON has no word: null then."""
+    found: dict[str, Any] = json.loads(record, parse_constant=lambda _: None)
+    return json.dumps(found.get("parameters"))

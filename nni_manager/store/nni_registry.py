@@ -1,0 +1,113 @@
+"""NNI's own list of experiments, ``~/nni-experiments/.experiment``: a JSON object, id → entry.
+
+NNI's tools find experiments there. Every manager and every tool of a user writes into the same file, in place and each
+in its own time, so others' entries are kept as they are and a file that is being written is never taken for an empty
+one. Writers keep out of each other's way by files named ``.experiment.lock.<process>``; one older than two seconds was
+left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+Entries = dict[str, Any]
+
+#: Seconds after which a lock, or a file without content, counts as left behind.
+_STALE_S = 2.0
+
+
+class RegistryBusy(Exception):
+    """Somebody else writes the file now; try again in a moment."""
+
+
+def default_path() -> Path | None:
+    """Always in the home folder, wherever experiments lie. None: this user has no home folder."""
+    path = os.path.expanduser("~/nni-experiments/.experiment")
+    return Path(path) if os.path.isabs(path) else None
+
+
+def read(path: Path) -> Entries:
+    """All entries; empty when there is no file. Raises RegistryBusy for a half-written one, OSError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError:
+        raise RegistryBusy(f"{path} is not UTF-8 text; mend it, or move it away") from None
+    if not text.strip() and _age_s(path) > _STALE_S:
+        return {}
+    try:
+        entries = json.loads(text)
+    except ValueError:
+        raise RegistryBusy(f"{path} is not whole; mend it, or move it away") from None
+    if not isinstance(entries, dict):
+        raise RegistryBusy(f"{path} holds no JSON object; mend it, or move it away")
+    return entries
+
+
+def update(path: Path, change: Callable[[Entries], None]) -> bool:
+    """Lets `change` change the entries; answers whether it did. Waits for nobody.
+
+    Readers see the old file or the new one. Raises RegistryBusy, OSError.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    real = Path(os.path.realpath(path))  # a link stays one
+    with _lock(path):
+        entries = read(real)
+        before = json.dumps(entries)
+        change(entries)
+        if json.dumps(entries) == before:
+            return False
+        _replace(real, json.dumps(entries, indent=4))
+        return True
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    own = path.with_name(f"{path.name}.lock.{os.getpid()}")
+    _require_free(path, own)
+    if _is_left_behind(own):
+        own.unlink(missing_ok=True)  # of a process that had our number
+    try:
+        os.close(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        raise RegistryBusy(f"{own} is there") from None
+    try:
+        _require_free(path, own)  # two may have looked at the same time; both go, and come back at different times
+        yield
+    finally:
+        own.unlink(missing_ok=True)
+
+
+def _require_free(path: Path, own: Path) -> None:
+    for lock in path.parent.glob(f"{path.name}.lock.*"):
+        if lock != own and not _is_left_behind(lock):
+            raise RegistryBusy(f"{lock} is there")
+
+
+def _is_left_behind(lock: Path) -> bool:
+    return _age_s(lock) > _STALE_S
+
+
+def _age_s(path: Path) -> float:
+    """0 for what is gone."""
+    with suppress(FileNotFoundError):
+        return time.time() - path.stat().st_mtime
+    return 0.0
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f"{path.name}.new.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        if path.exists():
+            draft.chmod(path.stat().st_mode & 0o777)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

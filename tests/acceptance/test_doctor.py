@@ -1,0 +1,84 @@
+"""`nni-manager doctor` on this machine, as its users start it; and nothing of it is left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from nni_manager.config.settings import TEMPORARY
+from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, state_of
+from tests.live_daemon import processes_of
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[CommandLine]:
+    with command_line(tmp_path) as line:
+        yield line
+
+
+def examined(line: CommandLine, *words: object) -> tuple[int, dict[str, Any]]:
+    """Exit code, and the findings by what was looked at; of several the last."""
+    done = line.run("doctor", "--json", *words, program="nni-manager")
+    assert done.stderr == "", done.stderr
+    return done.returncode, {finding["check"]: finding for finding in json.loads(done.stdout)}
+
+
+def test_a_fresh_machine_is_well_and_stays_as_it_is(line: CommandLine) -> None:
+    folders = {path for path in TEMPORARY.iterdir() if path.name.startswith("nni-doctor-")}
+    code, found = examined(line, "--config", line.config())
+    assert code == 0, found
+    assert found["keeper"]["verdict"] == "OK" and "processors" in found["keeper"]["sentence"]
+    assert found["tuner"]["verdict"] == found["assessor"]["verdict"] == found["platform"]["verdict"] == "OK"
+    assert not line.data.exists() and line.traces() == []
+    assert {path for path in TEMPORARY.iterdir() if path.name.startswith("nni-doctor-")} <= folders
+    assert processes_of("nni-doctor-") == []
+
+
+def test_the_report_is_for_people(line: CommandLine) -> None:
+    done = line.run("doctor", program="nni-manager")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[-1].startswith("All "), done.stdout
+    assert all(each.startswith(("OK  ", "WARN")) for each in lines[:-1])
+    assert any("TPE is ready in" in each for each in lines)
+
+
+def test_a_config_that_cannot_run_here_fails(line: CommandLine) -> None:
+    code, found = examined(line, "--config", line.config(trainingService={"platform": "nowhere"}))
+    assert code == 1 and found["config"]["verdict"] == "FAIL" and "nowhere" in found["config"]["sentence"]
+
+
+def test_a_running_daemon_is_seen_and_left_alone(line: CommandLine) -> None:
+    served = line.serve("--host", "127.0.0.1", "--port", "0")
+    id_ = line.create(trialCommand=RUN_ON, maxTrialNumber=1)
+    state_of(served, id_, RUNNING=1)
+    before = sorted(line.processes())
+    code, found = examined(line)
+    assert code == 0, found
+    assert served.process is not None and f"process {served.process.pid} runs version" in found["daemon"]["sentence"]
+    assert sorted(line.processes()) == before and served.status(id_)["status"] == "NO_MORE_TRIAL"
+
+
+def test_a_killed_daemon_is_seen(line: CommandLine) -> None:
+    served = line.serve()
+    id_ = line.create(trialCommand=RUN_ON, maxTrialNumber=1)
+    state_of(served, id_, RUNNING=1)
+    keeper = served.keeper_pid()
+    served.kill()
+    code, found = examined(line)
+    assert code == 0, found
+    assert found["daemon"]["verdict"] == "WARN" and "start it again" in found["daemon"]["advice"]
+    assert found["trials"]["verdict"] == "WARN" and str(keeper) in found["trials"]["sentence"]
+    assert psutil.pid_exists(keeper)
+
+
+def test_a_directory_that_cannot_be_used(line: CommandLine) -> None:
+    line.data.write_text("a file")
+    code, found = examined(line)
+    assert code == 1 and found["data directory"]["verdict"] == "FAIL"

@@ -1,0 +1,22 @@
+"""A short fuzz of everything that listens; ``python -m tests.fuzz`` is the long one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.run import run
+
+#: For each group of routes: half a minute altogether.
+CALLS = 120
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+
+@pytest.mark.filterwarnings("ignore")  # of what makes the calls up, not of ours
+def test_nothing_that_is_sent_brings_the_daemon_down() -> None:
+    reports = list(run(CALLS, seed=20))
+    assert {"experiments", "trials", "results", "logs", "daemon", "nni", "malformed"} <= {
+        each.group for each in reports
+    }
+    assert all(each.calls >= CALLS for each in reports[:-1]), [str(each) for each in reports]
+    assert [str(each) for each in reports if each.problems] == []

@@ -1,0 +1,199 @@
+"""A manager that is reached by its URL alone: nothing of the caller's machine but what is sent is of any use to it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.acceptance.command_line import CommandLine, command_line, id_in
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+TOKEN = "correct horse battery staple"
+TRIAL = """
+import json, os
+from lib.model import loss
+with open(os.environ["NNI_OUTBOX"], "a") as outbox:
+    outbox.write(json.dumps({"type": "final", "value": loss(os.getcwd())}) + "\\n")
+"""
+MODEL = """
+from pathlib import Path
+def loss(folder):
+    return len(Path(folder, "data.txt").read_text())
+"""
+TUNER = """
+from nni.tuner import Tuner
+class Fixed(Tuner):
+    def update_search_space(self, search_space):
+        self.space = search_space
+    def generate_parameters(self, parameter_id, **kwargs):
+        return {"x": self.space["x"]["_value"][0]}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """On a TCP port, with a token."""
+    with command_line(tmp_path_factory.mktemp("manager")) as line:
+        line.environment["NNI_MANAGER_TOKEN"] = TOKEN
+        yield line.serve("--port", "0")
+
+
+@pytest.fixture
+def url(manager: Daemon) -> str:
+    doors = manager.call("GET", "/daemon")["doors"]
+    return next(door["address"] for door in doors if door["kind"] == "service")
+
+
+@pytest.fixture
+def caller(tmp_path: Path, url: str) -> Iterator[CommandLine]:
+    """Another machine, as far as one can be: other folders, another home, no daemon."""
+    with command_line(tmp_path) as line:
+        line.environment |= {"NNI_MANAGER_ADDRESS": url, "NNI_MANAGER_TOKEN": TOKEN}
+        for name, text in {
+            "code/trial.py": TRIAL, "code/lib/model.py": MODEL, "code/data.txt": "12345", "code/tuners/fixed.py": TUNER,
+            "code/left/out.txt": "x", "code/.nniignore": "left/\n",
+            "space.json": '{"x": {"_type": "choice", "_value": [7]}}',
+        }.items():  # fmt: skip
+            (line.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (line.folder / name).write_text(text)
+        yield line
+
+
+def config(caller: CommandLine, **fields: object) -> Path:
+    values = {
+        "searchSpace": None, "searchSpaceFile": "space.json", "trialCommand": "python3 trial.py",
+        "trialCodeDirectory": "code", "tuner": {"className": "fixed.Fixed", "codeDirectory": "code/tuners"},
+        "maxTrialNumber": 2, **fields,
+    }  # fmt: skip
+    return caller.config(**values)
+
+
+def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, url: str) -> None:
+    out = caller.good("create", "--config", config(caller), "--foreground")
+    assert "2/2 done" in out and "Best result 5" in out and '"x": 7' in out
+    id_ = id_in(out)
+    made = manager.status(id_)
+    directory = Path(made["config"]["trialCodeDirectory"])
+    assert (
+        manager.data / "code" in directory.parents and made["config"]["tuner"]["codeDirectory"] == f"{directory}/tuners"
+    )
+    assert sorted(path.name for path in directory.iterdir()) == [".nniignore", "data.txt", "lib", "trial.py", "tuners"]
+    assert not caller.data.exists(), "no daemon was started here"
+    assert [line for line in caller.processes() if " serve" in line] == []
+    # the caller's folder is not needed any more
+    shutil.rmtree(caller.folder / "code")
+    caller.good("resume", id_)
+    caller.good("update", "trialnum", id_, "--value", "3")
+    manager.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 3)
+    caller.good("stop", id_)
+    assert caller.good("experiment", "list", "--all").count(id_) == 1
+    assert caller.good("webui", "url", id_) == f"{url}/experiments/{id_}\n"
+    assert "trial.py" not in caller.good("experiment", "delete", id_, "--yes")
+    assert not (manager.data / "code" / directory.parent.name / "experiments" / id_).exists()
+
+
+def test_the_same_code_is_sent_once(caller: CommandLine, manager: Daemon) -> None:
+    ids = [id_in(caller.good("create", "-c", config(caller))) for _ in range(2)]
+    directories = {manager.status(id_)["config"]["trialCodeDirectory"] for id_ in ids}
+    assert len(directories) == 1
+    (caller.folder / "code" / "data.txt").write_text("longer than before")
+    ids.append(id_in(caller.good("create", "-c", config(caller))))
+    assert manager.status(ids[-1])["config"]["trialCodeDirectory"] not in directories
+    values = {trial["finalValue"] for trial in _trials(manager, ids[-1])}
+    assert values == {18.0}
+    caller.good("stop", *ids)
+    caller.good("experiment", "delete", *ids, "--yes")
+
+
+def test_hints_lead_to_the_same_manager(caller: CommandLine, url: str) -> None:
+    del caller.environment["NNI_MANAGER_ADDRESS"]
+    (caller.folder / "token").write_text(TOKEN)
+    caller.environment["NNI_MANAGER_TOKEN"] = ""
+    there = ["--manager", url, "--token-file", str(caller.folder / "token")]
+    out = caller.good("create", "-c", config(caller), *there)
+    end = next(line for line in out.splitlines() if line.startswith("end"))
+    assert end.split()[1:] == ["nnictl", "stop", id_in(out), *there]
+    assert TOKEN not in out
+    assert "is stopped" in caller.good(*end.split()[2:])
+
+
+def test_who_may_not_come_in(caller: CommandLine) -> None:
+    caller.environment["NNI_MANAGER_TOKEN"] = ""
+    code, sentence = caller.bad("experiment", "list")
+    assert code == 1 and "wants a token; set NNI_MANAGER_TOKEN" in sentence
+    caller.environment["NNI_MANAGER_TOKEN"] = "wrong"
+    code, sentence = caller.bad("create", "-c", config(caller))
+    assert code == 1 and "does not take the token" in sentence and "wrong" not in sentence
+
+
+def test_nobody_there(caller: CommandLine) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        code, sentence = caller.bad("experiment", "list", "--manager", f"http://127.0.0.1:{port}")
+    assert code == 1 and f"http://127.0.0.1:{port} cannot be reached" in sentence and "refused" in sentence
+    code, sentence = caller.bad("experiment", "list", "--manager", "nowhere")
+    assert code == 2 and "is no address of a manager" in sentence
+    code, sentence = caller.bad("experiment", "list", "--manager", f"http://nowhere.invalid:{port}")
+    assert code == 1 and "cannot be reached" in sentence
+    assert not caller.data.exists()
+
+
+def test_what_the_manager_refuses_leaves_no_experiment(caller: CommandLine, manager: Daemon) -> None:
+    before = len(manager.call("GET", "/experiments")["experiments"])
+    done = caller.run("create", "-c", config(caller, tuner={"name": "Theirs"}))
+    assert done.returncode == 2 and "there is no tuner 'Theirs'" in done.stderr
+    (caller.folder / "code" / ".nniignore").write_text("tuners/\n")
+    done = caller.run("create", "-c", config(caller))
+    assert done.returncode == 2 and "tuner.codeDirectory: there is no folder" in done.stderr
+    assert len(manager.call("GET", "/experiments")["experiments"]) == before
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(manager: Daemon, url: str) -> None:
+    body = os.urandom(3_000_000)
+    sha256 = hashlib.sha256(body).hexdigest()
+    parts = httpx.URL(url)
+    with socket.create_connection((parts.host, parts.port or 0)) as connection:
+        head = (
+            f"PUT /api/v1/code/{sha256} HTTP/1.1\r\nHost: {parts.host}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        connection.sendall(head.encode() + body[:1_000_000])
+        _until(lambda: _drafts(manager), "it has begun to come in")
+    _until(lambda: not _drafts(manager), "nothing is left of it")
+    answer = httpx.put(f"{url}/api/v1/code/{sha256}", content=body, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 400 and "cannot be read" in answer.json()["error"]
+    assert not (manager.data / "code" / sha256).exists()
+
+
+def test_the_token_guards_code_too(url: str) -> None:
+    answer = httpx.put(f"{url}/api/v1/code/{'0' * 64}", content=b"x")
+    assert answer.status_code == 401 and TOKEN not in answer.text
+
+
+def _drafts(manager: Daemon) -> list[Path]:
+    return list((manager.data / "code").glob(".incoming-*"))
+
+
+def _until(holds: Callable[[], object], what: str, within_s: float = 30) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def _trials(manager: Daemon, id_: str) -> list[dict]:
+    manager.wait(id_, "DONE")
+    return list(manager.call("GET", f"/experiments/{id_}/trials")["trials"])

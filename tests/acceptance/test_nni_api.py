@@ -1,0 +1,224 @@
+"""NNI's API as a whole daemon serves it, below an experiment's prefix: what a replacement must keep to."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.live_daemon import Daemon
+
+pytestmark = pytest.mark.acceptance
+
+#: The second trial fails after its final result; the others succeed with one that JSON has no word for in it.
+TRIAL = """
+echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
+echo '{"type": "intermediate", "value": 0.5}' >> "$NNI_OUTBOX"
+echo '{"type": "final", "value": {"default": 1.5, "loss": NaN}}' >> "$NNI_OUTBOX"
+[ "$NNI_TRIAL_SEQ_ID" != 1 ]
+"""
+RUN_ON = "echo running; exec sleep 1000"
+READS = (
+    "check-status", "experiment", "experiment-metadata", "experiments-info", "job-statistics", "trial-jobs",
+    "metric-data", "metric-data/", "metric-data-latest", "metric-data-range/0/3", "export-data",
+    "experiment/imported-data", "tensorboard-tasks",
+)  # fmt: skip
+METRIC_KEYS = {"timestamp", "trialJobId", "parameterId", "type", "sequence", "data"}
+RECORD_KEYS = {
+    "parameter_id", "parameter_source", "parameters", "parameter_index", "placement_constraint", "version_info",
+}  # fmt: skip
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon with a service."""
+    (tmp_path / "data").mkdir()
+    daemon = Daemon(tmp_path / "data").start("--port", "0")
+    yield daemon
+    daemon.call("POST", "/experiments/stop")
+    daemon.terminate()
+
+
+@contextmanager
+def nni(daemon: Daemon, id_: str) -> Iterator[httpx.Client]:
+    """NNI's API of an experiment, over the service."""
+    (address,) = [door["address"] for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service"]
+    with httpx.Client(base_url=f"{address}/experiments/{id_}/api/v1/nni/", timeout=30, trust_env=False) as client:
+        yield client
+
+
+def create(daemon: Daemon, command: str, **fields: Any) -> str:
+    code = daemon.data.parent / "code"
+    code.mkdir(exist_ok=True)
+    config = {
+        "experimentName": "checked", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": command, "trialCodeDirectory": str(code), "trialConcurrency": 2,
+        "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}, **fields,
+    }  # fmt: skip
+    return daemon.create(config, code)
+
+
+def until(look: Callable[[], Any], within_s: float = 40) -> Any:
+    """The first truthy answer."""
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+def status_of(client: httpx.Client) -> str:
+    return str(client.get("check-status").json()["status"])
+
+
+def test_what_clients_count_on(served: Daemon) -> None:
+    id_ = create(served, TRIAL, maxTrialNumber=3)
+    served.wait(id_, "DONE")
+    with nni(served, id_) as client:
+        client.post("trial-jobs", json={"x": 0.125})  # refused: the limit is reached
+        client.put("experiment?update_type=MAX_TRIAL_NUM", json={"params": {"maxTrialNumber": 4}})
+        client.post("trial-jobs", json={"x": 0.125})
+        served.wait_for(id_, lambda state: state["status"] == "DONE" and state["counts"].get("SUCCEEDED") == 3)
+        found = {path: client.get(path).json() for path in READS}
+        version = client.get("version").text
+    assert found["check-status"] == {"status": "DONE", "errors": []}
+    assert len(version.split(".")) == 3
+    assert not any(isinstance(answer, dict) and "error" in answer for answer in found.values())
+    _check_profile(found["experiment"], served.data / id_)
+    _check_trials(found["trial-jobs"])
+    _check_metrics(found["metric-data"])
+    _check_export(found["export-data"], found["trial-jobs"])
+    assert found["metric-data/"] == found["metric-data"] == found["metric-data-range/0/3"]
+    counts = {one["trialJobStatus"]: one["trialJobNumber"] for one in found["job-statistics"]}
+    assert counts == {"SUCCEEDED": 3, "FAILED": 1}
+    assert found["experiment-metadata"] in found["experiments-info"]
+
+
+def _check_profile(profile: dict[str, Any], folder: Path) -> None:
+    assert set(profile) == {
+        "params", "id", "execDuration", "logDir", "startTime", "endTime", "nextSequenceId", "revision"
+    }  # fmt: skip
+    assert profile["logDir"] == str(folder) and profile["nextSequenceId"] == 4
+    assert isinstance(profile["execDuration"], int) and profile["startTime"] < profile["endTime"]
+    assert None not in profile["params"].values() and "maxExperimentDuration" not in profile["params"]
+
+
+def _check_trials(trials: list[dict[str, Any]]) -> None:
+    assert [trial["sequenceId"] for trial in trials] == [0, 1, 2, 3]
+    assert all(None not in trial.values() for trial in trials)
+    for trial in trials:
+        assert isinstance(trial["hyperParameters"], list)
+        (record,) = map(json.loads, trial["hyperParameters"])
+        assert set(record) <= RECORD_KEYS and record["parameter_index"] == 0
+        assert ("finalMetricData" in trial) == (trial["status"] == "SUCCEEDED") == ("stderrPath" not in trial)
+        assert Path(trial["logPath"]).is_dir() and trial["startTime"] <= trial["endTime"]
+    assert trials[1]["status"] == "FAILED" and Path(trials[1]["stderrPath"]).is_file()
+
+
+def _check_metrics(metrics: list[dict[str, Any]]) -> None:
+    assert len(metrics) == 12 and all(set(metric) == METRIC_KEYS for metric in metrics)
+    ids = [metric["parameterId"] for metric in metrics]
+    assert set(map(type, ids)) == {str, type(None)} and ids.count(None) == 3
+    for metric in metrics:
+        value = json.loads(json.loads(metric["data"]))
+        if metric["type"] == "FINAL":
+            assert value["default"] == 1.5 and math.isnan(value["loss"]) and metric["sequence"] == 0
+        else:
+            assert value == (metric["sequence"] + 1) / 4
+
+
+def _check_export(export: list[dict[str, Any]], trials: list[dict[str, Any]]) -> None:
+    assert [set(one) for one in export] == [{"parameter", "value", "trialJobId"}] * 3
+    records = {trial["trialJobId"]: json.loads(trial["hyperParameters"][0]) for trial in trials}
+    for one in export:
+        assert one["parameter"] == records[one["trialJobId"]]["parameters"]
+        assert json.loads(one["value"])["default"] == 1.5
+
+
+def test_a_delete_answers_before_it_stops_and_leaves_nothing_running(served: Daemon) -> None:
+    id_ = create(served, RUN_ON)
+    served.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    with nni(served, id_) as client:
+        answer = client.delete("experiment")
+        assert (answer.status_code, answer.content) == (200, b"")
+        until(lambda: status_of(client) == "STOPPED")
+        assert {trial["status"] for trial in client.get("trial-jobs").json()} == {"USER_CANCELED"}
+        refused = client.post("trial-jobs", json={"x": 1})
+        assert refused.status_code == 409 and "resume" in refused.json()["error"]
+
+
+def test_a_daemon_that_is_terminated_leaves_the_trials_to_the_next(served: Daemon) -> None:
+    id_ = create(served, RUN_ON)
+    served.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    with nni(served, id_) as client:
+        before = client.get("trial-jobs").json()
+        pid = client.get("experiment-metadata").json()["pid"]
+    assert served.terminate() == 0
+    until(lambda: not psutil.pid_exists(pid))
+    served.start("--port", "0")
+    with nni(served, id_) as client:
+        until(lambda: client.get("check-status").text.startswith("{"))
+        assert status_of(client) == "RUNNING"
+        until(lambda: client.get("trial-jobs").json() == before)
+
+
+def test_a_daemon_that_is_killed_leaves_no_process_for_clients_to_wait_for(served: Daemon) -> None:
+    id_ = create(served, RUN_ON)
+    with nni(served, id_) as client:
+        pid = client.get("experiment-metadata").json()["pid"]
+        assert psutil.pid_exists(pid)
+    served.kill()
+    until(lambda: not psutil.pid_exists(pid))
+    served.start("--port", "0")
+
+
+def test_it_goes_on_being_served_after_an_error(served: Daemon) -> None:
+    outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
+    id_ = create(served, "true", trainingService=outdated)
+    served.wait(id_, "ERROR")
+    with nni(served, id_) as client:
+        found = client.get("check-status").json()
+        assert found["status"] == "ERROR" and "0.5.0" in found["errors"][0]
+        assert "endTime" in client.get("experiment").json()
+        assert client.get("trial-jobs").json()
+
+
+def test_a_trial_is_killed_and_its_files_are_read(served: Daemon) -> None:
+    id_ = create(served, RUN_ON, trialConcurrency=1, maxTrialNumber=1)
+    served.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
+    with nni(served, id_) as client:
+        (trial,) = client.get("trial-jobs").json()
+        file = f"trial-file/{trial['trialJobId']}"
+        until(lambda: client.get(f"{file}/stdout").text == "running\n")
+        assert client.delete(f"trial-jobs/{trial['trialJobId']}").status_code == 200
+        (ended,) = client.get("trial-jobs").json()
+        assert ended["status"] == "USER_CANCELED" and ended["endTime"] >= ended["startTime"]
+        assert client.get(f"{file}/stderr").text == "stderr is empty."
+        assert client.get(f"{file}/..%2Fdb%2Fnni.sqlite").status_code == 404
+        log = client.get(f"{str(client.base_url).partition('/api/')[0]}/logs/nnimanager.log")
+        assert log.status_code == 200 and trial["trialJobId"] in log.text
+
+
+def test_nothing_bad_is_answered_with_a_fault_or_not_at_all(served: Daemon) -> None:
+    id_ = create(served, RUN_ON, maxTrialNumber=9)
+    bad = [
+        ("PUT", "experiment", b"{}", 400), ("PUT", "experiment?update_type=X", b"{}", 400),
+        ("PUT", "experiment?update_type=SEARCH_SPACE", b"{", 400), ("POST", "trial-jobs", b"\x00", 400),
+        ("POST", "experiment/import-data", b"7", 400), ("DELETE", "trial-jobs/zzzzz", b"", 404),
+        ("GET", "trial-jobs/zzzzz", b"", 404), ("GET", "nonsense", b"", 404), ("POST", "nonsense", b"", 404),
+        ("POST", "tensorboard", b'{"trials": "abcde"}', 400), ("PUT", "experiment/cluster-metadata", b"{", 200),
+    ]  # fmt: skip
+    with nni(served, id_) as client:
+        for method, path, body, status in bad:
+            answer = client.request(method, path, content=body)
+            assert answer.status_code == status, (method, path, answer.text)
+            assert status == 200 or list(answer.json()) == ["error"]
+        assert status_of(client) == "RUNNING"

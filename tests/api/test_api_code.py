@@ -1,0 +1,195 @@
+"""Code that is sent: whole and checked or not at all, and kept as long as an experiment runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nni_manager.api import code as code_routes
+from nni_manager.api.application import create_application
+from nni_manager.platform_kit.archive import pack
+from tests.api.world import World
+
+pytestmark = pytest.mark.unit
+
+NOBODY = "0f" * 32
+
+
+class Sent:
+    """A code directory, packed."""
+
+    def __init__(self, folder: Path) -> None:
+        code = folder / "caller"
+        (code / "tuners").mkdir(parents=True)
+        (code / "trial.py").write_text("print(1)\n")
+        (code / "tuners" / "mine.py").write_text("class Mine: pass\n")
+        self.body = pack(code, folder / "packed").path.read_bytes()
+        self.sha256 = hashlib.sha256(self.body).hexdigest()
+        self.path = f"/api/v1/code/{self.sha256}"
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Sent:
+    return Sent(tmp_path)
+
+
+def new(world: World, sha256: str, **fields: object) -> dict[str, object]:
+    config = world.config(trialCodeDirectory=".", **fields)
+    return {"config": json.dumps(config), "file": "experiment.yml", "code": sha256}
+
+
+def left(world: World) -> list[str]:
+    return sorted(path.name for path in (world.data / "code").glob("*"))
+
+
+def age(world: World, sha256: str) -> None:
+    """Nobody has asked for it for long."""
+    os.utime(world.data / "code" / sha256, (1, 1))
+
+
+async def test_it_is_unpacked_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    assert (await api.get(sent.path)).status_code == 404
+    answer = await api.put(sent.path, content=sent.body)
+    assert answer.status_code == 201 and answer.json()["sha256"] == sent.sha256
+    folder = Path(answer.json()["directory"])
+    assert world.data in folder.parents and (folder / "trial.py").read_text() == "print(1)\n"
+    assert (await api.get(sent.path)).json() == answer.json()
+    again = await api.put(sent.path, content=sent.body)
+    assert (again.status_code, again.json()) == (200, answer.json())
+    assert left(world) == [sent.sha256]
+
+
+async def test_two_send_the_same_at_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    answers = await asyncio.gather(*(api.put(sent.path, content=sent.body) for _ in range(4)))
+    assert {answer.status_code for answer in answers} <= {200, 201}
+    assert left(world) == [sent.sha256]
+
+
+@pytest.mark.parametrize("sha256", ["x", "0F" * 32, "0" * 63, "0" * 65, "..%2Findex.sqlite", "%00" * 64])
+async def test_what_is_no_hash_is_unknown(world: World, api: httpx.AsyncClient, sha256: str) -> None:
+    for answer in (await api.get(f"/api/v1/code/{sha256}"), await api.put(f"/api/v1/code/{sha256}", content=b"x")):
+        assert answer.status_code == 404 and "error" in answer.json()
+    assert left(world) == []
+
+
+async def test_another_body_than_named_is_refused(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    answer = await api.put(f"/api/v1/code/{NOBODY}", content=sent.body)
+    assert answer.status_code == 400 and sent.sha256 in answer.json()["error"]
+    assert left(world) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"no archive", gzip.compress(b"no tar" * 500)])
+async def test_what_is_no_archive_leaves_nothing(world: World, api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await api.put(f"/api/v1/code/{hashlib.sha256(body).hexdigest()}", content=body)
+    assert answer.status_code == 400 and "cannot be read" in answer.json()["error"]
+    assert left(world) == []
+
+
+async def test_a_body_that_breaks_off_leaves_nothing(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    async def halves() -> AsyncIterator[bytes]:
+        yield sent.body[: len(sent.body) // 2]
+        raise ConnectionResetError
+
+    assert (await api.put(sent.path, content=halves())).status_code == 503
+    assert left(world) == []
+
+
+async def test_it_may_be_larger_than_other_bodies_but_not_any_size(
+    world: World, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_routes, "BODY_LIMIT", len(sent.body) + 10)
+    async with world.calling(create_application(world.context)) as api:
+        assert (await api.put(sent.path, content=sent.body)).status_code == 201
+        answer = await api.put(f"/api/v1/code/{NOBODY}", content=bytes(len(sent.body) + 11))
+        assert answer.status_code == 413 and "larger" in answer.json()["error"]
+
+        async def unsaid() -> AsyncIterator[bytes]:
+            yield bytes(len(sent.body) + 11)
+
+        assert (await api.put(f"/api/v1/code/{NOBODY}", content=unsaid())).status_code == 413
+    assert left(world) == [sent.sha256]
+
+
+async def test_eight_megabytes_are_no_limit_for_code(world: World, api: httpx.AsyncClient) -> None:
+    body = os.urandom(9 * 2**20)
+    answer = await api.put(f"/api/v1/code/{hashlib.sha256(body).hexdigest()}", content=body)
+    assert answer.status_code == 400  # read, and found to be no archive
+
+
+async def test_an_experiment_is_made_of_it(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    folder = (await api.put(sent.path, content=sent.body)).json()["directory"]
+    tuner = {"className": "mine.Mine", "codeDirectory": "tuners"}
+    answer = await api.post("/api/v1/experiments", json=new(world, sent.sha256, tuner=tuner))
+    assert answer.status_code == 201, answer.text
+    config = (await api.get(f"/api/v1/experiments/{answer.json()['id']}")).json()["config"]
+    assert config["trialCodeDirectory"] == folder
+    assert config["tuner"]["codeDirectory"] == f"{folder}/tuners"
+    assert config["trainingService"]["trialCodeDirectory"] == folder
+
+
+async def test_it_stays_as_long_as_an_experiment_runs_it(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    await api.put(sent.path, content=sent.body)
+    ids = [
+        (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).json()["id"] for _ in range(2)
+    ]  # fmt: skip
+    for id_ in ids:
+        assert left(world) == [sent.sha256]
+        await api.post(f"/api/v1/experiments/{id_}/stop")
+        assert left(world) == [sent.sha256], "it may be resumed"
+        assert (await api.delete(f"/api/v1/experiments/{id_}")).status_code == 204
+    assert left(world) == []
+
+
+async def test_what_was_asked_for_again_waits_for_its_experiment(
+    world: World, api: httpx.AsyncClient, sent: Sent
+) -> None:
+    await api.put(sent.path, content=sent.body)
+    id_ = (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).json()["id"]
+    await api.post(f"/api/v1/experiments/{id_}/stop")
+    assert (await api.get(sent.path)).status_code == 200
+    await api.delete(f"/api/v1/experiments/{id_}")
+    assert left(world) == [sent.sha256]
+    assert (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).status_code == 201
+
+
+async def test_what_nobody_uses_goes_when_something_else_comes(
+    world: World, api: httpx.AsyncClient, sent: Sent, tmp_path: Path
+) -> None:
+    await api.put(sent.path, content=sent.body)
+    (broken_off := world.data / "code" / ".incoming-old").mkdir()
+    os.utime(broken_off, (1, 1))
+    other = Sent(tmp_path / "other")
+    assert other.sha256 == sent.sha256, "the same files are the same code"
+    (tmp_path / "third" / "caller").mkdir(parents=True)
+    third = pack(tmp_path / "third" / "caller", tmp_path / "third" / "packed").path.read_bytes()
+    age(world, sent.sha256)
+    name = hashlib.sha256(third).hexdigest()
+    assert (await api.put(f"/api/v1/code/{name}", content=third)).status_code == 201
+    assert left(world) == [name]
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"code": NOBODY}, f"no code {NOBODY} was sent"),
+        ({"code": "../.."}, "must be the SHA-256"),
+        ({"code": 7}, "code:"),
+    ],
+)
+async def test_code_that_is_not_there(world: World, api: httpx.AsyncClient, fields: dict, word: str) -> None:
+    answer = await api.post("/api/v1/experiments", json={**new(world, NOBODY), **fields})
+    assert answer.status_code == 400 and word in answer.json()["error"]
+
+
+async def test_code_leaves_no_room_for_a_directory(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    await api.put(sent.path, content=sent.body)
+    answer = await api.post("/api/v1/experiments", json={**new(world, sent.sha256), "directory": str(world.code)})
+    assert answer.status_code == 400 and "directory" in answer.json()["error"]

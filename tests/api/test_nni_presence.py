@@ -1,0 +1,74 @@
+"""The process that NNI's Python client waits for: it is there as long as its experiment is open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import httpx
+import psutil
+import pytest
+
+from nni_manager.api.nni import presence
+from tests.api.world import World
+
+pytestmark = pytest.mark.unit
+
+
+async def created(api: httpx.AsyncClient, world: World) -> str:
+    return str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])
+
+
+async def pids(api: httpx.AsyncClient, id_: str) -> dict[str, int | None]:
+    answer = await api.get(f"/experiments/{id_}/api/v1/nni/experiments-info")
+    return {one["id"]: one.get("pid") for one in answer.json()}
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(20):
+        while psutil.pid_exists(pid):  # noqa: ASYNC110 (nothing but its parent is told)
+            await asyncio.sleep(0.01)
+
+
+async def test_it_ends_with_its_experiment(api: httpx.AsyncClient, world: World) -> None:
+    id_, other = await created(api, world), await created(api, world)
+    found = await pids(api, id_)
+    pid = found[id_]
+    assert pid is not None and psutil.Process(pid).is_running() and pid != os.getpid()
+    assert found[other] is None
+    assert await pids(api, id_) == found
+    metadata = (await api.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()
+    assert metadata["pid"] == pid
+    await world.service.stop(id_)
+    await gone(pid)
+    assert (await pids(api, id_))[id_] is None
+
+
+async def test_whoever_terminates_it_stops_the_experiment(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    pid = (await pids(api, id_))[id_]
+    assert pid is not None
+    os.kill(pid, signal.SIGTERM)
+    await world.supervisor.closed(id_)
+    await gone(pid)
+
+
+async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    pid = (await pids(api, id_))[id_]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await gone(pid)
+    again = (await pids(api, id_))[id_]
+    assert again is not None and psutil.pid_exists(again) and world.service.at_work(id_) is not None
+    await world.service.stop(id_)
+    await gone(again)
+
+
+async def test_where_none_can_be_started_none_is_named(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "_COMMAND", "/nowhere/cat")
+    id_ = await created(api, world)
+    assert await pids(api, id_) == {id_: None}

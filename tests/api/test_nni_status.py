@@ -1,0 +1,120 @@
+"""`check-status`: from memory as long as nothing changed, and never out of date."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import httpx
+import pytest
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.store import experiments, index
+from nni_manager.store.database import Database
+from tests.api.world import World
+from tests.scheduler.fake_view_door import FakeViewDoor
+
+pytestmark = pytest.mark.unit
+
+
+async def created(api: httpx.AsyncClient, world: World) -> str:
+    return str((await api.post("/api/v1/experiments", json=world.config())).json()["id"])
+
+
+def path(id_: str) -> str:
+    return f"/experiments/{id_}/api/v1/nni/check-status"
+
+
+async def test_it_is_answered_from_memory(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = await created(api, world)
+    first = await api.get(path(id_))
+    assert first.json() == {"status": "RUNNING", "errors": []}
+
+    async def unused(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    monkeypatch.setattr(Database, "read", unused)
+    again = await api.get(path(id_))
+    assert (again.status_code, again.content) == (200, first.content)
+    assert again.headers["content-type"] == first.headers["content-type"] == "application/json; charset=utf-8"
+
+
+async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    await api.get(path(id_))
+    hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError", details="Traceback")
+    with experiment.changes.watch() as news:
+        experiment.loop.put_on_hold(hold)
+        await news.wait()
+    assert (await api.get(path(id_))).json() == {"status": "RUNNING", "errors": ["the tuner raised ValueError"]}
+    await world.service.resume(id_)
+    assert (await api.get(path(id_))).json()["errors"] == []
+    await world.service.stop(id_)
+    assert (await api.get(path(id_))).json()["status"] == "STOPPED"
+
+
+async def test_done_is_over_as_soon_as_a_limit_was_raised(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    done = ExperimentStatus.DONE
+    await experiment.database.write(lambda c: experiments.set_status(c, done, 5))
+    experiment.changes.note()
+    assert (await api.get(path(id_))).json()["status"] == "DONE"
+    body = {"params": {"maxTrialNumber": 20}}
+    assert (
+        await api.put(path(id_).replace("check-status", "experiment?update_type=MAX_TRIAL_NUM"), json=body)
+    ).is_success
+    assert (await api.get(path(id_))).json()["status"] != "DONE"
+
+
+async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed(
+    api: httpx.AsyncClient, world: World
+) -> None:
+    id_ = await created(api, world)
+    await api.get(path(id_))
+    view_door = world.supervisor.means.view_door
+    assert isinstance(view_door, FakeViewDoor)
+    problems = view_door.problems
+    problems[id_] = "its view cannot be opened again: port 8080 is in use"
+    assert (await api.get(path(id_))).json()["errors"] == [problems[id_]]
+    del problems[id_]
+    assert (await api.get(path(id_))).json()["errors"] == []
+
+
+@pytest.mark.parametrize("status", [ExperimentStatus.STOPPED, ExperimentStatus.VIEWED, ExperimentStatus.ERROR])
+async def test_of_a_closed_one(api: httpx.AsyncClient, world: World, status: ExperimentStatus) -> None:
+    await world.add("seeded", status=status)
+    if status is ExperimentStatus.ERROR:
+        world.supervisor.not_opened["seeded"] = "experiment seeded cannot be opened: the disk is full"
+    found = (await api.get(path("seeded"))).json()
+    assert found["status"] == status and list(found) == ["status", "errors"]
+    assert found["errors"] == ([] if status.is_closed else ["experiment seeded cannot be opened: the disk is full"])
+
+
+async def test_one_that_is_being_opened_is_not_ready(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", status=ExperimentStatus.RUNNING)
+    answer = await api.get(path("seeded"))
+    assert (answer.status_code, answer.text) == (200, "INITIALIZING")
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+async def test_a_folder_that_cannot_be_read_is_a_sentence(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    folder.database.write_bytes(b"no database" * 1000)
+    answer = await api.get(path("seeded"))
+    assert "cannot be read" in answer.json()["error"]
+
+
+async def test_the_index_is_asked_only_for_closed_ones(api: httpx.AsyncClient, world: World) -> None:
+    """An entry that lags behind does not show in the answer of an experiment at work."""
+    id_ = await created(api, world)
+
+    def lag(connection: sqlite3.Connection) -> None:
+        index.set_status(connection, id_, ExperimentStatus.STOPPED, 1, is_open=False)
+
+    await world.supervisor.index.write(lag)
+    assert (await api.get(path(id_))).json()["status"] == "RUNNING"

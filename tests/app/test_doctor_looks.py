@@ -1,0 +1,265 @@
+"""What each look of the doctor finds when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager import __version__
+from nni_manager.app.doctor import algorithms, clock, config_file, data_directory, examination, ports, running_daemon
+from nni_manager.app.doctor import keeper as keeper_look
+from nni_manager.app.doctor.finding import Finding, Verdict
+from nni_manager.config.settings import Settings
+from nni_manager.domain.algorithm import Algorithm, Catalogue
+
+pytestmark = pytest.mark.unit
+
+
+def by_check(findings: Iterator[Finding]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in findings}
+
+
+@contextmanager
+def locked(path: Path, pid: int = 4242) -> Iterator[None]:
+    """As another process would hold it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(f"{pid}\n")
+        file.flush()
+        yield
+
+
+# The data directory
+
+
+def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
+    found = by_check(data_directory.look(tmp_path / "some" / "where"))
+    assert found["data directory"].verdict is Verdict.OK and "will be made" in found["data directory"].sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_others_may_enter(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    found = by_check(data_directory.look(tmp_path))["privacy"]
+    assert found.verdict is Verdict.WARN and "0755" in found.sentence and "chmod 0700" in found.advice
+    tmp_path.chmod(0o700)
+    assert by_check(data_directory.look(tmp_path))["privacy"].verdict is Verdict.OK
+
+
+def test_a_file_in_its_place(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    (found,) = data_directory.look(tmp_path / "data")
+    assert found.verdict is Verdict.FAIL
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(data_directory.tempfile, "TemporaryFile", refuse)
+    found = by_check(data_directory.look(tmp_path))["data directory"]
+    assert found.verdict is Verdict.FAIL and "Read-only file system" in found.sentence
+
+
+def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_directory, "is_on_network", lambda path: True)
+    assert by_check(data_directory.look(tmp_path))["file system"].verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "files", "verdict"),
+    [(50, 10**6, Verdict.FAIL), (500, 10**6, Verdict.WARN), (5000, 100, Verdict.WARN), (5000, 10**6, Verdict.OK)],
+)
+def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, files: int, verdict: Verdict) -> None:
+    real = os.statvfs(tmp_path)
+    given = (real.f_bsize, 1024, *real[2:4], free_mib * 1024, 10**7, files, files, *real[8:])
+    monkeypatch.setattr(data_directory.os, "statvfs", lambda path: os.statvfs_result(given))
+    assert by_check(data_directory.look(tmp_path))["disk"].verdict is verdict
+
+
+# The daemon
+
+
+def test_no_daemon(tmp_path: Path) -> None:
+    (found,) = running_daemon.look(tmp_path)
+    assert found.verdict is Verdict.OK and "none runs" in found.sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
+    pointer = {"socket": str(tmp_path / "gone.sock"), "pid": 1, "version": __version__}
+    (tmp_path / "control.json").write_text(json.dumps(pointer))
+    (found,) = running_daemon.look(tmp_path)
+    assert found.verdict is Verdict.WARN and "start it again" in found.advice
+
+
+def test_a_daemon_that_cannot_be_reached(tmp_path: Path) -> None:
+    with locked(tmp_path / "daemon.lock"):
+        (found,) = running_daemon.look(tmp_path)
+    assert found.verdict is Verdict.FAIL and "4242" in found.sentence
+
+
+def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"pid": 7, "version": "0.1.0", "experiments": 2}
+    monkeypatch.setattr(running_daemon.address, "find", lambda path: object())
+    monkeypatch.setattr(running_daemon.ManagerClient, "daemon", lambda client: known)
+    (found,) = running_daemon.look(tmp_path)
+    assert found.verdict is Verdict.WARN and "0.1.0" in found.sentence and __version__ in found.sentence
+    known["version"] = __version__
+    (found,) = running_daemon.look(tmp_path)
+    assert found.verdict is Verdict.OK
+
+
+# Ports
+
+
+def test_a_port_that_somebody_has(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        settings = Settings(data_dir=tmp_path, port=port, trial_host="127.0.0.1")
+        found = by_check(ports.look(settings))["service port"]
+    assert found.verdict is Verdict.WARN
+    assert f"port {port} is in use by process {os.getpid()}" in found.sentence and "--port" in found.advice
+
+
+def test_a_free_port_stays_free(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    found = by_check(ports.look(Settings(data_dir=tmp_path, port=port)))["service port"]
+    assert found.verdict is Verdict.OK
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_the_daemons_own_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_daemon, "open_ports", lambda path: {8080: "service", 8081: "trials"})
+    found = by_check(ports.look(Settings(data_dir=tmp_path)))
+    assert found["service port"].sentence == "8080 is open: the service door of the running daemon"
+    assert "trials" in found["trial port"].sentence and "view port" not in found
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    found = by_check(ports.look(Settings(data_dir=tmp_path, host="192.0.2.1", token="s3cret")))
+    assert found["service port"].verdict is Verdict.FAIL and found["access"].verdict is Verdict.OK
+    assert not any("s3cret" in f"{each.sentence}{each.advice}" for each in found.values())
+
+
+def test_an_open_door_without_a_token(tmp_path: Path) -> None:
+    found = by_check(ports.look(Settings(data_dir=tmp_path, host="0.0.0.0")))["access"]
+    assert found.verdict is Verdict.FAIL and "NNI_MANAGER_TOKEN" in found.advice
+
+
+# The clock
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What clock and kernel say."""
+    says: dict[str, Any] = {"drift": 0.0, "synchronised": True}
+    monkeypatch.setattr(clock, "_drift", lambda: says["drift"])
+    monkeypatch.setattr(clock, "_is_synchronised", lambda: says["synchronised"])
+    return says
+
+
+@pytest.mark.parametrize(
+    ("drift", "synchronised", "verdict"),
+    [(0.0, True, Verdict.OK), (0.0, None, Verdict.OK), (0.0, False, Verdict.WARN), (1.5, True, Verdict.WARN)],
+)
+def test_clock(told: dict[str, Any], drift: float, synchronised: bool | None, verdict: Verdict) -> None:
+    told.update(drift=drift, synchronised=synchronised)
+    (found,) = clock.look()
+    assert found.verdict is verdict
+
+
+def test_a_clock_that_was_never_set(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock.time, "gmtime", lambda: time.struct_time((1970, 1, 1, 0, 0, 5, 3, 1, 0)))
+    (found,) = clock.look()
+    assert found.verdict is Verdict.FAIL and "1970-01-01" in found.sentence
+
+
+def test_the_kernel_is_asked_without_harm() -> None:
+    assert clock._is_synchronised() in (True, False, None)
+
+
+# Keeper, tuners, config
+
+
+def test_a_keeper_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(folder: Path) -> dict[str, Any]:
+        tried.append(folder)
+        raise PermissionError(13, "Permission denied")
+
+    tried: list[Path] = []
+    monkeypatch.setattr(keeper_look, "_facts", fail)
+    (found,) = keeper_look.look(tmp_path)
+    assert found.verdict is Verdict.FAIL and "Permission denied" in found.sentence
+    assert not tried[0].exists()
+
+
+def test_trials_that_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def facts(folder: Path) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"cpu_count": 2, "memory_bytes": 2**33, "load": [0.5, 0, 0]}
+
+    monkeypatch.setattr(keeper_look, "_facts", facts)
+    (tmp_path / "keeper").mkdir()
+    with locked(tmp_path / "keeper" / "keeper.lock"):
+        starts, trials = keeper_look.look(tmp_path)
+        assert "2 processors, 8.0 GiB of memory, load 0.5" in starts.sentence
+        assert trials.verdict is Verdict.WARN and "4242" in trials.sentence
+        with locked(tmp_path / "daemon.lock"):
+            assert len(list(keeper_look.look(tmp_path))) == 1
+
+
+def test_a_tuner_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Catalogue(
+        kind="tuner", group="none", missing=(), built_in=(Algorithm(name="Nobody", location="no.such:Tuner"),)
+    )
+    monkeypatch.setattr(algorithms, "TUNERS", broken)
+    found = next(algorithms.look())
+    assert found.verdict is Verdict.FAIL and found.sentence.startswith("Nobody cannot be used (InvalidInput: ")
+
+
+def test_a_config_with_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "experiment.yml").write_text("trialCommand: true\nnonsense: 1\n")
+    found = list(config_file.look(tmp_path / "experiment.yml"))
+    assert len(found) > 1 and all(each.verdict is Verdict.FAIL for each in found)
+    assert any("experiment.yml:2: nonsense" in each.sentence for each in found)
+
+
+def test_a_config_that_is_not_there(tmp_path: Path) -> None:
+    (found,) = config_file.look(tmp_path / "experiment.yml")
+    assert found.verdict is Verdict.FAIL
+
+
+# All together
+
+
+def test_a_look_that_fails_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> Iterator[Finding]:
+        raise RuntimeError("broken")
+        yield
+
+    monkeypatch.setattr(data_directory, "look", fail)
+    monkeypatch.setattr(keeper_look, "look", lambda path: iter(()))
+    monkeypatch.setattr(algorithms, "look", lambda: iter(()))
+    found = by_check(examination.examine(tmp_path, {}))
+    assert (
+        found["data directory"].verdict is Verdict.FAIL and "RuntimeError('broken')" in found["data directory"].sentence
+    )
+    assert found["clock"].verdict is not Verdict.FAIL
+
+
+def test_settings_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "settings.yml").write_text("port: many\n")
+    found = next(examination.examine(tmp_path, {}))
+    assert found.check == "settings" and found.verdict is Verdict.FAIL and "port" in found.sentence

@@ -1,0 +1,165 @@
+"""How NNI's list of experiments follows ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.app.doors import Door
+from nni_manager.app.registry import Registry
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.view import View
+from nni_manager.store.folder import Folder
+from nni_manager.store.index import Entry
+
+pytestmark = pytest.mark.unit
+
+ENTRY = Entry(
+    id="abc", folder=Folder(Path("/data/abc")), name="digits", platform="local", status=ExperimentStatus.RUNNING,
+    created_ms=5, ended_ms=None, is_open=True, view=View(port=8888, prefix="my/pre"), launched_ms=7,
+)  # fmt: skip
+THEIRS = {"id": "theirs", "status": "RUNNING", "pid": 1, "port": 8090}
+
+
+class Ours:
+    """An index and doors, as lists."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.index: list[Entry] = [ENTRY]
+        self.doors: list[Door] = [Door(kind="control", address="/run/socket")]
+        self.registry = Registry(path=path, entries=self.entries, doors=lambda: self.doors, url=self.url)
+
+    async def entries(self) -> list[Entry]:
+        return self.index
+
+    def url(self, view: View) -> str:
+        return f"http://127.0.0.1:{view.port}{view.path}"
+
+    def file(self) -> dict[str, Any]:
+        return json.loads(self.path.read_text())  # type: ignore[no-any-return]
+
+    async def until(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        async with asyncio.timeout(20):
+            while not (self.path.exists() and holds(self.file())):  # noqa: ASYNC110 (files tell nobody)
+                await asyncio.sleep(0.01)
+        return self.file()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.registry.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Ours:
+    path = tmp_path / ".experiment"
+    path.write_text(json.dumps({"theirs": THEIRS}))
+    return Ours(path)
+
+
+async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:
+    async with ours.running():
+        found = await ours.until(lambda file: "abc" in file)
+    assert found == {
+        "theirs": THEIRS,
+        "abc": {
+            "id": "abc", "port": 8888, "startTime": 7, "endTime": "N/A", "status": "RUNNING", "platform": "local",
+            "experimentName": "digits", "tag": [], "pid": os.getpid(), "logDir": "/data", "prefixUrl": "my/pre",
+            "webuiUrl": ["http://127.0.0.1:8888/my/pre/"],
+        },
+    }  # fmt: skip
+
+
+async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:
+    ours.index = [replace(ENTRY, view=None, launched_ms=None, name=None)]
+    ours.doors.append(Door(kind="service", address="http://127.0.0.1:8080"))
+    async with ours.running():
+        entry = (await ours.until(lambda file: "abc" in file))["abc"]
+    assert (entry["port"], entry["prefixUrl"]) == (8080, "experiments/abc")
+    assert entry["webuiUrl"] == ["http://127.0.0.1:8080/experiments/abc"]
+    assert (entry["startTime"], entry["experimentName"]) == (5, None)
+
+
+async def test_without_any_port_it_says_so(ours: Ours) -> None:
+    ours.index = [replace(ENTRY, view=None)]
+    async with ours.running():
+        entry = (await ours.until(lambda file: "abc" in file))["abc"]
+    assert (entry["port"], entry["prefixUrl"], entry["webuiUrl"]) == (None, None, [])
+
+
+async def test_it_follows_every_change(ours: Ours) -> None:
+    async with ours.running():
+        await ours.until(lambda file: "abc" in file)
+        ours.index = [replace(ENTRY, status=ExperimentStatus.DONE, ended_ms=9)]
+        ours.registry.note()
+        await ours.until(lambda file: (file["abc"]["status"], file["abc"]["endTime"]) == ("DONE", 9))
+        ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, view=None)]
+        ours.registry.note()
+        entry = (await ours.until(lambda file: file["abc"]["status"] == "STOPPED"))["abc"]
+        assert "port" not in entry and "pid" not in entry and entry["webuiUrl"] == []
+        ours.index = []
+        ours.registry.note()
+        assert await ours.until(lambda file: "abc" not in file) == {"theirs": THEIRS}
+
+
+async def test_what_a_killed_daemon_left_is_put_right(ours: Ours) -> None:
+    left = {"id": "abc", "status": "RUNNING", "pid": 1, "port": 1, "logDir": "/data", "tag": ["kept"]}
+    ours.path.write_text(json.dumps({"abc": left, "theirs": THEIRS}))
+    ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, view=None)]
+    async with ours.running():
+        found = await ours.until(lambda file: file["abc"]["status"] == "STOPPED")
+    assert list(found) == ["abc", "theirs"] and "pid" not in found["abc"] and found["abc"]["tag"] == ["kept"]
+
+
+async def test_a_copy_at_work_elsewhere_is_not_ours(ours: Ours) -> None:
+    elsewhere = {"id": "abc", "status": "RUNNING", "pid": 1, "port": 1, "logDir": "/other"}
+    ours.path.write_text(json.dumps({"abc": elsewhere}))
+    stopped = replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, view=None)
+    ours.index = [stopped, replace(ENTRY, id="def")]
+    async with ours.running():
+        found = await ours.until(lambda file: "def" in file)
+    assert found["abc"] == elsewhere
+
+
+async def test_a_busy_file_is_waited_for(ours: Ours) -> None:
+    lock = ours.path.with_name(".experiment.lock.1")
+    lock.touch()
+    async with ours.running():
+        for _ in range(20):
+            os.utime(lock)
+            await asyncio.sleep(0.01)
+        assert ours.file() == {"theirs": THEIRS}
+        lock.unlink()
+        await ours.until(lambda file: "abc" in file)
+
+
+async def test_the_last_word_is_written_at_the_end(ours: Ours) -> None:
+    lock = ours.path.with_name(".experiment.lock.1")
+    lock.touch()
+    async with ours.running():
+        await asyncio.sleep(0.02)
+        lock.unlink()
+    assert "abc" in ours.file()
+
+
+async def test_a_folder_that_cannot_be_written_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    ours = Ours(tmp_path / "file" / ".experiment")
+    async with ours.running(), asyncio.timeout(20):
+        while not caplog.messages:  # noqa: ASYNC110 (logs tell nobody)
+            await asyncio.sleep(0.01)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("NNI's list of experiments cannot be written: ")

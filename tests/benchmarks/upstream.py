@@ -1,0 +1,140 @@
+"""NNI 3.0 as its users run it: its own command line from its own environment, an experiment a manager process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests import nni3
+from tests.benchmarks import lite, subject
+
+_ID = re.compile(r"Experiment ID: (?:\x1b\[\d+m)?(\w+)")
+#: It gives its manager four seconds to answer, which a busy machine may not allow.
+_TRIES = 3
+
+
+class Nni:
+    """One experiment under a home folder of its own; `create` or `view`, then `stop`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        self.code = folder / "code"
+        lite.write(self.code)
+        self.port = free_port()
+        self.id = ""
+        self._nnictl = [str(nni3.interpreter().with_name("nnictl"))]
+        self._environment = {**os.environ, "HOME": str(self.home)}
+        self._environment.pop("PYTHONPATH", None)
+
+    def __enter__(self) -> Nni:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def create(self, config: dict[str, Any], *, tries: int = _TRIES) -> None:
+        """`nnictl create`; returns when the command does."""
+        file = self.code / "config.yml"
+        file.write_text(json.dumps(config))
+        self.id = self._run("create", "--config", str(file), tries=tries)
+
+    def view(self, id_: str) -> None:
+        """Opens a stopped experiment for reading."""
+        self._run("view", id_)
+        self.id = id_
+
+    def _run(self, *arguments: str, tries: int = _TRIES) -> str:
+        command = [*self._nnictl, *arguments, "--port", str(self.port)]
+        for _ in range(tries):
+            done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=120)
+            if done.returncode == 0:
+                break
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = _ID.search(done.stdout)
+        return found[1] if found else ""
+
+    @property
+    def database(self) -> Path:
+        return self.home / "nni-experiments" / self.id / "db" / "nni.sqlite"
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/api/v1/nni/{path}"
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url(path), timeout=60) as answer:
+            return json.load(answer)
+
+    def wait_for(self, holds: Callable[[], object], timeout_s: float = 120, every_s: float = 0.2) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < deadline, self.get("check-status")
+            time.sleep(every_s)
+
+    def wait(self, *statuses: str, timeout_s: float = 300) -> None:
+        self.wait_for(lambda: self.get("check-status")["status"] in statuses, timeout_s)
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """The manager and its tuner."""
+        entries = json.loads((self.home / "nni-experiments" / ".experiment").read_text())
+        found = {"manager": psutil.Process(entries[self.id]["pid"])}
+        for child in found["manager"].children(recursive=True):
+            if "--exp_params" in child.cmdline():
+                found["tuner"] = child
+        return found
+
+    def cpu_s(self) -> float:
+        """Seconds on a processor so far, of manager and tuner together."""
+        return sum(subject.runtime_s(process) for process in self.processes().values())
+
+    def stop(self) -> float:
+        """Ends the experiment; seconds until its manager is gone. Idempotent."""
+        if not self.id:
+            return 0.0
+        (manager, *_), self.id = list(self.processes().values()), ""
+        everybody = [manager, *manager.children(recursive=True)]
+        started = time.perf_counter()
+        request = urllib.request.Request(self.url("experiment"), method="DELETE")
+        urllib.request.urlopen(request, timeout=60).close()
+        psutil.wait_procs([manager], timeout=70)
+        seconds = time.perf_counter() - started
+        for process in psutil.wait_procs(everybody, timeout=10)[1]:
+            process.kill()  # what a manager that was told to stop leaves behind
+        return seconds
+
+
+def lite_trials(folder: Path, trials: int, at_once: int) -> tuple[float, float]:
+    """(trials a second from the first start to the last end, CPU milliseconds of manager and tuner a trial)."""
+    with Nni(folder) as nni:
+        before = begin(nni, subject.config(trials=trials, at_once=at_once, command=lite.NNI_COMMAND))
+        nni.wait("DONE")
+        return rate(nni), (nni.cpu_s() - before) / trials * 1000
+
+
+def rate(nni: Nni) -> float:
+    jobs = nni.get("trial-jobs")
+    seconds = (max(job["endTime"] for job in jobs) - min(job["startTime"] for job in jobs)) / 1000
+    return len(jobs) / seconds  # type: ignore[no-any-return]
+
+
+def begin(nni: Nni, config: dict[str, Any]) -> float:
+    """CPU seconds up to the first trial's start: what it took to start manager and tuner."""
+    nni.create(config)
+    nni.wait_for(lambda: nni.get("trial-jobs"), every_s=0.02)
+    return nni.cpu_s()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,53 @@
+"""An experiment's own port in a real browser: its page below a prefix follows what happens, and goes with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, id_in, state_of
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
+    with command_line(tmp_path) as line:
+        yield line
+
+
+async def test_the_page_below_a_prefix(browser: Browser, nnictl: CommandLine) -> None:
+    config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=2)
+    out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, "--url_prefix", "my/pre")
+    id_ = id_in(out)
+    url = next(line.split()[1] for line in out.splitlines() if line.startswith("page"))
+    await asyncio.to_thread(state_of, nnictl.daemon, id_, RUNNING=2)
+    context = await browser.new_context()
+    page = await context.new_page()
+    troubles: list[str] = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("response", lambda answer: troubles.append(answer.url) if answer.status >= 400 else None)
+    await page.goto(url.rstrip("/"))
+    assert page.url == url
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(id_)
+    await expect(page.get_by_role("navigation", name="Main")).to_have_count(0)
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    trial = (await asyncio.to_thread(nnictl.daemon.call, "GET", f"/experiments/{id_}/trials"))["trials"][0]["id"]
+    row = page.locator("tbody tr", has_text=trial)
+    await page.locator(f"#kill-{trial}").click()
+    await expect(row).to_contain_text("USER_CANCELED", timeout=20_000)  # the events told of it
+    await page.get_by_role("link", name=f"stdout of trial {trial}").click()
+    await expect(page.locator("body")).to_contain_text("running")
+    assert page.url.startswith(f"{url}api/v1/experiments/{id_}/trials/{trial}/logs/stdout")
+    await page.go_back()
+    # for a text, which names no icon, a browser looks outside of the prefix
+    assert [url for url in troubles if not url.endswith("/favicon.ico")] == []
+    await page.locator("#stop").click()
+    await page.locator("#stop-now").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("is closed", timeout=30_000)
+    await expect(page.locator("main")).to_contain_text(f"nnictl resume {id_}")
+    await context.close()

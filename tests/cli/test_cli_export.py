@@ -1,0 +1,160 @@
+"""nnictl experiment export and import: files as NNI's own tools write and read them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from fake_manager import FakeManager, state, trial
+
+pytestmark = pytest.mark.unit
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def seeded(manager: FakeManager) -> FakeManager:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [
+        trial("aaaaa", 0, parameters={"x": 1, "layer": {"_name": "conv"}}, finalResult="0.5", attempt=2),
+        trial("bbbbb", 1, "FAILED", finalResult="9"),
+        trial("ccccc", 2, finalResult=None),
+        trial("ddddd", 3, parameters={"x": 2, "lr": 0.1}, finalResult='{"default": 0.25, "loss": 2}'),
+    ]
+    manager.metrics_of["abc"] = [
+        {"id": 1, "trialId": "aaaaa", "attempt": 1, "type": "PERIODICAL", "result": "0.9"},
+        {"id": 2, "trialId": "aaaaa", "attempt": 2, "type": "PERIODICAL", "result": "0.1"},
+        {"id": 3, "trialId": "ddddd", "attempt": 1, "type": "PERIODICAL", "result": '{"default": 3}'},
+        {"id": 5, "trialId": "aaaaa", "attempt": 2, "type": "PERIODICAL", "result": "0.2"},
+        {"id": 6, "trialId": "aaaaa", "attempt": 2, "type": "FINAL", "result": "0.5"},
+    ]
+    return manager
+
+
+def export(nnictl: Run, path: Path, *words: str) -> Result:
+    return nnictl("experiment", "export", "--filename", str(path), *words)
+
+
+def test_json_is_nnis_export(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    result = export(nnictl, tmp_path / "out.json", "abc", "-t", "json")
+    assert result.stdout == f"Experiment abc: 2 results are in {tmp_path / 'out.json'}.\n"
+    assert json.loads((tmp_path / "out.json").read_text()) == [
+        {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": "0.5", "trialJobId": "aaaaa"},
+        {"parameter": {"x": 2, "lr": 0.1}, "value": '{"default": 0.25, "loss": 2}', "trialJobId": "ddddd"},
+    ]
+
+
+def test_json_with_intermediates_of_the_attempt_that_counts(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    assert export(nnictl, tmp_path / "out.json", "-t", "json", "-i").exit_code == 0
+    records = json.loads((tmp_path / "out.json").read_text())
+    assert [record["intermediate"] for record in records] == [["0.1", "0.2", "0.5"], ['{"default": 3}']]
+
+
+def test_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    assert export(nnictl, tmp_path / "out.csv", "--type", "csv", "--intermediate").exit_code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        reader = csv.DictReader(file)
+        rows = list(reader)
+    assert reader.fieldnames == ["x", "layer", "lr", "reward", "default", "loss", "intermediate", "trialJobId"]
+    assert rows[0] == {
+        "x": "1", "layer": '{"_name": "conv"}', "lr": "", "reward": "0.5", "default": "", "loss": "",
+        "intermediate": "[0.1,0.2,0.5]", "trialJobId": "aaaaa",
+    }  # fmt: skip
+    assert (rows[1]["default"], rows[1]["loss"], rows[1]["intermediate"]) == ("0.25", "2", '[{"default": 3}]')
+
+
+def test_without_results(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    for kind, text in (("json", "[]\n"), ("csv", "reward,trialJobId\r\n")):
+        assert "0 results" in export(nnictl, tmp_path / "out", "-t", kind).stdout
+        assert (tmp_path / "out").read_bytes().decode() == text
+
+
+def test_a_trial_that_the_pages_show_twice_is_exported_once(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, value=1.0), trial("aaaaa", 0, value=1.0)]
+    assert "1 results" in export(nnictl, tmp_path / "out", "-t", "json").stdout
+
+
+def test_a_parameter_of_the_name_of_a_column(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, value=2.0, parameters={"trialJobId": 7, "reward": 1})]
+    assert export(nnictl, tmp_path / "out", "-t", "csv").exit_code == 0
+    assert (tmp_path / "out").read_text().split() == ["reward,trialJobId", "2.0,aaaaa"]
+
+
+def test_a_file_that_cannot_be_written(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    result = export(nnictl, tmp_path / "nowhere" / "out", "-t", "csv")
+    assert result.exit_code == 1
+    assert "--filename" in result.stderr and "No such file or directory" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_stays_as_it_is_when_the_daemon_goes_away(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("before")
+    del seeded.trials_of["abc"][0]["finalResult"]
+    assert export(nnictl, tmp_path / "out", "-t", "json").exit_code == 1
+    assert (tmp_path / "out").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("words", [["-t", "xml"], []])
+def test_the_form_is_json_or_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path, words: list[str]) -> None:
+    assert export(nnictl, tmp_path / "out", *words).exit_code == 2
+
+
+# import
+
+
+def send(nnictl: Run, tmp_path: Path, text: str) -> Result:
+    (tmp_path / "in.json").write_text(text)
+    return nnictl("experiment", "import", "--filename", str(tmp_path / "in.json"))
+
+
+def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    export(nnictl, tmp_path / "out.json", "-t", "json", "-i")
+    result = send(nnictl, tmp_path, (tmp_path / "out.json").read_text())
+    assert result.stdout == "Experiment abc: the tuner is told 2 results.\n"
+    assert seeded.calls == [
+        (
+            "import", "abc",
+            [
+                {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5},
+                {"parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}},
+            ],
+        )
+    ]  # fmt: skip
+
+
+def test_much_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    entries = [{"parameter": {"text": "x" * 1_000_000}, "value": number} for number in range(9)]
+    assert send(nnictl, tmp_path, json.dumps(entries)).exit_code == 0
+    assert [entry for _, _, batch in manager.calls for entry in batch] == entries
+    assert len(manager.calls) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[", "not JSON"),
+        ("{}", "must hold a list"),
+        ("[]", "must hold a list"),
+        ('[{"parameter": 1, "value": 1}]', "entry 0"),
+        ('[{"parameter": {}, "value": 1}, {"parameter": {}}]', "entry 1"),
+        ('[{"parameter": {}, "value": "high"}]', "entry 0: value is text"),
+    ],
+)
+def test_what_cannot_be_imported(nnictl: Run, manager: FakeManager, tmp_path: Path, text: str, word: str) -> None:
+    manager.add(state("abc"))
+    result = send(nnictl, tmp_path, text)
+    assert result.exit_code == 2 and word in result.stderr and len(result.stderr.splitlines()) == 1
+    assert manager.calls == []
+
+
+def test_no_file_to_import(nnictl: Run, manager: FakeManager) -> None:
+    result = nnictl("experiment", "import", "-f", "/nowhere.json")
+    assert result.exit_code == 2 and "/nowhere.json cannot be read (No such file or directory)" in result.stderr

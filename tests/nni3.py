@@ -1,0 +1,35 @@
+"""The real `nni` 3.0 from PyPI, in a virtual environment of its own that is made once and kept in ``.venvs``."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VENV = ROOT / ".venvs" / "nni3"
+REQUIREMENTS = ["nni==3.0"]
+
+
+def interpreter() -> Path:
+    """Its Python. Needs PyPI the first time; raises RuntimeError, with what pip said, when it cannot be made."""
+    VENV.parent.mkdir(exist_ok=True)
+    python = VENV / "bin" / "python"
+    with open(VENV.parent / "nni3.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made, wanted = VENV / "made-of.json", json.dumps([sys.version, REQUIREMENTS])
+        if not made.exists() or made.read_text() != wanted:
+            _must([sys.executable, "-m", "venv", "--clear", str(VENV)])
+            _must([str(python), "-m", "pip", "install", "--quiet", *REQUIREMENTS])
+            made.write_text(wanted)
+    return python
+
+
+def _must(command: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -1,0 +1,274 @@
+"""NNI 3.0's own Python client and command line, unmodified, against a view of ours."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
+
+#: The first two trials report and succeed, all later ones run until they are ended.
+TRIAL = """
+echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
+[ "$NNI_TRIAL_SEQ_ID" -lt 2 ] || exec sleep 1000
+echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"
+"""
+#: Precedes all code that is run on NNI's client; what is put into `found` comes back.
+PREAMBLE = """
+import json, sys
+from dataclasses import asdict
+from nni.experiment import Experiment
+found = {}
+"""
+CONNECT = "experiment = Experiment.connect(int(sys.argv[1]))"
+#: `connect` knows of no prefix.
+BELOW_A_PREFIX = """
+experiment = Experiment(None)
+experiment.port, experiment.url_prefix = int(sys.argv[1]), "my/pre"
+"""
+EPILOGUE = "\nprint('FOUND ' + json.dumps(found))\n"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A user of NNI 3.0, and the experiment that they look at."""
+
+    python: Path
+    daemon: Daemon
+    id: str
+    port: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That client sends what is for localhost to a proxy, too."""
+        kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        kept.pop("PYTHONPATH", None)
+        return {**kept, "HOME": self.daemon.environment["HOME"], "USER": "nobody"}
+
+    def run(self, code: str, connect: str = CONNECT, port: int | None = None) -> Any:
+        """On a connected `experiment` of NNI's client; answers `found`."""
+        code = PREAMBLE + connect + code + EPILOGUE
+        done = self._process(str(self.python), "-c", code, str(port or self.port))
+        assert done.returncode == 0, done.stdout + done.stderr + self.daemon.log()
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+        return json.loads(line.removeprefix("FOUND "))
+
+    def nnictl(self, *words: object) -> str:
+        """What NNI's command line prints; it must find nothing wrong."""
+        done = self._process(str(self.python.with_name("nnictl")), *map(str, words))
+        assert done.returncode == 0 and "ERROR" not in done.stdout, done.stdout + done.stderr + self.daemon.log()
+        return done.stdout
+
+    def state(self) -> dict[str, Any]:
+        return self.daemon.status(self.id)
+
+    def _process(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env=self.environment, cwd=self.daemon.data.parent, capture_output=True, text=True, timeout=120,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, nni3: Path) -> Iterator[Upstream]:
+    """Two trials have succeeded, two run; NNI's list of experiments knows of it."""
+    for name in ("data", "home", "code"):
+        (tmp_path / name).mkdir()
+    daemon = Daemon(tmp_path / "data").start("--port", "0")
+    try:
+        found = _create(daemon, tmp_path / "code")
+        upstream = Upstream(nni3, daemon, found["id"], found["view"]["port"])
+        daemon.wait_for(
+            upstream.id, lambda state: state["counts"].get("SUCCEEDED") == state["counts"].get("RUNNING") == 2
+        )
+        until(lambda: registered(tmp_path / "home").get(upstream.id, {}).get("port") == upstream.port)
+        yield upstream
+    finally:
+        daemon.call("POST", "/experiments/stop")
+        daemon.terminate()
+
+
+def _create(daemon: Daemon, code: Path) -> dict[str, Any]:
+    config = {
+        "experimentName": "seen by NNI", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": TRIAL, "trialCodeDirectory": str(code), "trialConcurrency": 2, "maxTrialNumber": 10,
+        "maxExperimentDuration": "1h", "experimentWorkingDirectory": str(daemon.data), "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local"},
+    }  # fmt: skip
+    body = {
+        "config": json.dumps(config), "directory": str(code), "environment": dict(os.environ),
+        "interpreter": sys.executable, "view": {"port": 0},
+    }  # fmt: skip
+    id_ = daemon.call("POST", "/experiments", json=body)["id"]
+    return daemon.status(id_)
+
+
+def registered(home: Path) -> dict[str, Any]:
+    """NNI's list of experiments."""
+    path = home / "nni-experiments" / ".experiment"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def until(look: Callable[[], Any], within_s: float = 40) -> Any:
+    """The first truthy answer."""
+    deadline = time.monotonic() + within_s
+    while not (found := look()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+def test_the_client_reads_everything(upstream: Upstream) -> None:
+    found = upstream.run("""
+found["id"] = experiment.id
+found["status"] = experiment.get_status()
+found["trials"] = [asdict(trial) for trial in experiment.list_trial_jobs()]
+first = found["trials"][0]["trialJobId"]
+found["trial"] = asdict(experiment.get_trial_job(first))
+found["metrics"] = {id: [asdict(m) for m in all] for id, all in experiment.get_job_metrics().items()}
+found["own"] = {id: [asdict(m) for m in all] for id, all in experiment.get_job_metrics(first).items()}
+found["statistics"] = experiment.get_job_statistics()
+found["profile"] = experiment.get_experiment_profile()
+found["export"] = [asdict(result) for result in experiment.export_data()]
+""")
+    assert (found["id"], found["status"]) == (upstream.id, "RUNNING")
+    trials = found["trials"]
+    assert [trial["sequenceId"] for trial in trials] == [0, 1, 2, 3]
+    assert [trial["status"] for trial in trials] == ["SUCCEEDED", "SUCCEEDED", "RUNNING", "RUNNING"]
+    assert found["trial"] == trials[0] and Path(trials[0]["logPath"]).is_dir()
+    assert [metric["data"] for metric in trials[0]["finalMetricData"]] == [0.5]
+    first = trials[0]["trialJobId"]
+    assert [metric["data"] for metric in found["metrics"][first]] == [0.25, 0.5]
+    assert found["own"] == {first: found["metrics"][first]}
+    assert found["statistics"] == [
+        {"trialJobStatus": "SUCCEEDED", "trialJobNumber": 2}, {"trialJobStatus": "RUNNING", "trialJobNumber": 2}
+    ]  # fmt: skip
+    profile = found["profile"]
+    assert profile["params"]["experimentName"] == "seen by NNI" and profile["nextSequenceId"] == 4
+    assert [(one["trialJobId"], one["value"]) for one in found["export"]] == [
+        (trial["trialJobId"], 0.5) for trial in trials[:2]
+    ]
+    assert found["export"][0]["parameter"] == trials[0]["hyperParameters"][0]["parameters"]
+
+
+def test_the_client_changes_the_experiment(upstream: Upstream) -> None:
+    found = upstream.run("""
+experiment.update_trial_concurrency(3)
+experiment.update_max_experiment_duration("2h")
+experiment.update_search_space({"y": {"_type": "choice", "_value": [1, 2]}})
+experiment.update_max_trial_number(7)
+found["params"] = experiment.get_experiment_profile()["params"]
+found["running"] = [t.trialJobId for t in experiment.list_trial_jobs() if t.status == "RUNNING"]
+experiment.kill_trial_job(found["running"][0])
+found["killed"] = experiment.get_trial_job(found["running"][0]).status
+""")
+    changed = ("trialConcurrency", "maxExperimentDuration", "searchSpace", "maxTrialNumber")
+    assert [found["params"][name] for name in changed] == [3, "2h", {"y": {"_type": "choice", "_value": [1, 2]}}, 7]
+    assert found["killed"] == "USER_CANCELED"
+    upstream.daemon.wait_for(upstream.id, lambda state: state["counts"] == {
+        "SUCCEEDED": 2, "USER_CANCELED": 1, "RUNNING": 3,
+    })  # fmt: skip
+    config = upstream.state()["config"]
+    assert [config[name] for name in changed] == [found["params"][name] for name in changed]
+
+
+def test_a_customised_trial_does_not_trip_the_client(upstream: Upstream) -> None:
+    found = upstream.run("""
+from nni.experiment import rest
+found["added"] = rest.post(experiment.port, "/trial-jobs", {"x": 0.125})
+found["sources"] = [t.hyperParameters[0].parameter_source for t in experiment.list_trial_jobs()]
+""")
+    assert found == {"added": {"sequenceId": 4}, "sources": ["algorithm"] * 4 + ["customized"]}
+
+
+def test_the_client_stops_the_experiment_and_is_not_held_up(upstream: Upstream) -> None:
+    found = upstream.run("""
+import psutil
+pid = experiment._proc.pid
+experiment.stop()
+found["gone"] = not psutil.pid_exists(pid)
+""")
+    assert found == {"gone": True}
+    state = upstream.daemon.wait(upstream.id, "STOPPED")
+    assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["view"] is None
+    assert upstream.daemon.process is not None and upstream.daemon.process.poll() is None
+
+
+def test_the_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:
+    upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
+    view = {"port": 0, "urlPrefix": "my/pre"}
+    opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "view": view})
+    found = upstream.run("""
+found["status"] = experiment.get_status()
+found["trials"] = [t.status for t in experiment.list_trial_jobs()]
+found["export"] = [r.value for r in experiment.export_data()]
+try:
+    experiment.update_trial_concurrency(5)
+except Exception as error:
+    found["refused"] = error.response.json()["error"]
+""", BELOW_A_PREFIX, opened["view"]["port"])  # fmt: skip
+    assert "readonly mode" in found.pop("refused")
+    assert found == {"status": "VIEWED", "trials": ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2, "export": [0.5, 0.5]}
+
+
+def test_the_command_line_shows_what_there_is(upstream: Upstream) -> None:
+    id_ = upstream.id
+    assert json.loads(upstream.nnictl("experiment", "status", id_)) == {"status": "RUNNING", "errors": []}
+    shown = json.loads(upstream.nnictl("experiment", "show", id_))
+    assert shown["id"] == id_ and shown["params"]["maxTrialNumber"] == 10
+    listed = upstream.nnictl("experiment", "list")
+    assert f"Id: {id_}" in listed and f"Port: {upstream.port}" in listed and "Status: RUNNING" in listed
+    trials = json.loads(upstream.nnictl("trial", "ls", id_))
+    assert [trial["sequenceId"] for trial in trials] == [0, 1, 2, 3]
+    best = json.loads(upstream.nnictl("trial", "ls", id_, "--head", 1))
+    assert [trial["status"] for trial in best] == ["SUCCEEDED"]
+    config = json.loads(upstream.nnictl("config", "show", id_))
+    assert config == shown["params"]
+    logs = upstream.nnictl("log", "trial", id_, "--trial_id", trials[0]["trialJobId"])
+    assert trials[0]["logPath"] in logs
+    assert str(upstream.port) in upstream.nnictl("webui", "url", id_)
+
+
+def test_the_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path) -> None:
+    id_ = upstream.id
+    space = tmp_path / "space.json"
+    space.write_text(json.dumps({"y": {"_type": "choice", "_value": [1, 2]}}))
+    for words in (("concurrency", "-v", 3), ("duration", "-v", "3h"), ("trialnum", "-v", 8),
+                  ("searchspace", "-f", space)):  # fmt: skip
+        assert "success" in upstream.nnictl("update", words[0], id_, *words[1:])
+    config = upstream.state()["config"]
+    assert (config["trialConcurrency"], config["maxExperimentDuration"], config["maxTrialNumber"]) == (3, 10800, 8)
+    assert config["searchSpace"] == {"y": {"_type": "choice", "_value": [1, 2]}}
+    running = [
+        one["trialJobId"] for one in json.loads(upstream.nnictl("trial", "ls", id_)) if one["status"] == "RUNNING"
+    ]
+    upstream.nnictl("trial", "kill", id_, "--trial_id", running[0])
+    assert upstream.daemon.call("GET", f"/experiments/{id_}/trials/{running[0]}")["status"] == "USER_CANCELED"
+    upstream.nnictl("experiment", "export", id_, "-f", tmp_path / "out.json", "-t", "json", "-i")
+    exported = json.loads((tmp_path / "out.json").read_text())
+    assert [one["value"] for one in exported] == ["0.5"] * 2
+    assert [one["intermediate"] for one in exported] == [["0.25", "0.5"]] * 2
+    upstream.nnictl("experiment", "export", id_, "-f", tmp_path / "out.csv", "-t", "csv", "-i")
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["reward"], row["intermediate"]) for row in rows] == [("0.5", "[0.25,0.5]")] * 2
+    upstream.nnictl("experiment", "import", id_, "-f", _imported(tmp_path))
+    assert upstream.daemon.rows(id_, "SELECT data FROM imports") == [('[{"parameter": {"y": 1}, "value": 0.25}]',)]
+
+
+def _imported(folder: Path) -> Path:
+    path = folder / "known.json"
+    path.write_text(json.dumps([{"parameter": {"y": 1}, "value": 0.25}]))
+    return path

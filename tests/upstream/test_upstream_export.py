@@ -1,0 +1,61 @@
+"""What `nnictl experiment export` writes, upstream's on a view of ours and our own: scripts must not notice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command_line import CommandLine, command_line
+
+pytestmark = [pytest.mark.upstream, pytest.mark.timeout(240)]
+
+TRIAL = """
+echo '{"type": "intermediate", "value": 0.25}' >> "$NNI_OUTBOX"
+echo '{"type": "intermediate", "value": {"default": 1, "loss": 2}}' >> "$NNI_OUTBOX"
+echo '{"type": "final", "value": VALUE}' >> "$NNI_OUTBOX"
+"""
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[CommandLine]:
+    with command_line(tmp_path) as line:
+        (line.folder / "home").mkdir(exist_ok=True)
+        yield line
+
+
+@pytest.mark.parametrize("value", ["0.5", '{"default": 0.5, "loss": 2}'])
+def test_both_write_the_same(line: CommandLine, nni3: Path, value: str) -> None:
+    daemon = line.serve("--port", "0")
+    line.good("create", "--config", line.config(trialCommand=TRIAL.replace("VALUE", value)), "--port", "0")
+    (experiment,) = json.loads(line.good("experiment", "list", "--json"))
+    daemon.wait(experiment["id"], "DONE")
+    for kind, extra in (("json", []), ("json", ["-i"]), ("csv", []), ("csv", ["-i"])):
+        theirs, ours = (line.folder / f"{who}.{kind}" for who in ("theirs", "ours"))
+        words = ["experiment", "export", experiment["id"], "--type", kind, *extra, "--filename"]
+        done = subprocess.run(
+            [str(nni3.with_name("nnictl")), *words, str(theirs)], env=_theirs(line), capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+        assert theirs.exists(), done.stdout + done.stderr
+        line.good(*words, ours)
+        assert _read(ours) == _read(theirs)
+
+
+def _theirs(line: CommandLine) -> dict[str, str]:
+    """That client sends what is for localhost to a proxy, too."""
+    kept = {name: value for name, value in line.environment.items() if not name.lower().endswith("_proxy")}
+    kept.pop("PYTHONPATH", None)
+    return kept
+
+
+def _read(file: Path) -> object:
+    """Columns of NNI's CSV are in no order."""
+    if file.suffix == ".json":
+        return json.loads(file.read_text())
+    rows = [dict(row) for row in csv.DictReader(file.read_text().splitlines())]
+    return sorted(rows, key=lambda row: row["trialJobId"])
