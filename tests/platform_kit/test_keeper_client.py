@@ -225,7 +225,7 @@ async def test_a_keeper_that_answers_nothing_is_given_up(
     monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.05)
     request = asyncio.create_task(keeper.request("spawn"))
     await peer.requests.get()
-    with pytest.raises(PlatformUnavailable, match="no answer for 0.05 s") as silent:
+    with pytest.raises(PlatformUnavailable, match=r"no answer for 0\.05 s") as silent:
         await request
     assert not silent.value.refused
     await owner.hears("disconnected", "connected")
