@@ -27,6 +27,8 @@ _STEADY_S = 3.0
 
 #: How long a request waits for a connection that is being made, in seconds.
 _CONNECT_TIMEOUT_S = 20.0
+#: A keeper that answers nothing for so many seconds hangs, or was stopped; a spawn takes milliseconds.
+ANSWER_TIMEOUT_S = 20.0
 
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
@@ -112,7 +114,11 @@ class Keeper:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         connection.send({"verb": verb, "id": number, **arguments})
-        return await answer
+        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S)
+        try:
+            return await answer
+        finally:
+            patience.cancel()
 
     # Connection
 
@@ -157,9 +163,9 @@ class Keeper:
         if not self._needed.is_set():  # everybody left meanwhile
             self._close("no experiment needs it")
             return
+        greeting = await self.request("hello")  # one that hangs takes connections all the same
         self.trouble = ""
         self._note_change()
-        greeting = await self.request("hello")
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
         for listener in list(self._listeners.values()):
             await listener.on_connected()
@@ -188,6 +194,10 @@ class Keeper:
                 answer.set_exception(PlatformUnavailable(f"the connection to the {self.name} keeper broke: {why}"))
         for listener in list(self._listeners.values()):
             listener.on_disconnected()
+
+    def on_silence(self, connection: _Connection, why: str) -> None:
+        self._note_trouble(PlatformUnavailable(why))
+        self.on_lost(connection, why)
 
     # Messages
 
@@ -276,3 +286,31 @@ class _Connection(asyncio.Protocol):
 
     def send(self, message: Mapping[str, Any]) -> None:
         self.transport.write(protocol.encode(dict(message)))
+
+    def lose_patience_after(self, seconds: float) -> _Patience:
+        return _Patience(self, seconds)
+
+    def give_up(self, seconds: float) -> None:
+        self._keeper.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
+        self.transport.abort()
+
+
+class _Patience:
+    """With an answer. While we do not read, none can come, and nobody is to blame."""
+
+    def __init__(self, connection: _Connection, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._begin()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
+
+    def _end(self) -> None:
+        if self._connection.transport.is_reading():
+            self._connection.give_up(self._seconds)
+        else:
+            self._begin()

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from nni_manager.platforms.scripted.runner import START_FILE, STARTED_FILE
 from tests.acceptance import runner_flood
 from tests.acceptance.runner_flood import Runner, environment
 from tests.live_daemon import Daemon
@@ -52,6 +53,11 @@ class Cluster:
         folder = self.daemon.data / self.id / "scripted"
         _until(lambda: len(list(folder.glob("*/start.json"))) == count)
         return sorted(folder.glob("*/start.env"))
+
+    def start(self, number: int) -> None:
+        """As whoever starts the container does: from here on its end is waited for."""
+        start = self.files[number].with_name(START_FILE)
+        start.rename(start.with_name(STARTED_FILE))
 
     def attempt(self, number: int) -> dict[str, Any]:
         """As the API shows it: the first attempt of the trial whose environment has this number."""
@@ -164,6 +170,7 @@ def test_who_may_come_in(listening: Daemon, code: Path) -> None:
 
 def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 1)
+    cluster.start(0)
     variables = cluster.environments[0]
     greet(variables)
     listening.kill()
@@ -173,6 +180,9 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
     assert (attempt["channel"], attempt["runnerVersion"]) == ("push", "0.6.0")
     listening.call("POST", f"/experiments/{cluster.id}/trials/{cluster.trial_id(0)}/kill")
     assert _when_it_listens(variables)["stop"] is True
+    exited = json.dumps({"event": "exited", "signal": 15, "outboxes": {}}).encode()
+    assert post(variables, "status", exited, **bearer(variables))[0] == 200
+    listening.wait_for(cluster.id, lambda state: state["counts"].get("USER_CANCELED") == 1)
 
 
 @pytest.mark.parametrize("version", ["0.5.1", None])

@@ -219,6 +219,40 @@ async def test_a_refusal_says_that_nothing_was_done(keeper: Keeper, peer: Peer) 
     assert refused.value.refused
 
 
+async def test_a_keeper_that_answers_nothing_is_given_up(
+    keeper: Keeper, peer: Peer, owner: Owner, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.05)
+    request = asyncio.create_task(keeper.request("spawn"))
+    await peer.requests.get()
+    with pytest.raises(PlatformUnavailable, match=r"no answer for 0\.05 s") as silent:
+        await request
+    assert not silent.value.refused
+    await owner.hears("disconnected", "connected")
+    await peer.is_over.wait()
+    again = asyncio.create_task(keeper.request("spawn"))
+    await (await door.peer()).answer(result="done")
+    assert await again == "done"
+
+
+async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
+    keeper: Keeper, peer: Peer, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(keeper_client, "MAX_UNSTORED_LINES", 2)
+    can_store = asyncio.Event()
+    owner.store = can_store.wait
+    peer.lines("exp", 0, count=3)
+    await owner.hears("lines")
+    request = asyncio.create_task(keeper.request("list"))
+    await peer.answer(result=[])
+    await asyncio.sleep(0.2)
+    assert not request.done()
+    can_store.set()
+    assert await request == []
+    assert owner.has_heard_nothing()
+
+
 async def test_when_the_connection_breaks_nothing_is_known_of_a_request(keeper: Keeper, peer: Peer) -> None:
     requests = [asyncio.create_task(keeper.request("spawn", name=name)) for name in "ab"]
     await peer.requests.get()

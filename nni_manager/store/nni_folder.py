@@ -1,0 +1,158 @@
+"""Folders that NNI 2.x and 3.0 made: their three tables are taken over into ours, and the folder is ours from then on.
+
+The original database stays beside the new one. What NNI kept as a log of events becomes one row a trial; trials that
+were under way when it ended wait for `resume`, as ours do after a stop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+
+from nni_manager.domain.errors import Conflict, StoreCorrupt
+from nni_manager.store.database import classified, connect, connect_readonly
+from nni_manager.store.folder import Folder
+from nni_manager.store.migrate import migrate
+from nni_manager.store.nni_history import NniExperiment, NniMetric, NniTrial, read
+
+#: The database as NNI left it.
+ORIGINAL = "nni.sqlite.nni"
+#: NNI's names of a trial's files → ours; 2.x has ours already.
+_FILES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "trial.log"}
+
+
+def is_made_by_nni(database: Path) -> bool:
+    """Whether it holds NNI's tables and none of ours. Raises StoreError when it cannot be read."""
+    with closing(connect_readonly(database)) as connection:
+        try:
+            names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.DatabaseError as error:
+            raise classified(database, error) from error
+    return {"TrialJobEvent", "MetricData", "ExperimentProfile"} <= names and "experiment" not in names
+
+
+def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
+    """Makes the folder ours; `environment` and `interpreter` are what its trials will run with. Blocks.
+
+    The new database appears whole or not at all; to be repeated after a crash. Raises Conflict while NNI is at work on
+    it, StoreCorrupt when no experiment is in it.
+    """
+    database = folder.database
+    _refuse_while_used(database)
+    draft = database.with_name("nni.sqlite.draft")
+    _remove(draft)
+    experiment = _read(database)
+    migrate(draft, "experiment")
+    with closing(connect(draft)) as connection:
+        _write(connection, experiment, str(folder.path), environment, interpreter)
+    _link_files(folder)
+    for name in ("log", "trials", "checkpoint"):
+        (folder.path / name).mkdir(mode=0o700, exist_ok=True)
+    original = database.with_name(ORIGINAL)
+    if not original.exists():
+        os.link(database, original)
+    draft.replace(database)
+
+
+def _refuse_while_used(database: Path) -> None:
+    """NNI takes no lock; whoever has the file open shows."""
+    for process in psutil.process_iter(["open_files", "name"]):
+        if any(file.path == str(database) for file in process.info["open_files"] or ()):
+            raise Conflict(
+                f"{database} is in use by process {process.pid} ({process.info['name']}):"
+                " stop that experiment with the nnictl that started it, then try again"
+            )
+
+
+def _remove(draft: Path) -> None:
+    for ending in ("", "-wal", "-shm"):
+        draft.with_name(draft.name + ending).unlink(missing_ok=True)
+
+
+def _read(database: Path) -> NniExperiment:
+    with closing(connect_readonly(database)) as connection:
+        try:
+            experiment = read(connection)
+        except sqlite3.DatabaseError as error:
+            raise classified(database, error) from error
+    if experiment is None:
+        raise StoreCorrupt(f"the database {database} holds no experiment; NNI had not begun it")
+    return experiment
+
+
+def _write(
+    connection: sqlite3.Connection, experiment: NniExperiment, folder: str, environment: Mapping[str, str],
+    interpreter: str,
+) -> None:  # fmt: skip
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, ended_ms, exec_ms,"
+        " counted_ms, next_sequence_id, next_parameter_id, ended_trials, revision)"
+        " VALUES (?, 'STOPPED', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            experiment.id, experiment.params, json.dumps(dict(environment)), interpreter, folder, experiment.created_ms,
+            experiment.ended_ms, experiment.exec_ms, experiment.ended_ms, experiment.next_sequence_id,
+            experiment.next_parameter_id, len(experiment.trials), len(experiment.profiles),
+        ),
+    )  # fmt: skip
+    connection.executemany("INSERT INTO ExperimentProfile VALUES (?, ?, ?, ?, ?, ?, ?, ?)", experiment.profiles)
+    connection.executemany("INSERT INTO imports (stored_ms, data) VALUES (?, ?)", experiment.imports)
+    for number, trial in enumerate(experiment.trials, 1):
+        _write_trial(connection, trial, number)
+        _write_metrics(connection, trial.id, number, trial.metrics)
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA journal_mode=DELETE")  # nothing beside the file that is put in place
+
+
+def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int) -> None:
+    final, last = trial.final, trial.last_intermediate
+    connection.execute(
+        "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, started_ms, ended_ms, reason,"
+        " message, intermediates, last_value, final_data, final_value, end_order)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            trial.id, trial.sequence_id, trial.status, trial.parameters.parameter_id, trial.parameters.record(),
+            trial.created_ms, trial.started_ms, trial.ended_ms, trial.reason, trial.message, trial.intermediates,
+            last and last.value, final and final.data, final and final.value, end_order,
+        ),
+    )  # fmt: skip
+
+
+def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, metrics: tuple[NniMetric, ...]) -> None:
+    connection.execute(
+        "INSERT INTO outboxes (id, trial_id, attempt, name, lines) VALUES (?, ?, 1, 'nni', ?)",
+        (outbox, trial_id, len(metrics)),
+    )
+    connection.executemany(
+        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
+        " VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)",
+        [
+            (outbox, number, trial_id, metric.type, metric.sequence, metric.stored_ms, metric.data, metric.value)
+            for number, metric in enumerate(metrics)
+        ],
+    )
+
+
+def _link_files(folder: Folder) -> None:
+    """What 3.0 keeps below ``environments`` is found where we look for it, too."""
+    for directory in (folder.path / "environments").glob("*/trials/*"):
+        target = folder.attempt(directory.name)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, ours in _FILES.items():
+            _link(directory / name, target / ours)
+
+
+def _link(source: Path, target: Path) -> None:
+    if not source.is_file() or target.exists():
+        return
+    try:
+        os.link(source, target)
+    except OSError:  # such as a file system without hard links
+        shutil.copyfile(source, target)

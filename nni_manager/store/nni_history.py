@@ -1,0 +1,237 @@
+"""NNI's own tables, read: a log of events and metrics becomes trials. Reads only; `nni_folder` writes.
+
+Two faults of NNI are put right on the way. It hands parameters to trials in the order of asking, so a trial may have
+run with another one's: its metrics name those it really had. And it repeats sequence numbers after a resume.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from nni_manager.domain.metrics import MetricType, default_number
+from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.trial import Reason, TrialStatus
+
+#: Status → why, as far as NNI knew.
+_REASONS = {
+    TrialStatus.SUCCEEDED: Reason.NONE,
+    TrialStatus.FAILED: Reason.USER_CODE,
+    TrialStatus.USER_CANCELED: Reason.USER_REQUEST,
+    TrialStatus.SYS_CANCELED: Reason.LOST,
+    TrialStatus.EARLY_STOPPED: Reason.ASSESSOR,
+}
+#: Events that are no status of ours → the status they stand for.
+_MEANINGS = {"USER_TO_CANCEL": TrialStatus.USER_CANCELED, "ADD_RESUMED": TrialStatus.WAITING}
+_UNFINISHED = "under way when NNI's manager ended; resume starts it again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniMetric:
+    #: Id of the parameters its trial had, as text; None for a customised trial's.
+    parameter_id: str | None
+    type: MetricType
+    sequence: int
+    stored_ms: int
+    #: JSON of the value.
+    data: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniTrial:
+    id: str
+    sequence_id: int
+    status: TrialStatus
+    reason: Reason
+    message: str
+    parameters: Parameters
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int
+    metrics: tuple[NniMetric, ...] = ()
+
+    @property
+    def final(self) -> NniMetric | None:
+        """The first one counts."""
+        return next((metric for metric in self.metrics if metric.type is MetricType.FINAL), None)
+
+    @property
+    def last_intermediate(self) -> NniMetric | None:
+        return next((metric for metric in reversed(self.metrics) if metric.type is MetricType.PERIODICAL), None)
+
+    @property
+    def intermediates(self) -> int:
+        return sum(metric.type is MetricType.PERIODICAL for metric in self.metrics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniExperiment:
+    id: str
+    #: Canonical config, JSON; secrets included, never log it.
+    params: str = field(repr=False)
+    created_ms: int
+    ended_ms: int
+    exec_ms: int
+    #: In the order in which they ended.
+    trials: tuple[NniTrial, ...]
+    #: (ms, JSON list of {parameter, value}).
+    imports: tuple[tuple[int, str], ...]
+    #: Rows of ``ExperimentProfile`` as they are.
+    profiles: tuple[tuple[object, ...], ...] = field(repr=False)
+
+    @property
+    def next_sequence_id(self) -> int:
+        return max((trial.sequence_id for trial in self.trials), default=-1) + 1
+
+    @property
+    def next_parameter_id(self) -> int:
+        ids = (trial.parameters.parameter_id for trial in self.trials)
+        return max((id_ for id_ in ids if id_ is not None), default=-1) + 1
+
+
+def read(connection: sqlite3.Connection) -> NniExperiment | None:
+    """None when no experiment was ever saved. Raises sqlite3.DatabaseError."""
+    profiles = connection.execute(
+        "SELECT params, id, execDuration, startTime, endTime, logDir, nextSequenceId, revision"
+        " FROM ExperimentProfile ORDER BY revision"
+    ).fetchall()
+    if not profiles:
+        return None
+    params, id_, exec_s, created_ms, ended_ms, *_ = profiles[-1]
+    last_ms = max(ended_ms or 0, created_ms, *_moments(connection))
+    metrics = _metrics(connection)
+    trials = [replace(trial, metrics=metrics.get(trial.id, ())) for trial in _trials(connection, last_ms)]
+    in_order = sorted(_numbered(_with_their_parameters(trials)), key=lambda trial: (trial.ended_ms, trial.sequence_id))
+    return NniExperiment(
+        id=id_, params=params, created_ms=created_ms, ended_ms=last_ms, exec_ms=(exec_s or 0) * 1000,
+        trials=tuple(in_order), imports=tuple(_imports(connection)), profiles=tuple(profiles),
+    )  # fmt: skip
+
+
+def _moments(connection: sqlite3.Connection) -> tuple[int, ...]:
+    query = "SELECT coalesce(max(timestamp), 0) FROM "
+    return tuple(connection.execute(query + table).fetchone()[0] for table in ("TrialJobEvent", "MetricData"))
+
+
+def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    return connection.execute("SELECT timestamp, data FROM TrialJobEvent WHERE event = 'IMPORT_DATA'").fetchall()
+
+
+# Trials
+
+
+@dataclass(slots=True, kw_only=True)
+class _Life:
+    """What the events so far say of a trial."""
+
+    created_ms: int
+    sequence_id: int = 0
+    status: TrialStatus = TrialStatus.WAITING
+    record: str = ""
+    message: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+    def go_on(self, moment_ms: int, status: TrialStatus, message: str | None) -> None:
+        self.status = status
+        self.message = message or ""
+        self.ended_ms = moment_ms if status.is_final else None
+        if status is TrialStatus.RUNNING:
+            self.started_ms = moment_ms
+
+
+def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
+    """In the order of their first events. `last_ms`: when those ended that had not."""
+    lives: dict[str, _Life] = {}
+    events = connection.execute(
+        "SELECT timestamp, trialJobId, event, data, sequenceId, message FROM TrialJobEvent"
+        " WHERE coalesce(trialJobId, '') <> '' ORDER BY rowid"
+    )
+    for moment_ms, id_, event, data, sequence_id, message in events:
+        life = lives.setdefault(id_, _Life(created_ms=moment_ms))
+        life.record = life.record or data or ""
+        life.sequence_id = life.sequence_id if sequence_id is None else sequence_id
+        if (status := _status(event)) is not None:
+            life.go_on(moment_ms, status, message)
+    return [_trial(id_, life, last_ms) for id_, life in lives.items()]
+
+
+def _status(event: str) -> TrialStatus | None:
+    """None for an event that changes none, such as ADD_HYPERPARAMETER."""
+    return _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
+
+
+def _trial(id_: str, life: _Life, last_ms: int) -> NniTrial:
+    status, reason, message = life.status, Reason.EXPERIMENT_STOPPED, _UNFINISHED
+    if status.is_final:
+        reason, message = _REASONS[status], life.message
+    else:
+        status = TrialStatus.USER_CANCELED
+    return NniTrial(
+        id=id_, sequence_id=life.sequence_id, status=status, reason=reason, message=message,
+        parameters=_parameters(life.record), created_ms=life.created_ms, started_ms=life.started_ms,
+        ended_ms=life.ended_ms or last_ms,
+    )  # fmt: skip
+
+
+def _parameters(record: str) -> Parameters:
+    try:
+        return Parameters.from_record(record)
+    except (ValueError, KeyError, TypeError):
+        return Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values={})
+
+
+def _with_their_parameters(trials: list[NniTrial]) -> Iterable[NniTrial]:
+    """Each with those that its metrics name, where they name one and nobody else has it."""
+    by_id = {str(trial.parameters.parameter_id): trial.parameters for trial in trials}
+    named = {trial.id: _named(trial) for trial in trials}
+    counts = Counter(named.values())
+    is_sure = all(count == 1 for count in counts.values()) and set(counts) <= set(by_id)
+    return (replace(trial, parameters=by_id[named[trial.id]]) for trial in trials) if is_sure else trials
+
+
+def _named(trial: NniTrial) -> str:
+    """Parameter id by its metrics; without any, the one it was given."""
+    ids = {metric.parameter_id for metric in trial.metrics if metric.parameter_id is not None}
+    return ids.pop() if len(ids) == 1 else str(trial.parameters.parameter_id)
+
+
+def _numbered(trials: Iterable[NniTrial]) -> list[NniTrial]:
+    """Numbers that were given before are given anew, behind all others."""
+    taken: set[int] = set()
+    numbered = list(trials)
+    following = max((trial.sequence_id for trial in numbered), default=-1) + 1
+    for place, trial in enumerate(numbered):
+        if trial.sequence_id in taken:
+            numbered[place] = replace(trial, sequence_id=following)
+            following += 1
+        taken.add(numbered[place].sequence_id)
+    return numbered
+
+
+# Metrics
+
+
+def _metrics(connection: sqlite3.Connection) -> Mapping[str, tuple[NniMetric, ...]]:
+    """By trial, in the order they were stored. What is no JSON was never shown by NNI either."""
+    found: dict[str, list[NniMetric]] = {}
+    rows = connection.execute(
+        "SELECT trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"
+        " WHERE type IN ('PERIODICAL', 'FINAL') ORDER BY rowid"
+    )
+    for trial_id, parameter_id, type_, sequence, moment_ms, text in rows:
+        try:
+            data = json.loads(text)
+            value = default_number(json.loads(data))
+        except (ValueError, TypeError, RecursionError):
+            continue
+        metric = NniMetric(
+            parameter_id=parameter_id, type=MetricType(type_), sequence=sequence, stored_ms=moment_ms, data=data,
+            value=value,
+        )  # fmt: skip
+        found.setdefault(trial_id, []).append(metric)
+    return {trial_id: tuple(metrics) for trial_id, metrics in found.items()}

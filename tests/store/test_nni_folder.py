@@ -1,0 +1,233 @@
+"""Folders as NNI 2.x and 3.0 leave them become ours."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import Conflict, StoreCorrupt
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store import answers, index, nni_folder, trials
+from nni_manager.store.database import connect, connect_readonly
+from nni_manager.store.folder import Folder
+
+pytestmark = pytest.mark.unit
+
+PARAMS = {
+    "experimentName": "old", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialConcurrency": 2,
+    "trialCommand": "python trial.py", "trialCodeDirectory": "/code", "tuner": {"name": "Random"},
+    "trainingService": {"platform": "local"},
+}  # fmt: skip
+EVENT_COLUMNS = {
+    "3.0": "timestamp, trialJobId, event, data, logPath, sequenceId, message, environmentId",
+    "2.10": "timestamp, trialJobId, event, data, logPath, sequenceId, message",
+}
+
+
+def record(parameter_id: int | None, **values: float) -> str:
+    source = "customized" if parameter_id is None else "algorithm"
+    return json.dumps({"parameter_id": parameter_id, "parameter_source": source, "parameters": values})
+
+
+class Old:
+    """A folder of NNI's, made event by event."""
+
+    def __init__(self, path: Path, version: str = "3.0") -> None:
+        self.folder = Folder(path / "oldexp")
+        (self.folder.path / "db").mkdir(parents=True)
+        self._columns = EVENT_COLUMNS[version]
+        with closing(self._open()) as connection, connection:
+            connection.execute(f"CREATE TABLE TrialJobEvent ({self._columns})")
+            connection.execute("CREATE TABLE MetricData (timestamp, trialJobId, parameterId, type, sequence, data)")
+            connection.execute(
+                "CREATE TABLE ExperimentProfile"
+                " (params, id, execDuration, startTime, endTime, logDir, nextSequenceId, revision)"
+            )
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.folder.path / "db" / "nni.sqlite")
+
+    def save(self, revision: int, ended_ms: int | None = None) -> None:
+        row = (json.dumps(PARAMS), "oldexp", 12, 1000, ended_ms, "/somewhere/oldexp", 3, revision)
+        self._insert("ExperimentProfile", row)
+
+    def event(self, at: int, id_: str, event: str, data: str | None = None, sequence: int | None = None) -> None:
+        row = (at, id_, event, data, "/somewhere", sequence, None, "local-env")
+        self._insert("TrialJobEvent", row[: self._columns.count(",") + 1])
+
+    def metric(self, at: int, id_: str, parameter_id: str | None, type_: str, sequence: int, value: str) -> None:
+        self._insert("MetricData", (at, id_, parameter_id, type_, sequence, json.dumps(value)))
+
+    def trial(self, id_: str, sequence: int, parameter_id: int, x: float, at: int, parameters_had: int) -> None:
+        """One that ran and succeeded with `x` as its result; its metrics name `parameters_had`."""
+        self.event(at, id_, "WAITING", record(parameter_id, x=x), sequence)
+        self.event(at + 1, id_, "RUNNING", None, sequence)
+        self.metric(at + 2, id_, str(parameters_had), "PERIODICAL", 0, "0.25")
+        self.metric(at + 3, id_, str(parameters_had), "FINAL", 0, str(parameters_had))
+        self.event(at + 4, id_, "SUCCEEDED", None, sequence)
+
+    def take_over(self) -> sqlite3.Connection:
+        nni_folder.take_over(self.folder, environment={"PATH": "/bin"}, interpreter="/bin/python")
+        return connect_readonly(self.folder.database)
+
+    def _insert(self, table: str, row: Sequence[object]) -> None:
+        with closing(self._open()) as connection, connection:
+            connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+
+@pytest.fixture(params=["3.0", "2.10"])
+def old(tmp_path: Path, request: pytest.FixtureRequest) -> Old:
+    made = Old(tmp_path, request.param)
+    made.save(1)
+    return made
+
+
+def rows(connection: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    with closing(connection):
+        return connection.execute(query).fetchall()
+
+
+def test_it_is_known_by_its_tables(old: Old) -> None:
+    assert nni_folder.is_made_by_nni(old.folder.database)
+    old.take_over().close()
+    assert not nni_folder.is_made_by_nni(old.folder.database)
+
+
+def test_an_experiment_with_its_trial(old: Old) -> None:
+    old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
+    old.save(2, ended_ms=3000)
+    connection = old.take_over()
+    entry = index.read_folder(old.folder)
+    assert (entry.id, entry.name, entry.platform, entry.status) == ("oldexp", "old", "local", ExperimentStatus.STOPPED)
+    assert (entry.created_ms, entry.ended_ms, entry.is_open) == (1000, 3000, False)
+    page = json.loads(answers.trials(connection, status=None, order="sequence", page=answers.Page(limit=9, offset=0)))
+    (trial,) = page["trials"]
+    assert (trial["id"], trial["status"], trial["sequenceId"]) == ("aB3dE", "SUCCEEDED", 0)
+    assert (trial["createdMs"], trial["startedMs"], trial["endedMs"]) == (2000, 2001, 2004)
+    assert rows(connection, "SELECT intermediates, last_value, final_data, final_value FROM trials") == [
+        (1, 0.25, "0", 0.0)
+    ]
+
+
+def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
+    old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
+    connection = old.take_over()
+    connection.row_factory = None
+    metrics = connection.execute("SELECT * FROM MetricData").fetchall()
+    assert metrics == [
+        (2002, "aB3dE", "0", "PERIODICAL", 0, '"0.25"'),
+        (2003, "aB3dE", "0", "FINAL", 0, '"0"'),
+    ]
+    events = connection.execute("SELECT timestamp, trialJobId, event, sequenceId FROM TrialJobEvent").fetchall()
+    assert events == [
+        (2000, "aB3dE", "WAITING", 0), (2001, "aB3dE", "RUNNING", 0), (2004, "aB3dE", "SUCCEEDED", 0),
+    ]  # fmt: skip
+    params = rows(connection, "SELECT params FROM ExperimentProfile WHERE id = 'oldexp' ORDER BY revision DESC")
+    assert json.loads(params[0][0]) == PARAMS
+
+
+def test_parameters_that_nni_swapped_are_put_right(old: Old) -> None:
+    old.trial("aaaaa", 0, 0, 0.0, at=2000, parameters_had=1)
+    old.trial("bbbbb", 1, 1, 1.0, at=2001, parameters_had=0)
+    found = rows(
+        old.take_over(), "SELECT id, parameter_id, json_extract(record, '$.parameters.x'), final_value FROM trials"
+    )
+    assert sorted(found) == [("aaaaa", 1, 1.0, 1.0), ("bbbbb", 0, 0.0, 0.0)]
+
+
+def test_parameters_stay_where_the_metrics_cannot_be_right(old: Old) -> None:
+    """A trial that reports by hand may always say 0."""
+    old.trial("aaaaa", 0, 0, 0.0, at=2000, parameters_had=0)
+    old.trial("bbbbb", 1, 1, 1.0, at=2001, parameters_had=0)
+    assert sorted(rows(old.take_over(), "SELECT id, parameter_id FROM trials")) == [("aaaaa", 0), ("bbbbb", 1)]
+
+
+def test_numbers_that_nni_repeated_are_given_anew(old: Old) -> None:
+    for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc")):
+        old.trial(id_, (0, 1, 1)[number], number, 0.5, at=2000 + 10 * number, parameters_had=number)
+    connection = old.take_over()
+    found = connection.execute("SELECT id, sequence_id FROM trials ORDER BY sequence_id").fetchall()
+    assert found == [("aaaaa", 0), ("bbbbb", 1), ("ccccc", 2)]
+    assert rows(connection, "SELECT next_sequence_id, next_parameter_id, ended_trials FROM experiment") == [(3, 3, 3)]
+
+
+def test_trials_under_way_wait_for_resume(old: Old) -> None:
+    old.event(2000, "aaaaa", "WAITING", record(0, x=0.5), 0)
+    old.event(2001, "aaaaa", "RUNNING", None, 0)
+    old.event(2005, "bbbbb", "WAITING", record(1, x=0.75), 1)
+    old.take_over().close()
+    with closing(connect(old.folder.database)) as connection:
+        assert connection.execute("SELECT DISTINCT status, reason FROM trials").fetchall() == [
+            ("USER_CANCELED", "EXPERIMENT_STOPPED")
+        ]
+        assert trials.reopen_stopped(connection) == 2
+        waiting = [(trial.id, json.loads(trial.record)["parameters"]) for trial in trials.load_open(connection)]
+    assert waiting == [("aaaaa", {"x": 0.5}), ("bbbbb", {"x": 0.75})]
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "reason"),
+    [
+        ("FAILED", "FAILED", "USER_CODE"),
+        ("USER_TO_CANCEL", "USER_CANCELED", "USER_REQUEST"),
+        ("EARLY_STOPPED", "EARLY_STOPPED", "ASSESSOR"),
+        ("ADD_RESUMED", "USER_CANCELED", "EXPERIMENT_STOPPED"),
+    ],
+)
+def test_the_last_event_counts(old: Old, last: str, status: str, reason: str) -> None:
+    old.event(2000, "aaaaa", "RUNNING", record(0, x=0.5), 0)
+    old.event(2005, "aaaaa", last)
+    old.event(2006, "aaaaa", "ADD_HYPERPARAMETER", record(0, x=0.5))
+    assert rows(old.take_over(), "SELECT status, reason FROM trials") == [(status, reason)]
+
+
+def test_what_people_gave(old: Old) -> None:
+    old.event(1500, "", "IMPORT_DATA", '[{"parameter": {"x": 1}, "value": 2}]')
+    old.event(1600, "", "ADD_CUSTOMIZED", record(None, x=0.1), 0)
+    old.event(2000, "aaaaa", "RUNNING", record(None, x=0.1), 0)
+    old.metric(2001, "aaaaa", None, "FINAL", 0, '{"default": NaN, "loss": 2}')
+    old.event(2002, "aaaaa", "SUCCEEDED")
+    connection = old.take_over()
+    assert connection.execute("SELECT * FROM imports").fetchall() == [
+        (1, 1500, '[{"parameter": {"x": 1}, "value": 2}]')
+    ]
+    assert rows(
+        connection, "SELECT parameter_id, json_extract(record, '$.parameter_source'), final_data FROM trials"
+    ) == [(None, "customized", '{"default": NaN, "loss": 2}')]
+
+
+def test_files_of_its_trials_are_found(old: Old) -> None:
+    place = old.folder.path / "environments" / "local-env" / "trials" / "aaaaa"
+    place.mkdir(parents=True)
+    (place / "trial.stdout").write_text("said")
+    (place / "trial.log").write_text("logged")
+    old.take_over().close()
+    assert (old.folder.attempt("aaaaa") / "stdout").read_text() == "said"
+    assert (old.folder.attempt("aaaaa") / "trial.log").read_text() == "logged"
+    assert (place / "trial.stdout").exists()
+
+
+def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> None:
+    old.trial("aaaaa", 0, 0, 0.5, at=2000, parameters_had=0)
+    before = old.folder.database.read_bytes()
+    (old.folder.path / "db" / "nni.sqlite.draft").write_text("half of one")
+    old.take_over().close()
+    assert (old.folder.path / "db" / nni_folder.ORIGINAL).read_bytes() == before
+    assert not (old.folder.path / "db" / "nni.sqlite.draft").exists()
+
+
+def test_nni_at_work_is_left_alone(old: Old) -> None:
+    with old.folder.database.open("rb"), pytest.raises(Conflict, match=r"is in use by process \d+ .*stop that"):
+        old.take_over()
+    assert nni_folder.is_made_by_nni(old.folder.database)
+
+
+def test_a_folder_without_an_experiment(tmp_path: Path) -> None:
+    with pytest.raises(StoreCorrupt, match="holds no experiment"):
+        Old(tmp_path).take_over()
