@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +11,9 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 
 from nni_manager.api.loop_lag import LoopLag
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.scheduler.service import Service
-
-
-def _own_environment() -> dict[str, str]:
-    """The daemon's own settings, its token among them, are no business of trials."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +38,7 @@ class ApiContext:
     #: Told by the clock of the doors.
     loop_lag: LoopLag = field(default_factory=LoopLag)
     #: What experiments run with whose creator names no environment.
-    environment: Mapping[str, str] = field(default_factory=_own_environment, repr=False)
+    environment: Mapping[str, str] = field(default_factory=own_environment, repr=False)
 
 
 async def _context(request: Request) -> ApiContext:

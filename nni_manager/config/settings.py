@@ -156,3 +156,9 @@ def _read(text: str, path: Path) -> dict[str, object]:
     values = {setting.attribute: section.take(setting.name, setting.parse) for setting in _SETTINGS}
     source.check()
     return {name: value for name, value in values.items() if value is not None}
+
+
+def own_environment() -> dict[str, str]:
+    """What experiments run with whose creator names no environment: the daemon's own, without its settings and token,
+    which are no business of trials."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nni_manager.config import experiment_file
+from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.ids import new_experiment_id
@@ -24,7 +25,7 @@ from nni_manager.domain.view import View, ViewWish
 from nni_manager.scheduler.code_archive import find_or_pack
 from nni_manager.scheduler.open_experiment import OpenExperiment, platform_class
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index, migrate, trials
+from nni_manager.store import experiments, index, migrate, nni_folder, trials
 from nni_manager.store.database import classified
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
@@ -200,6 +201,14 @@ class Launcher:
         experiment.loop.wake()
 
 
+def adopt(folder: Folder) -> None:
+    """Makes a folder of NNI's ours; its trials will run as if the daemon's user had created it. Blocks.
+
+    Raises Conflict or StoreError.
+    """
+    nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
+
+
 def _ships_code(spec: ExperimentSpec) -> bool:
     return platform_class(spec).capabilities_for(spec.platforms[0].settings).ships_code
 
@@ -213,7 +222,8 @@ def _folder_in(directory: Path, id: str) -> Folder:
 
 
 def _upgrade(folder: Folder) -> None:
-    """A folder of an earlier version; one that cannot be written is read as it is."""
+    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it."""
+    adopt(folder)
     with suppress(StoreUnavailable):
         migrate.migrate(folder.database, "experiment")
 
@@ -222,6 +232,7 @@ def _reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> N
     """Trials that the stop ended wait again, with the same parameters."""
     if not folder.database.exists():
         raise NotFound(f"the folder of the experiment is gone: {folder.path}")
+    adopt(folder)
     migrate.migrate(folder.database, "experiment")
     connection = sqlite3.connect(folder.database, timeout=1)
     try:

@@ -15,7 +15,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler.launcher import Launcher, Reopening, Submission
+from nni_manager.scheduler.launcher import Launcher, Reopening, Submission, adopt
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import experiments, index, trials
@@ -151,6 +151,7 @@ class Service:
         entry = await self.entry(id)
         if not entry.folder.database.exists():
             raise NotFound(f"the folder of experiment {id} is gone: {entry.folder.path}")
+        await asyncio.to_thread(adopt, entry.folder)
         database = Database(entry.folder.database)
         try:
             return await database.read(function)

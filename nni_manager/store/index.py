@@ -11,6 +11,7 @@ from typing import Any
 from nni_manager.domain.errors import NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
+from nni_manager.store import nni_folder
 from nni_manager.store.database import classified, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -121,9 +122,9 @@ def read_folder(folder: Folder) -> Entry:
         ).fetchone()
         view = _recorded_view(connection)
     except sqlite3.DatabaseError as error:
-        if "no such table" in str(error):
-            raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program") from error
-        raise classified(folder.database, error) from error
+        if "no such table" not in str(error):
+            raise classified(folder.database, error) from error
+        return _read_nni_folder(folder)
     finally:
         connection.close()
     if row is None:
@@ -133,6 +134,17 @@ def read_folder(folder: Folder) -> Entry:
     return Entry(
         id=id_, folder=folder, name=name, platform=platform, status=ExperimentStatus(status), created_ms=created,
         ended_ms=ended, is_open=is_open, view=view if is_open else None,
+    )  # fmt: skip
+
+
+def _read_nni_folder(folder: Folder) -> Entry:
+    """NNI made it; it becomes ours when it is first opened. Raises StoreError."""
+    if not nni_folder.is_made_by_nni(folder.database):
+        raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program or of NNI")
+    head = nni_folder.read_head(folder.database)
+    return Entry(
+        id=head.id, folder=folder, name=head.name, platform=head.platform, status=ExperimentStatus.STOPPED,
+        created_ms=head.created_ms, ended_ms=head.ended_ms, is_open=False,
     )  # fmt: skip
 
 

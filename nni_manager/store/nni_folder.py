@@ -10,22 +10,29 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
-from nni_manager.domain.errors import Conflict, StoreCorrupt
+from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreUnavailable
+from nni_manager.store import nni_history
 from nni_manager.store.database import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni_history import NniExperiment, NniMetric, NniTrial, read
+from nni_manager.store.nni_history import NniExperiment, NniHead, NniMetric, NniTrial
+
+T = TypeVar("T")
 
 #: The database as NNI left it.
 ORIGINAL = "nni.sqlite.nni"
 #: NNI's names of a trial's files → ours; 2.x has ours already.
 _FILES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "trial.log"}
+#: Several may look at the same experiment for the first time.
+_one_at_a_time = threading.Lock()
 
 
 def is_made_by_nni(database: Path) -> bool:
@@ -38,6 +45,25 @@ def is_made_by_nni(database: Path) -> bool:
     return {"TrialJobEvent", "MetricData", "ExperimentProfile"} <= names and "experiment" not in names
 
 
+def read_head(database: Path) -> NniHead:
+    """What is in it, at a glance. Raises StoreError."""
+    return _read(database, nni_history.read_head)
+
+
+def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
+    """Takes the folder over if NNI made it; quiet for one of ours. Blocks. Raises what `take_over` raises,
+    and StoreUnavailable for a folder that cannot be written."""
+    try:
+        with _one_at_a_time:
+            if folder.database.exists() and is_made_by_nni(folder.database):
+                take_over(folder, environment=environment, interpreter=interpreter)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{folder.path} was made by NNI and cannot be taken over ({error.strerror}: {error.filename}); make it"
+            " writable, or copy it"
+        ) from error
+
+
 def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
     """Makes the folder ours; `environment` and `interpreter` are what its trials will run with. Blocks.
 
@@ -48,7 +74,7 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     _refuse_while_used(database)
     draft = database.with_name("nni.sqlite.draft")
     _remove(draft)
-    experiment = _read(database)
+    experiment = _read(database, nni_history.read)
     migrate(draft, "experiment")
     with closing(connect(draft)) as connection:
         _write(connection, experiment, str(folder.path), environment, interpreter)
@@ -76,15 +102,15 @@ def _remove(draft: Path) -> None:
         draft.with_name(draft.name + ending).unlink(missing_ok=True)
 
 
-def _read(database: Path) -> NniExperiment:
+def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:
     with closing(connect_readonly(database)) as connection:
         try:
-            experiment = read(connection)
+            found = read(connection)
         except sqlite3.DatabaseError as error:
             raise classified(database, error) from error
-    if experiment is None:
+    if found is None:
         raise StoreCorrupt(f"the database {database} holds no experiment; NNI had not begun it")
-    return experiment
+    return found
 
 
 def _write(

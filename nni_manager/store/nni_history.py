@@ -11,6 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
@@ -91,6 +92,39 @@ class NniExperiment:
     def next_parameter_id(self) -> int:
         ids = (trial.parameters.parameter_id for trial in self.trials)
         return max((id_ for id_ in ids if id_ is not None), default=-1) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NniHead:
+    """What a list of experiments shows."""
+
+    id: str
+    name: str | None
+    #: Names joined by comma when there are several.
+    platform: str
+    created_ms: int
+    ended_ms: int | None
+
+
+def read_head(connection: sqlite3.Connection) -> NniHead | None:
+    """Without a look at its trials; None when no experiment was ever saved. Raises sqlite3.DatabaseError."""
+    row = connection.execute(
+        "SELECT id, params, startTime, endTime FROM ExperimentProfile ORDER BY revision DESC LIMIT 1"
+    ).fetchone()
+    if row is None:
+        return None
+    id_, params, created_ms, ended_ms = row
+    config = json.loads(params)
+    return NniHead(
+        id=id_, name=config.get("experimentName"), platform=_platform(config), created_ms=created_ms, ended_ms=ended_ms
+    )
+
+
+def _platform(config: Mapping[str, Any]) -> str:
+    """2.x experiments in the v1 dialect have it beside the section."""
+    section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
+    sections = section if isinstance(section, list) else [section]
+    return ",".join(str(one.get("platform", "")) for one in sections)
 
 
 def read(connection: sqlite3.Connection) -> NniExperiment | None:

@@ -1,0 +1,76 @@
+"""NNI 3.0's own web page, as its wheel has it, in front of a view of ours: one origin to the browser.
+
+NNI's manager serves both; ours serves the API and the logs, so everything else is answered from the wheel here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from tests.api.doors import tcp_door
+
+#: What is about the one connection, and not for who is behind.
+_OWN_HEADERS = ("connection", "content-length", "host", "keep-alive", "origin", "transfer-encoding")
+
+
+def static_files(python: Path) -> Path:
+    """The page's folder in the environment of that interpreter."""
+    (folder,) = (python.parent.parent / "lib").glob("python3*/site-packages/nni_node/static")
+    return folder
+
+
+@asynccontextmanager
+async def front(static: Path, view: str) -> AsyncIterator[str]:
+    """The page's address, below the same prefix as the view; `view`: its address, which ends in ``/``."""
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        application = _Front(static, httpx.URL(view), client)
+        async with tcp_door(application) as address:
+            yield f"http://127.0.0.1:{address.port}{application.prefix}/"
+
+
+class _Front:
+    def __init__(self, static: Path, view: httpx.URL, client: httpx.AsyncClient) -> None:
+        self._static = static
+        self._view = view
+        self._client = client
+        self.prefix = view.path.rstrip("/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await (await self._answer(Request(scope, receive)))(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.url.path.removeprefix(f"{self.prefix}/")
+        if path == request.url.path:
+            return PlainTextResponse("outside of the prefix", 404)
+        if path.startswith(("api/v1/nni/", "logs/")):
+            return await self._pass_on(request)
+        file = self._static / path
+        return FileResponse(file if path and file.is_file() else self._static / "index.html")
+
+    async def _pass_on(self, request: Request) -> Response:
+        """As a request from the view's own origin; the answer as it comes."""
+        headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
+        if "origin" in request.headers:
+            headers["origin"] = f"http://{self._view.netloc.decode()}"
+        url = self._view.copy_with(raw_path=f"{request.url.path}?{request.url.query}".rstrip("?").encode())
+        asked = self._client.build_request(request.method, url, headers=headers, content=await request.body())
+        answer = await self._client.send(asked, stream=True)
+        kept = {name: value for name, value in answer.headers.items() if name not in _OWN_HEADERS}
+        return StreamingResponse(_bytes(answer), answer.status_code, kept)
+
+
+async def _bytes(answer: httpx.Response) -> AsyncIterator[bytes]:
+    """Not unpacked: the header that says how it is packed goes along."""
+    try:
+        async for chunk in answer.aiter_raw():
+            yield chunk
+    finally:
+        await answer.aclose()

@@ -1,0 +1,68 @@
+"""An experiment that NNI 3.0 itself ran and stopped: shown and continued by us."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.upstream import Nni
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.upstream, pytest.mark.timeout(1200)]  # the first test of a session may install nni
+
+TRIALS = 4
+TRIAL = """
+import nni
+x = nni.get_next_parameter()["x"]
+nni.report_intermediate_result(x / 2)
+nni.report_final_result(x)
+"""
+
+
+@pytest.fixture
+def left(tmp_path: Path, nni3: Path) -> tuple[Path, str]:
+    """(home folder, id) of an experiment that NNI has done and stopped."""
+    with Nni(tmp_path) as nni:
+        (nni.code / "trial.py").write_text(TRIAL)
+        config = {
+            "experimentName": "theirs", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": f"{nni3} trial.py", "trialCodeDirectory": str(nni.code), "trialConcurrency": 2,
+            "maxTrialNumber": TRIALS, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+        }  # fmt: skip
+        nni.create(config)
+        id_ = nni.id
+        nni.wait("DONE")
+        return nni.home, id_
+
+
+def test_an_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str], nni3: Path) -> None:
+    home, id_ = left
+    daemon = Daemon(home / "nni-experiments", environment={"HOME": str(home), "NNI_MANAGER_DATA": ""})
+    with closing(sqlite3.connect(home / "nni-experiments" / id_ / "db" / "nni.sqlite")) as connection:
+        reported = dict(connection.execute("SELECT trialJobId, data FROM MetricData WHERE type = 'FINAL'").fetchall())
+    daemon.start()
+    try:
+        (listed,) = daemon.call("GET", "/experiments")["experiments"]
+        assert (listed["id"], listed["name"], listed["status"]) == (id_, "theirs", "STOPPED")
+        assert _results(daemon, id_) == {trial: json.loads(json.loads(data)) for trial, data in reported.items()}
+        log = daemon.call("GET", f"/experiments/{id_}")
+        assert (log["trialsMade"], log["counts"]) == (TRIALS, {"SUCCEEDED": TRIALS})
+        daemon.call("POST", f"/experiments/{id_}/resume")
+        daemon.call("PATCH", f"/experiments/{id_}", json={"maxTrialNumber": TRIALS + 2})
+        daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == TRIALS + 2)
+        assert len(_results(daemon, id_)) == TRIALS + 2
+        daemon.call("POST", f"/experiments/{id_}/stop")
+    finally:
+        daemon.terminate()
+
+
+def _results(daemon: Daemon, id_: str) -> dict[str, Any]:
+    """Final result by trial; each is the value its own parameters make."""
+    trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+    assert all(trial["finalValue"] == trial["parameters"]["x"] for trial in trials), trials
+    return {trial["id"]: trial["finalValue"] for trial in trials}
