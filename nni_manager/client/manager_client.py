@@ -15,6 +15,8 @@ from nni_manager.client.event_stream import read_events
 Json = dict[str, Any]
 
 _TIMEOUT_S = 30.0
+#: Seconds; an experiment is made when its code is packed, and 300 MB take half a minute on a busy machine.
+_PACKING_TIMEOUT_S = 600.0
 #: Seconds; a stream that is alive sends a comment every 15.
 _STREAM_TIMEOUT_S = 60.0
 #: Trials asked for at a time by `all_trials`.
@@ -73,7 +75,7 @@ class ManagerClient:
         `directory`. Answers the new id."""
         body = {"config": config, "file": file, "directory": directory, "environment": dict(environment)}
         body |= {"interpreter": interpreter} if interpreter else {}
-        return str(self._json("POST", _EXPERIMENTS, body)["id"])
+        return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
     def experiments(self, status: str | None = None) -> list[Json]:
         """Oldest first."""
