@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,21 @@ PYTHON = os.path.realpath(sys.executable)
 
 
 class Daemon:
-    """One data directory; the process may be killed and started again."""
+    """One data directory; the process may be killed and started again. `program`: what is told to serve."""
 
-    def __init__(self, data: Path, *, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data: Path, *, environment: dict[str, str] | None = None, program: Sequence[str] = ("-m", "nni_manager")
+    ) -> None:
         self.data = data
         # NNI's list of experiments is in the home folder, and ours do not belong into a developer's
         self.environment = {**os.environ, "HOME": str(data.parent / "home"), **(environment or {})}
+        self.program = tuple(program)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> Daemon:
         """Returns when it says that it is ready."""
         ready, told = os.pipe()
-        command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(self.data), "--ready-fd", str(told)]
+        command = [sys.executable, *self.program, "serve", "--data-dir", str(self.data), "--ready-fd", str(told)]
         with (self.data.parent / "daemon.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, *(arguments or ("--no-listen",))], pass_fds=(told,), stdout=log, stderr=log,
@@ -113,6 +116,29 @@ class Daemon:
                     return int(process.pid)
             time.sleep(0.02)
         raise AssertionError("no keeper runs")
+
+
+@contextlib.contextmanager
+def running_daemon(folder: Path, *arguments: str, program: Sequence[str] = ("-m", "nni_manager")) -> Iterator[Daemon]:
+    """A new one with its data below `folder`; ended with everything it started."""
+    data = folder / "data"
+    data.mkdir()
+    daemon = Daemon(data, program=program)
+    daemon.start(*arguments)
+    try:
+        yield daemon
+    finally:
+        _end(daemon)
+
+
+def _end(daemon: Daemon) -> None:
+    if daemon.process is not None and daemon.process.poll() is None:
+        with contextlib.suppress(Exception):
+            daemon.call("POST", "/experiments/stop")
+        daemon.terminate()
+    for process in processes_of(str(daemon.data)):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def assert_gone(mark: str, within_s: float = 5) -> None:

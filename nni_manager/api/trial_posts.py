@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.version import MOST_CHARACTERS, is_legible
 from trial_runner import protocol
 
 Json = dict[str, Any]
 
 #: Whole numbers that every reader of JSON keeps.
 _MOST = 2**53
-_VERSION_CHARACTERS = 64
 _NAME_CHARACTERS = 255
 #: Outboxes of one attempt.
 _MOST_OUTBOXES = 1000
@@ -59,8 +59,8 @@ def greeting(body: Json) -> tuple[str | None, str]:
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
         raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
-    if len(version) > _VERSION_CHARACTERS or not version.isprintable():
-        raise InvalidInput(f"version: must be at most {_VERSION_CHARACTERS} printable characters")
+    if not is_legible(version):
+        raise InvalidInput(f"version: must be at most {MOST_CHARACTERS} printable characters")
     return version.strip() or None, channel
 
 

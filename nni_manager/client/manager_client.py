@@ -17,6 +17,8 @@ from nni_manager.domain.errors import NotFound
 Json = dict[str, Any]
 
 _TIMEOUT_S = 30.0
+#: Seconds; an experiment is made when its code is packed, and 300 MB take half a minute on a busy machine.
+_PACKING_TIMEOUT_S = 600.0
 #: Seconds; a stream that is alive sends a comment every 15.
 _STREAM_TIMEOUT_S = 60.0
 #: Seconds; the daemon unpacks what it got before it answers.
@@ -88,7 +90,7 @@ class ManagerClient:
             "view": view, "debug": debug or None,
         }  # fmt: skip
         body |= {name: value for name, value in given.items() if value not in ("", None)}
-        return str(self._json("POST", _EXPERIMENTS, body)["id"])
+        return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
     def experiments(self, status: str | None = None) -> list[Json]:
         """Oldest first."""

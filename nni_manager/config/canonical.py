@@ -17,8 +17,8 @@ METRIC_GRACE_S = 10.0
 
 
 def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
-    """`trial_command`, `trial_code_directory` and `trial_gpu_number` are what the first platform uses; each platform's
-    settings hold its own."""
+    """What a platform's section may set for itself (command, code, GPUs, `nniManagerIp`, `debug`) is what the first
+    platform uses; each platform's settings hold its own."""
     platforms = _platforms(canonical["trainingService"])
     first = {**canonical, **platforms[0].settings}
     return ExperimentSpec(
@@ -31,7 +31,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         max_experiment_duration_s=_optional(canonical.get("maxExperimentDuration"), whole_seconds),
         max_trial_number=canonical.get("maxTrialNumber"),
         max_trial_duration_s=_optional(canonical.get("maxTrialDuration"), whole_seconds),
-        debug=canonical["debug"],
+        debug=first["debug"],
         log_level=canonical["logLevel"],
         working_directory=canonical["experimentWorkingDirectory"],
         tuner_gpu_indices=_optional(canonical.get("tunerGpuIndices"), tuple),
@@ -42,7 +42,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         grace_period_s=float(seconds(canonical.get("gracePeriod", GRACE_PERIOD_S))),
         metric_grace_s=float(seconds(canonical.get("metricGrace", METRIC_GRACE_S))),
         version_check=canonical.get("versionCheck", True),
-        manager_ip=canonical.get("nniManagerIp", ""),
+        manager_ip=first.get("nniManagerIp", ""),
         canonical=canonical,
     )
 

@@ -46,6 +46,20 @@ class RunnerWord:
         )  # fmt: skip
 
 
+def possible_ms(moment_ms: int | None, intended_ms: int, now_ms: int) -> int | None:
+    """`moment_ms` by the clock of another machine, which may be wrong: nothing of an attempt happened before it was
+    decided on (`intended_ms`), and nothing after now. All are milliseconds since the epoch."""
+    return None if moment_ms is None else min(max(moment_ms, intended_ms), now_ms)
+
+
+def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
+    """The JSON of a runner's word about the end, see `possible_ms`."""
+    entry: dict[str, Any] = json.loads(word)
+    told = [name for name in ("startedMs", "endedMs") if name in entry]
+    times = {name: possible_ms(entry[name], intended_ms, now_ms) for name in told}
+    return json.dumps({**entry, **times})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """`disagreement`: both words, when they do not fit together; else empty."""

@@ -131,12 +131,12 @@ def failure_reason(report: JobReport) -> Reason:
     return Reason.USER_CODE
 
 
-def explain(report: JobReport) -> str:
-    """One sentence on how an attempt ended, for status, page and log."""
+def explain(report: JobReport, asked: StopRequest | None = None) -> str:
+    """One sentence on how an attempt ended, for status, page and log. `asked`: who wanted it to."""
     if report.message:
         return report.message
     if report.signal is not None:
-        return f"killed by signal {report.signal} ({_signal_name(report.signal)}){_suspicion(report.signal)}"
+        return f"killed by signal {report.signal} ({_signal_name(report.signal)}){_suspicion(report.signal, asked)}"
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
     return report.reason or report.state.value
@@ -149,5 +149,7 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def _suspicion(number: int) -> str:
-    return "; nobody here sent it, perhaps the system ran out of memory" if number == signals.SIGKILL else ""
+def _suspicion(number: int, asked: StopRequest | None) -> str:
+    """A trial that was asked to stop and did not is killed by us."""
+    is_foreign = number == signals.SIGKILL and asked is None
+    return "; nobody here sent it, perhaps the system ran out of memory" if is_foreign else ""

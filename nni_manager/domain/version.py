@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import re
 
+#: A version that is longer is none.
+MOST_CHARACTERS = 64
+
+
+def is_legible(version: str) -> bool:
+    """Whether people can be shown it; a trial runner may send anything."""
+    return len(version) <= MOST_CHARACTERS and version.isprintable()
+
 
 def refusal(manager: str, runner: str | None) -> str:
     """One sentence that names both versions, or empty when they fit: 0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""

@@ -3,6 +3,7 @@
 * Enter and exit connect and disconnect, *leaving jobs running*. An experiment enters its own instance.
 * Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
 * An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable) differ.
+* `forget` may meet a job that still runs: what is decided need not have ended.
 * Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
 """
 
@@ -117,7 +118,11 @@ class Platform(abc.ABC):
 
     @abc.abstractmethod
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Removes what the platform keeps of ended jobs; quiet for unknown ones."""
+        """Removes what the platform keeps of jobs whose attempt is decided; quiet for unknown ones.
+
+        One may still run: its runner's word decided, or it was called lost. It is ended then, and its end is nobody's
+        concern any more.
+        """
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         """At most `limit` bytes from `offset` (negative: from the end) of a file in the attempt's folder.

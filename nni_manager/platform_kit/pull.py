@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import NniManagerError, VersionRefused
+from nni_manager.domain.version import is_legible
 from nni_manager.platform_kit import outbox_file
 from nni_manager.platform_kit.contract import Host
 from trial_runner import protocol
@@ -156,9 +157,8 @@ class Pull:
         greeting = await asyncio.to_thread(_read_word, attempt.folder / protocol.RUNNER_FILE)
         if greeting is None:
             return False
-        version = greeting.get("version")
         try:
-            await self._host.greet(attempt.job_name, version if isinstance(version, str) else None, protocol.PULL)
+            await self._host.greet(attempt.job_name, _version(greeting), protocol.PULL)
         except VersionRefused:
             self._close(attempt)
             return False
@@ -223,6 +223,12 @@ def _is_end(word: Word) -> bool:
     return (_number(word.get("exit_code")) is None) != (_number(word.get("signal")) is None) and {
         "exit_code", "signal",
     } <= word.keys()  # fmt: skip
+
+
+def _version(greeting: Word) -> str | None:
+    """None: it names none, or none that people could be shown."""
+    version = greeting.get("version")
+    return version.strip() or None if isinstance(version, str) and is_legible(version) else None
 
 
 def _number(value: object) -> int | None:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler.forgetting import Forgetting
 from nni_manager.scheduler.runner_door import RunnerDoor, runner_environment
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ log = logging.getLogger(__name__)
 
 #: Waits before a platform that takes no jobs is tried again, in milliseconds; the last one repeats.
 _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
-#: Ended jobs are gathered for so many seconds before the platform is told that it may forget them: nobody waits for it,
-#: and in a fast experiment it would be one message, one answer and one more wake-up of everybody for each trial.
-_FORGET_GATHER_S = 0.25
 
 
 class Actions:
@@ -45,11 +42,7 @@ class Actions:
         self._group: asyncio.TaskGroup
         self._handles: list[JobHandle] = []
         self._refused: list[str] = []
-        self._forgotten: list[str] = []
-        self._to_forget: list[JobHandle] = []
-        self._forgetting: asyncio.Task[None] | None = None
-        #: The experiment is being closed: what is to be forgotten, is now.
-        self._closing = asyncio.Event()
+        self.forgetting: Forgetting
         self._refusals = 0
         #: Jobs whose submission is under way.
         self.submitting: set[str] = set()
@@ -61,19 +54,18 @@ class Actions:
         self._performers: dict[type, Callable[[Any], None]] = {
             d.Submit: self._submit,
             d.Cancel: self._cancel,
-            d.Forget: lambda call: self.forget([call.handle]),
+            d.Forget: lambda call: self.forget([call]),
             d.AskTuner: lambda call: self._loop.feed.want(call.count),
         }
 
     def bind(self, loop: ExperimentLoop) -> None:
         self._loop = loop
+        self.forgetting = Forgetting(loop.platform, loop.observer)
 
     def enter(self, group: asyncio.TaskGroup) -> None:
         """Tasks made from now on belong to `group`; what an earlier one had under way is over."""
         self._group = group
-        self._forgetting = None
-        self._closing.clear()
-        self._to_forget.clear()
+        self.forgetting.enter(group)
         self.submitting.clear()
         self.cancelled.clear()
 
@@ -83,18 +75,15 @@ class Actions:
 
     def take_news(self) -> tuple[tuple[JobHandle, ...], tuple[str, ...], tuple[str, ...]]:
         """(accepted jobs, refused jobs, forgotten jobs) since the last call."""
-        news = tuple(self._handles), tuple(self._refused), tuple(self._forgotten)
-        self._handles, self._refused, self._forgotten = [], [], []
+        news = tuple(self._handles), tuple(self._refused), self.forgetting.take_forgotten()
+        self._handles, self._refused = [], []
         return news
 
-    def forget(self, handles: Sequence[JobHandle]) -> None:
-        """The platform may remove what it keeps of these jobs; several are told in one call."""
-        self._to_forget += handles
-        for handle in handles:
-            self.cancelled.discard(handle.job_name)
-            self._loop.observer.remove(handle.job_name)
-        if self._to_forget and self._forgetting is None:
-            self._forgetting = self._start(self._forget_all(), "forget")
+    def forget(self, jobs: Sequence[d.Forget]) -> None:
+        """The platform may remove what it keeps of these jobs."""
+        for job in jobs:
+            self.cancelled.discard(job.handle.job_name)
+        self.forgetting.add(jobs)
 
     def forget_cancels(self) -> None:
         """The platform was connected again: stops sent before may not have arrived."""
@@ -110,12 +99,7 @@ class Actions:
 
     async def finish(self) -> None:
         """Waits, for a moment, until the platform knows what it may forget."""
-        self._closing.set()
-        forgetting = self._forgetting
-        if forgetting is not None:
-            await asyncio.wait({forgetting}, timeout=1)
-            forgetting.cancel()
-        if self._forgotten:
+        if await self.forgetting.finish():
             await self._loop.turn()
 
     # Calls
@@ -203,21 +187,6 @@ class Actions:
             self._loop.wake()
         except Exception as error:
             self._note_bug(error)
-
-    async def _forget_all(self) -> None:
-        """Until nothing is left; what fails is left for the next start of the loop."""
-        while self._to_forget:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_FORGET_GATHER_S):
-                    await self._closing.wait()
-            handles, self._to_forget = self._to_forget, []
-            try:
-                await self._loop.platform.forget(handles)
-            except Exception as error:
-                log.warning("%d ended jobs are not forgotten yet: %s", len(handles), error)
-                continue
-            self._forgotten += [handle.job_name for handle in handles]
-        self._forgetting = None
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return self._group.create_task(work, name=name)

@@ -72,6 +72,8 @@ class GiveUpAttempt:
     #: `store.jobs.PLATFORM` or `store.jobs.USER_CODE`.
     account: str
     sentence: str
+    #: What platform and runner said, when they disagree.
+    disagreement: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,8 @@ class Cancel:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget:
     handle: JobHandle
+    #: JSON of what the runner said of the end, when the platform had not spoken yet; else empty.
+    runner_word: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -170,7 +171,7 @@ class ExperimentLoop:
             if self.platform.capabilities.has_runner:
                 organs.append(group.create_task(self._open_runner_door(), name=f"door {self.experiment_id}"))
             self.actions.enter(group)
-            self.actions.forget(await self.database.read(jobs.unforgotten))
+            self.actions.forget(await self.database.read(_to_forget))
             while not self.closed.is_set():
                 await self.turn()
                 if not self.closed.is_set():
@@ -286,6 +287,7 @@ class ExperimentLoop:
             known = self._reports.get(name)
             if known is None or (_WEIGHT[report.state] >= _WEIGHT[known.state] and not known.state.is_final):
                 self._reports[name] = report
+        self.actions.forgetting.hear(reports)
         self.wake()
 
     def _take_trouble(self, trouble: Hold | None) -> None:
@@ -294,6 +296,13 @@ class ExperimentLoop:
         else:
             self.actions.set_trouble(trouble)
             self.wake()
+
+
+def _to_forget(connection: sqlite3.Connection) -> list[d.Forget]:
+    words = jobs.unconfirmed(connection)
+    return [
+        d.Forget(handle=handle, runner_word=words.get(handle.job_name, "")) for handle in jobs.unforgotten(connection)
+    ]
 
 
 async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:

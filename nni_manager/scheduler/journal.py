@@ -27,12 +27,17 @@ def write(records: Sequence[d.Record], reports: Mapping[str, JobReport]) -> None
 def _finish(r: d.Finish) -> None:
     why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
     log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
-    if r.disagreement:
-        log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
+    _disagreement(r)
 
 
 def _give_up(r: d.GiveUpAttempt) -> None:
     log.warning("Trial %s: %s", r.trial_id, r.sentence, extra={"action": "attempt_given_up"})
+    _disagreement(r)
+
+
+def _disagreement(r: d.Finish | d.GiveUpAttempt) -> None:
+    if r.disagreement:
+        log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
 
 
 def _start(r: d.StartAttempt) -> None:

@@ -81,6 +81,7 @@ class _Draft:
         #: Trials with an attempt that has not ended, and those that need one.
         self.in_play: list[OpenTrial] = []
         self.waiting: list[OpenTrial] = []
+        self.given_up = 0  # attempts, in this pass: their trials keep their slots
         self.finished: list[Finish] = []
         self.created = self.experiment.next_sequence_id
 
@@ -141,32 +142,32 @@ class _Draft:
             user_retries=self.spec.max_trial_retries - by_user,
         )
         if verdict.status is TrialStatus.WAITING:
-            self._give_up(trial, verdict, report)
+            self._give_up(trial, verdict, finding)
         else:
             self._finish(trial, verdict, report, finding.disagreement)
         if job.handle is not None:
-            self.decisions.calls.append(Forget(handle=_handle(job)))
+            word = job.runner_exit if _platform_end(job) is None else None
+            self.decisions.calls.append(Forget(handle=_handle(job), runner_word=word or ""))
 
-    def _give_up(self, trial: OpenTrial, verdict: Outcome, report: JobReport) -> None:
+    def _give_up(self, trial: OpenTrial, verdict: Outcome, finding: Finding) -> None:
+        self.given_up += 1
         platform = verdict.reason in (Reason.LOST, Reason.PREEMPTED)
         account = jobs.PLATFORM if platform else jobs.USER_CODE
-        sentence = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(report)}); the next one starts soon"
-        self.decisions.records.append(
-            GiveUpAttempt(trial_id=trial.id, attempt=trial.attempt, account=account, sentence=sentence)
-        )
+        ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
+        record = GiveUpAttempt(
+            trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
+            sentence=f"{ended}; the next one waits for a slot",
+        )  # fmt: skip
+        self.decisions.records.append(record)
         self.decisions.wake_at(self.here.now_ms)
 
     def _finish(self, trial: OpenTrial, verdict: Outcome, report: JobReport, disagreement: str = "") -> None:
         succeeded = verdict.status is TrialStatus.SUCCEEDED
         record = Finish(
-            trial_id=trial.id,
-            attempt=trial.attempt,
-            status=verdict.status,
-            reason=verdict.reason,
-            message="" if succeeded else explain(report),
-            ended_ms=report.ended_ms or self.here.now_ms,
+            trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
+            message="" if succeeded else explain(report, trial.asked), ended_ms=report.ended_ms or self.here.now_ms,
             disagreement=disagreement,
-        )
+        )  # fmt: skip
         self.finished.append(record)
         self.decisions.records.append(record)
 
@@ -268,7 +269,8 @@ class _Draft:
             return
         for trial in self.in_play:
             assert trial.job is not None
-            if trial.job.state != jobs.INTENT or trial.job.job_name in self.here.submitting:
+            # not its state: a runner may say that it runs before its platform's answer is stored
+            if trial.job.handle is not None or trial.job.job_name in self.here.submitting:
                 continue
             if self._may_submit:
                 self._submit(trial.id, trial.attempt, trial.sequence_id, trial.record)
@@ -287,7 +289,7 @@ class _Draft:
             if not self._may_submit:
                 self.decisions.wake_at(self.here.retry_at_ms)
             return
-        free = self.spec.trial_concurrency - len(self.in_play)
+        free = self.spec.trial_concurrency - len(self.in_play) - self.given_up
         while free > 0 and self.waiting:
             trial = self.waiting.pop(0)
             self._start(trial.id, trial.attempt, trial.sequence_id, trial.record)
@@ -329,7 +331,8 @@ class _Draft:
         """Every trial that waits says why."""
         code, sentence = self._wait_reason()
         for trial in self.waiting:
-            if trial.wait_code != code:
+            says_more = trial.wait_code == WaitCode.RETRY and code is WaitCode.CONCURRENCY
+            if trial.wait_code != code and not says_more:
                 self.decisions.records.append(SetWait(trial_id=trial.id, code=code, sentence=sentence))
         code, sentence = WaitCode.SUBMITTED, SUBMITTED
         if self.here.platform_trouble:
@@ -342,6 +345,8 @@ class _Draft:
     def _wait_reason(self) -> tuple[WaitCode, str]:
         if self._hold is not None:
             return WaitCode.HOLD, f"the experiment is on hold: {self._hold.sentence}"
+        if self.experiment.status is ExperimentStatus.ERROR:
+            return WaitCode.HOLD, f"the experiment cannot go on until it is resumed: {self.experiment.error}"
         if self.here.platform_trouble:
             return WaitCode.PLATFORM_UNAVAILABLE, self.here.platform_trouble
         return WaitCode.CONCURRENCY, f"all {self.spec.trial_concurrency} slots of trialConcurrency are taken"

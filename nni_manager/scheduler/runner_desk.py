@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy
+from nni_manager.domain.evidence import possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.runner_token import RunnerTokens
@@ -67,16 +68,14 @@ class RunnerDesk:
     async def started(self, who: RunnerOf, started_ms: int | None) -> bool:
         """Answers whether the trial must stop."""
         experiment, side = await self._greeted(who)
-        started_ms = _possible(started_ms, side, self._supervisor.means.clock())
+        started_ms = possible_ms(started_ms, side.intended_ms, self._supervisor.means.clock())
         experiment.loop.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
-        now_ms = self._supervisor.means.clock()
-        times = {name: _possible(word.get(name), side, now_ms) for name in ("startedMs", "endedMs")}
-        await experiment.loop.exited(side.job_name, json.dumps({**word, **times}))
+        await experiment.loop.exited(side.job_name, json.dumps(word))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
@@ -159,11 +158,6 @@ async def _deliver(
             await experiment.loop.deliver(job_name, outbox, start, end, lines)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
-
-
-def _possible(moment_ms: int | None, side: RunnerSide, now_ms: int) -> int | None:
-    """The clock of another machine may be wrong: nothing happened before it was decided on, and nothing after now."""
-    return None if moment_ms is None else min(max(moment_ms, side.intended_ms), now_ms)
 
 
 def _append(path: Path, offset: int, data: bytes) -> int:

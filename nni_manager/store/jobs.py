@@ -40,14 +40,18 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
 
 
 def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
-    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing."""
+    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing.
+
+    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke.
+    """
     if report.state is JobState.UNKNOWN:
         return
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, reason = ?4, message = ?5, stderr_tail = ?6,"
         " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END"
-        " WHERE job_name = ?11 AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+        " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
+        " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
         (
             report.state, report.exit_code, report.signal, report.reason, report.message, report.stderr_tail,
             report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
@@ -80,6 +84,15 @@ def unforgotten(connection: sqlite3.Connection) -> list[JobHandle]:
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
     )
     return [parse_handle(*row) for row in rows]
+
+
+def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
+    """Of the jobs in `unforgotten`, those decided before their platform said how they ended: name → runner's word."""
+    rows = connection.execute(
+        "SELECT job_name, runner_exit FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
+        " AND runner_exit IS NOT NULL AND final_seen_ms IS NULL"
+    )
+    return dict(rows.fetchall())
 
 
 def undecided(connection: sqlite3.Connection) -> list[JobHandle]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
+from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store import jobs
 
 
@@ -49,12 +50,15 @@ def greet(connection: sqlite3.Connection, job_name: str, *, version: str, channe
 
 
 def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: int) -> None:
-    """The command has ended; the first word counts. `word`: JSON as the runner posted it."""
-    connection.execute(
-        "UPDATE attempts SET runner_exit = ?, runner_exit_ms = ? WHERE job_name = ? AND closed = 0"
-        " AND runner_exit IS NULL",
-        (word, now_ms, job_name),
-    )
+    """The command has ended; the first word counts. `word`: JSON as the runner said it, by its own clock."""
+    row = connection.execute(
+        "SELECT intended_ms FROM attempts WHERE job_name = ? AND closed = 0 AND runner_exit IS NULL", (job_name,)
+    ).fetchone()
+    if row is not None:
+        connection.execute(
+            "UPDATE attempts SET runner_exit = ?, runner_exit_ms = ? WHERE job_name = ?",
+            (with_possible_times(word, row[0], now_ms), now_ms, job_name),
+        )
 
 
 def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.live_daemon import Daemon, processes_of
+from tests.live_daemon import Daemon, running_daemon
 
 TRIALS = Path(__file__).with_name("trials")
 
@@ -17,18 +15,15 @@ TRIALS = Path(__file__).with_name("trials")
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     """Started; ended with everything it started."""
-    data = tmp_path / "data"
-    data.mkdir()
-    daemon = Daemon(data)
-    daemon.start()
-    yield daemon
-    if daemon.process is not None and daemon.process.poll() is None:
-        with contextlib.suppress(Exception):
-            daemon.call("POST", "/experiments/stop")
-        daemon.terminate()
-    for process in processes_of(str(data)):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    with running_daemon(tmp_path) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def listening(daemon: Daemon) -> Daemon:
+    """With a service and, once it is needed, a trial listener."""
+    daemon.terminate()
+    return daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from nni_manager.platforms.scripted.runner import START_FILE, STARTED_FILE
 from tests.acceptance import runner_flood
-from tests.acceptance.runner_flood import Runner, environment
+from tests.acceptance.cluster import Cluster, bearer, greet, post, until
+from tests.acceptance.runner_flood import Runner
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
@@ -30,75 +30,6 @@ METRICS = 1_000_000
 #: Longest that `/readyz` may take, in seconds, and the most that memory may grow.
 PROMPT_S = 0.05
 GROWTH = 30 * MIB
-
-
-class Cluster:
-    """An experiment whose containers the test stands for."""
-
-    def __init__(self, daemon: Daemon, code: Path, trials: int) -> None:
-        self.daemon = daemon
-        config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true",
-            "trialCodeDirectory": ".", "trialConcurrency": trials, "maxTrialNumber": trials + 1,
-            "tuner": {"name": "Random"},
-            "trainingService": {"platform": "scripted", "launch": "external", "nniManagerIp": "127.0.0.1"},
-        }  # fmt: skip
-        self.id = daemon.create(config, code)
-        #: Files with the variables of each container, and what they hold.
-        self.files = self._files(trials)
-        self.environments = [environment(file) for file in self.files]
-
-    def _files(self, count: int) -> list[Path]:
-        """Once there are so many."""
-        folder = self.daemon.data / self.id / "scripted"
-        _until(lambda: len(list(folder.glob("*/start.json"))) == count)
-        return sorted(folder.glob("*/start.env"))
-
-    def start(self, number: int) -> None:
-        """As whoever starts the container does: from here on its end is waited for."""
-        start = self.files[number].with_name(START_FILE)
-        start.rename(start.with_name(STARTED_FILE))
-
-    def attempt(self, number: int) -> dict[str, Any]:
-        """As the API shows it: the first attempt of the trial whose environment has this number."""
-        trial = self.daemon.call("GET", f"/experiments/{self.id}/trials/{self.trial_id(number)}")
-        return trial["attempts"][0]  # type: ignore[no-any-return]
-
-    def trial_id(self, number: int) -> str:
-        return self.environments[number]["NNI_TRIAL_JOB_ID"]
-
-    @property
-    def address(self) -> tuple[str, int]:
-        parts = urlsplit(self.environments[0]["NNI_MANAGER_URL"])
-        return str(parts.hostname), int(parts.port or 0)
-
-
-@pytest.fixture
-def listening(daemon: Daemon) -> Daemon:
-    """With a service and, once it is needed, a trial listener."""
-    daemon.terminate()
-    return daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
-
-
-def post(variables: dict[str, str], route: str, body: bytes, **headers: str) -> tuple[int, dict[str, Any]]:
-    """(status, answer), as exactly what is given."""
-    parts = urlsplit(variables["NNI_MANAGER_URL"])
-    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
-    try:
-        connection.request("POST", f"{parts.path}/{route}", body, headers)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-    finally:
-        connection.close()
-
-
-def greet(variables: dict[str, str]) -> None:
-    with Runner(variables) as runner:
-        runner.greet()
-
-
-def bearer(variables: dict[str, str]) -> dict[str, str]:
-    return {"Authorization": f"Bearer {variables['NNI_TRIAL_TOKEN']}"}
 
 
 class Watch:
@@ -185,26 +116,6 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
     listening.wait_for(cluster.id, lambda state: state["counts"].get("USER_CANCELED") == 1)
 
 
-@pytest.mark.parametrize("version", ["0.5.1", None])
-def test_a_version_that_does_not_fit_is_told_everywhere(listening: Daemon, code: Path, version: str | None) -> None:
-    cluster = Cluster(listening, code, 1)
-    variables = cluster.environments[0]
-    body = json.dumps({"version": version, "channel": "push"}).encode()
-    status, answer = post(variables, "version", body, **bearer(variables))
-    sentence = answer["error"]
-    assert status == 409 and "0.6.0" in sentence and (version or "no version") in sentence
-    state = listening.wait(cluster.id, "ERROR")
-    assert state["errors"] == [sentence]
-    trial = listening.call("GET", f"/experiments/{cluster.id}/trials/{cluster.trial_id(0)}")
-    assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", sentence)
-    for words in (["experiment", "show", cluster.id], ["trial", "ls", cluster.id], ["experiment", "list"]):
-        assert sentence in _nnictl(listening, *words)
-    with listening.client() as client:
-        for path in ("/", f"/experiments/{cluster.id}"):
-            assert sentence in client.get(path).text
-    assert sentence in (listening.data / cluster.id / "log" / "nnimanager.log").read_text()
-
-
 def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 2)
     own, other = cluster.environments
@@ -213,7 +124,7 @@ def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
         for headers, expected in ((bearer(own), 413), (bearer(other), 403), ({}, 401)):
             for is_chunked in (False, True):
                 assert _status_of_a_large_post(own, headers, is_chunked=is_chunked) == expected
-        _until(lambda: len(watch.waits_s) > 50)
+        until(lambda: len(watch.waits_s) > 50)
     watch.check()
     assert post(own, "heartbeat", b"{}", **bearer(own))[0] == 200
 
@@ -321,17 +232,3 @@ def _is_closed(connection: socket.socket) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _nnictl(daemon: Daemon, *words: str) -> str:
-    command = [str(Path(sys.executable).with_name("nnictl")), *words, "--data-dir", str(daemon.data)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

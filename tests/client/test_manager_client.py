@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from nni_manager.api.application import create_application
+from nni_manager.client import manager_client
 from nni_manager.client.address import Address
+from nni_manager.client.connection import Answer, Request
 from nni_manager.client.errors import AccessRefused, Unreachable, from_answer
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
@@ -43,6 +45,19 @@ async def test_experiments_from_create_to_delete(client: ManagerClient, world: W
     await to_thread(client.delete, id_)
     with pytest.raises(NotFound, match=id_):
         await to_thread(client.experiment, id_)
+
+
+def test_who_creates_an_experiment_waits_until_its_code_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would hear that nobody answers, and the experiment would start all the same."""
+    waits: list[float | None] = []
+
+    def answer(_: Address, request: Request) -> Answer:
+        waits.append(request.timeout_s)
+        return Answer(headers={}, body=b'{"id": "a"}')
+
+    monkeypatch.setattr(manager_client, "exchange", answer)
+    assert ManagerClient(Address(socket="nowhere")).create("{}", directory="/", environment={}) == "a"
+    assert waits == [600.0]
 
 
 async def test_trials_and_results(client: ManagerClient, world: World) -> None:

@@ -69,6 +69,14 @@ def test_what_the_top_level_gives_and_what_it_does_not(load_with: Load, tmp_path
     assert LocalConfig.model_validate(platform.settings).gpu_indices == [2]
 
 
+def test_a_section_says_for_itself_what_jobs_are_told(load_with: Load) -> None:
+    section = {"platform": "scripted", "nniManagerIp": "192.0.2.9", "debug": True}
+    spec = load_with(nniManagerIp="192.0.2.8", trainingService=section)
+    assert (spec.manager_ip, spec.debug, spec.checks_version) == ("192.0.2.9", True, False)
+    spec = load_with(nniManagerIp="192.0.2.8", trainingService={"platform": "scripted"})
+    assert (spec.manager_ip, spec.debug, spec.checks_version) == ("192.0.2.8", False, True)
+
+
 def test_several_platforms(load_with: Load) -> None:
     spec = load_with(trainingService=[{"platform": "local"}, {"platform": "local", "trialCommand": "./other"}])
     assert [platform.settings["trialCommand"] for platform in spec.platforms] == ["python3 fit.py", "./other"]

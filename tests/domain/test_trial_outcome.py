@@ -129,6 +129,11 @@ def test_endings_are_explained(report: JobReport, sentence: str) -> None:
     assert explain(report) == sentence
 
 
+def test_who_asked_for_the_end_need_not_suspect_anybody() -> None:
+    killed = JobReport(state=JobState.FAILED, signal=9)
+    assert explain(killed, StopRequest.USER) == "killed by signal 9 (SIGKILL)"
+
+
 def test_final_statuses_are_those_that_are_not_open() -> None:
     final = {status for status in TrialStatus if status.is_final}
     assert final == {"SUCCEEDED", "FAILED", "USER_CANCELED", "SYS_CANCELED", "EARLY_STOPPED"}

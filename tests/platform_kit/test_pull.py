@@ -82,7 +82,7 @@ async def test_nothing_is_taken_before_the_runner_said_its_version(attempt: Atte
     assert attempt.pull.has_started(JOB) and JOB in attempt.recorder.woken
 
 
-@pytest.mark.parametrize("version", [None, 6])
+@pytest.mark.parametrize("version", [None, 6, "", " ", "0.6." + "0" * 61, "0.6\n0"])
 async def test_a_greeting_without_a_version_is_passed_on_as_such(attempt: Attempt, version: object) -> None:
     attempt.greet(version)
     await attempt.look()

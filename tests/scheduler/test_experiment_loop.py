@@ -16,8 +16,9 @@ import pytest
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
+from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import actions, tuner_feed
+from nni_manager.scheduler import actions, forgetting, tuner_feed
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
@@ -325,7 +326,7 @@ async def test_results_are_stored_before_they_are_acknowledged(
 async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_is_closed(
     monkeypatch: Patch, path: Path
 ) -> None:
-    monkeypatch.setattr(actions, "_FORGET_GATHER_S", 600.0)
+    monkeypatch.setattr(forgetting, "GATHER_S", 600.0)
     async with at_work(monkeypatch, path, spec(max_trial_number=2)) as work:
         calls: list[list[str]] = []
         forget = work.platform.forget
@@ -428,3 +429,24 @@ async def test_behind_a_closed_door_an_experiment_can_be_stopped(monkeypatch: Pa
         await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'WAITING'") == 2)
         await work.stop()
         await work.until(lambda: work.loop.closed.is_set())
+
+
+async def test_what_the_platform_says_after_the_decision_is_compared(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
+    monkeypatch.setattr(tuner_feed, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))
+    task = asyncio.create_task(work.loop.run())
+    (name,) = await work.runs(1)
+    await work.loop.exited(name, json.dumps({"exitCode": 0}))
+    await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == 1)
+    assert work.platform.forgotten == []
+    task.cancel()  # whoever comes next asks for the platform's word, too
+    await asyncio.gather(task, return_exceptions=True)
+    work.platform.jobs[name] = JobReport(state=JobState.FAILED, exit_code=1)
+    task = asyncio.create_task(work.loop.run())
+    await work.until(lambda: name in work.platform.forgotten)
+    assert f"Job {name}: the platform says FAILED (exit code 1), the runner says exit code 0" in caplog.text
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await work.database.close()

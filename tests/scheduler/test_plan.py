@@ -12,6 +12,7 @@ from nni_manager.scheduler.decisions import (
     AddTrial,
     AskStop,
     Finish,
+    Forget,
     GiveUpAttempt,
     LoseSight,
     PutOnHold,
@@ -86,6 +87,27 @@ def test_full_slots_take_nothing() -> None:
     assert (wait.trial_id, wait.code, wait.sentence) == (
         "ccccc", WaitCode.CONCURRENCY, "all 2 slots of trialConcurrency are taken",
     )  # fmt: skip
+
+
+def test_a_trial_that_is_tried_again_says_why_it_waits_for_a_slot() -> None:
+    found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc", wait="RETRY"))
+    assert found.decisions.calls == found.records(SetWait) == []
+    found = Plan(running("aaaaa"), waiting("ccccc", wait="RETRY"), row=experiment(hold=hold("INTERNAL")))
+    assert [wait.code for wait in found.records(SetWait)] == [WaitCode.HOLD]
+
+
+def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
+    found = Plan(ended("aaaaa", "LOST"), running("bbbbb"), proposals=proposals(1))
+    assert found.submitted == []
+    assert found.wake_at == NOW
+
+
+def test_trials_of_an_experiment_in_error_say_so() -> None:
+    row = experiment("ERROR", error="the trial runner is version 0.5.1")
+    found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=row)
+    assert [(wait.code, wait.sentence) for wait in found.records(SetWait)] == [
+        (WaitCode.HOLD, "the experiment cannot go on until it is resumed: the trial runner is version 0.5.1")
+    ]
 
 
 def test_lowered_concurrency_stops_nobody() -> None:
@@ -175,6 +197,14 @@ def test_a_job_in_the_platforms_queue_says_so_again_when_the_platform_is_back() 
 def test_an_intent_under_way_is_not_submitted_twice() -> None:
     found = Plan(trial("aaaaa", state="INTENT"), submitting=frozenset({"nni_exp_exp1_trial_aaaaa"}))
     assert found.submitted == []
+
+
+def test_a_runner_that_speaks_before_its_platform_does_not_end_the_submission() -> None:
+    """A crash came between the runner's first word and the platform's answer."""
+    spoke = trial("aaaaa", "RUNNING", "RUNNING", handle=None, started=NOW)
+    assert Plan(spoke).submitted == ["aaaaa"]
+    assert Plan(spoke, submitting=frozenset({"nni_exp_exp1_trial_aaaaa"})).submitted == []
+    assert Plan(running("aaaaa")).submitted == []
 
 
 # ------------------------------------------------------------------------------------------------ stopping trials
@@ -316,7 +346,7 @@ def test_retries_are_paid_from_two_accounts(state: str, spent: tuple[int, int], 
 def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
     found = Plan(ended("aaaaa", "LOST", attempt=2))
     (record,) = found.records(GiveUpAttempt)
-    assert (record.attempt, record.sentence) == (2, "attempt 2 ended (LOST: LOST); the next one starts soon")
+    assert (record.attempt, record.sentence) == (2, "attempt 2 ended (LOST: LOST); the next one waits for a slot")
     assert found.wake_at == NOW
     assert found.records(SetStatus) == []
 
@@ -443,7 +473,8 @@ def test_time_after_the_end_does_not_count() -> None:
 
 @pytest.mark.parametrize("status", ["STOPPED", "VIEWED", "ERROR", "INITIALIZED"])
 def test_what_is_not_at_work_starts_nothing(status: str) -> None:
-    found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=experiment(status), proposals=proposals(1), ahead=5)
+    wait = "HOLD" if status == "ERROR" else "CONCURRENCY"
+    found = Plan(waiting("aaaaa", wait=wait), row=experiment(status), proposals=proposals(1), ahead=5)
     assert found.decisions.calls == found.decisions.records == []
 
 
@@ -549,6 +580,19 @@ def test_a_disagreement_is_recorded_with_both_words(state: str, said: str, statu
     (record,) = Plan(with_runner("aaaaa", state, said=said), drained=("aaaaa",)).records(Finish)
     assert record.status == status
     assert f"the platform says {state}" in record.disagreement and "the runner says exit code" in record.disagreement
+
+
+def test_a_disagreement_about_an_attempt_that_is_given_up_is_recorded_too() -> None:
+    found = Plan(with_runner("aaaaa", "SUCCEEDED", said=EXIT_3), drained=("aaaaa",), config=spec(max_trial_retries=1))
+    (record,) = found.records(GiveUpAttempt)
+    assert "the platform says SUCCEEDED" in record.disagreement
+
+
+@pytest.mark.parametrize(("state", "word"), [("RUNNING", EXIT_0), ("SUCCEEDED", ""), ("LOST", "")])
+def test_the_platform_may_still_confirm_what_the_runner_said(state: str, word: str) -> None:
+    found = Plan(with_runner("aaaaa", state, said=EXIT_0), drained=("aaaaa",))
+    (call,) = [call for call in found.decisions.calls if isinstance(call, Forget)]
+    assert call.runner_word == word
 
 
 def test_the_runner_s_last_words_sort_the_failure() -> None:

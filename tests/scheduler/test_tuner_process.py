@@ -318,8 +318,7 @@ def test_a_hanging_call_shows_its_stack(child: Callable[..., Child], tmp_path: P
     hanging.read_bytes()
     tuner.process.send_signal(signal.SIGINT)
     tuner.process.send_signal(signal.SIGUSR1)
-    log = tuner.log_until(b"tuner_process.py")
-    assert b"in generate_parameters" in log
+    tuner.log_until(b"in generate_parameters")
     shown = _text_with(stacks, "in _propose")  # it is written in pieces, perhaps after the log
     assert "in generate_parameters" in shown
     release.write_text("free")

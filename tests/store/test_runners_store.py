@@ -9,6 +9,7 @@ import pytest
 
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
 from nni_manager.store.trials import AttemptRow
@@ -113,3 +114,47 @@ def test_results_after_the_word_about_the_end_say_so(connection: sqlite3.Connect
     runners.set_exit(connection, job, WORD, 9)
     late = report(connection, job, final(2), start=10)
     assert late.may_complete and late.stored is metrics.Stored.NEW
+
+
+@pytest.mark.parametrize(("told", "stored"), [(0, 2), (5, 5), (2**53 - 1, 9), (None, None)])
+def test_clocks_of_runners_may_be_wrong(
+    connection: sqlite3.Connection, job: str, told: int | None, stored: int | None
+) -> None:
+    runners.set_exit(connection, job, json.dumps({"exitCode": 0, "startedMs": told, "endedMs": told}), 9)
+    word = json.loads(attempt(connection).runner_exit or "")
+    assert (word["startedMs"], word["endedMs"]) == (stored, stored)
+
+
+def test_jobs_that_were_decided_before_their_platform_spoke(connection: sqlite3.Connection) -> None:
+    names = {}
+    for number, id_ in enumerate(("aaaaa", "bbbbb", "ccccc", "ddddd")):
+        add(connection, id_, number)
+        names[id_] = start(connection, id_)
+    for id_ in ("aaaaa", "bbbbb", "ccccc"):
+        runners.set_exit(connection, names[id_], WORD, 9)
+    jobs.set_report(connection, names["bbbbb"], JobReport(state=JobState.SUCCEEDED), 9)
+    for id_ in ("aaaaa", "bbbbb", "ddddd"):
+        jobs.close(connection, id_, 1)
+    assert jobs.unconfirmed(connection) == {names["aaaaa"]: WORD}
+    jobs.set_forgotten(connection, names["aaaaa"])
+    assert jobs.unconfirmed(connection) == {}
+
+
+def test_what_the_platform_says_after_the_decision_completes_the_evidence(
+    connection: sqlite3.Connection, job: str
+) -> None:
+    runners.set_exit(connection, job, WORD, 5)
+    jobs.close(connection, "aaaaa", 1)
+    jobs.set_report(connection, job, JobReport(state=JobState.RUNNING, started_ms=1), 6)
+    assert one(connection, "SELECT state, started_ms FROM attempts") == ("RUNNING", 2)
+    jobs.set_report(connection, job, JobReport(state=JobState.FAILED, exit_code=1), 7)
+    jobs.set_report(connection, job, JobReport(state=JobState.LOST), 8)
+    assert one(connection, "SELECT state, exit_code, final_seen_ms FROM attempts") == ("FAILED", 1, 7)
+
+
+def test_of_a_forgotten_job_nothing_more_is_said(connection: sqlite3.Connection, job: str) -> None:
+    runners.set_exit(connection, job, WORD, 5)
+    jobs.close(connection, "aaaaa", 1)
+    jobs.set_forgotten(connection, job)
+    jobs.set_report(connection, job, JobReport(state=JobState.LOST), 8)
+    assert one(connection, "SELECT state FROM attempts") == "RUNNING"

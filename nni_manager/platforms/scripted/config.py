@@ -33,7 +33,7 @@ class Rule(BaseModel):
     model_config = _SECTION
 
     match: Match | None = Field(default=None, description="Which trials; not set: all.")
-    delay: float = _seconds("How long a job waits before it starts.", 0.0)
+    delay: float = _seconds("How long a job waits before it starts, or is refused.", 0.0)
     duration: float | None = _seconds(
         "How long it runs with launch none (default 1s); with a runner, when after its start the platform does or "
         "says what the rule has it do or say."

@@ -96,6 +96,7 @@ class ScriptedPlatform(Platform):
         await self._faults.check()
         rule = rule_for(self._config.trials, spec)
         if rule.refuse_submit:
+            await asyncio.sleep(rule.delay)
             raise SubmitRejected(rule.refuse_submit)
         async with self._disk():
             job = await self._jobs.add(self._job(spec, rule))

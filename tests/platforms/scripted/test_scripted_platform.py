@@ -150,6 +150,16 @@ async def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
+async def test_a_refusal_may_take_its_time(cluster: Cluster) -> None:
+    async with cluster.make({"refuseSubmit": "the queue is closed", "delay": 0.05}) as platform:
+        submission = asyncio.ensure_future(cluster.submit(platform))
+        await asyncio.wait({submission}, timeout=0.01)
+        assert not submission.done()
+        with pytest.raises(SubmitRejected, match=r"^the queue is closed$"):
+            await submission
+
+
+@pytest.mark.unit
 async def test_a_pretended_job_is_cancelled_at_once_and_an_ended_one_not_at_all(cluster: Cluster) -> None:
     async with cluster.make({"duration": 5.0}) as platform:
         running, over = await cluster.submit(platform), await cluster.submit(platform, sequence_id=1)

@@ -1,0 +1,119 @@
+"""An experiment on the scripted cluster that a test acts out, and the picture that its users have of it at a moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance import seen
+from tests.acceptance.cluster import until
+from tests.acceptance.scripted_cluster import ScriptedCluster
+from tests.live_daemon import Daemon
+
+Json = dict[str, Any]
+
+#: What the tuner proposes when more trials are wanted than there were names.
+ONE_MORE = "one more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Of one moment: what API, page and tuner show. Trials by the name that is their parameter."""
+
+    state: Json
+    trials: dict[str, Json]
+    #: (status, the sentence below it).
+    rows: dict[str, tuple[str, str]]
+    page: str
+    notes: list[Json]
+
+    def told(self, name: str, key: str) -> list[Json]:
+        """What the tuner was told of this trial under `key`: `learned` or `ended`."""
+        return [note for note in self.notes if note.get(key) == self.trials[name]["parameterId"]]
+
+
+class ActedExperiment:
+    """One trial for each name, all at a time. `fields` of the config come on top of the usual ones."""
+
+    def __init__(
+        self, daemon: Daemon, code: Path, notes: Path, names: Sequence[str], cluster: Json, **fields: Any
+    ) -> None:
+        self.daemon = daemon
+        self.notes = notes
+        config = {
+            "searchSpace": {"x": {"_type": "choice", "_value": ["any"]}}, "trialCommand": "true",
+            "trialCodeDirectory": ".", "trialConcurrency": len(names), "maxTrialNumber": len(names),
+            "tuner": listed_tuner(notes, [*names, ONE_MORE]), "trainingService": {"platform": "scripted", **cluster},
+        }  # fmt: skip
+        self.id = daemon.create({**config, **fields}, code)
+        self.cluster = ScriptedCluster(daemon.data / self.id)
+
+    @property
+    def path(self) -> str:
+        return f"/experiments/{self.id}"
+
+    def picture(self) -> Picture:
+        """The page is read last: where things move, the caller makes sure that they stand."""
+        listed = self._listed()
+        trials = [self.daemon.call("GET", f"{self.path}/trials/{trial['id']}") for trial in listed]
+        state, page = self.daemon.status(self.id), seen.page(self.daemon, self.path)
+        rows = seen.trials_on(page)
+        return Picture(
+            state=state, trials={trial["parameters"]["x"]: trial for trial in trials},
+            rows={trial["parameters"]["x"]: rows[trial["id"]] for trial in trials}, page=page,
+            notes=seen.notes(self.notes),
+        )  # fmt: skip
+
+    def kill(self, *names: str) -> None:
+        ids = {trial["parameters"]["x"]: trial["id"] for trial in self._listed()}
+        for name in names:
+            self.daemon.call("POST", f"{self.path}/trials/{ids[name]}/kill")
+
+    def begin_stop(self) -> threading.Thread:
+        """It is over when the experiment is closed."""
+        thread = threading.Thread(target=self._stop)
+        thread.start()
+        return thread
+
+    def _stop(self) -> None:
+        with self.daemon.client() as client:
+            assert client.post(f"/api/v1{self.path}/stop", timeout=60).is_success
+
+    def resume(self) -> None:
+        self.daemon.call("POST", f"{self.path}/resume")
+
+    def change(self, **fields: Any) -> None:
+        self.daemon.call("PATCH", self.path, json=fields)
+
+    def wait_for_requests(self, names: Collection[str]) -> None:
+        """Until these trials were asked to stop."""
+        until(lambda: set(names) <= {trial["parameters"]["x"] for trial in self._listed() if trial["stopRequest"]})
+
+    def wait(self, *statuses: str) -> Json:
+        return self.daemon.wait(self.id, *statuses)
+
+    def wait_for(self, holds: Callable[[Json], object]) -> Json:
+        return self.daemon.wait_for(self.id, holds)
+
+    def wait_for_count(self, **counts: int) -> Json:
+        return self.wait_for(lambda state: {**state["counts"], **counts} == state["counts"])
+
+    def _listed(self) -> list[Json]:
+        return self.daemon.call("GET", f"{self.path}/trials")["trials"]  # type: ignore[no-any-return]
+
+    def log(self) -> str:
+        return (self.daemon.data / self.id / "log" / "nnimanager.log").read_text()
+
+
+def listed_tuner(notes: Path, names: Sequence[str]) -> Json:
+    """Proposes `names`, one after the other, and notes what it is told."""
+    arguments = {"values": list(names), "notes": str(notes)}
+    return {"className": "listed_tuner.ListedTuner", "codeDirectory": ".", "classArgs": arguments}
+
+
+def stern_assessor(**arguments: Any) -> Json:
+    """Finds every trial bad; with `gate`, once that file is there."""
+    return {"className": "stern_assessor.SternAssessor", "codeDirectory": ".", "classArgs": arguments}

@@ -1,0 +1,116 @@
+"""The table of trial outcomes as data: what befalls jobs, who asks them to stop, and what becomes of their trials.
+
+A column is an experiment, a row a trial of it. The scripted cluster tells everything a minute later than it happens, so
+that a trial can be asked to stop when its end has come and nobody knows: what it tells then is evidence, not obedience.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+#: How much later the cluster tells what happened, in seconds. Whoever asks a trial to stop has so long for it, and
+#: somewhat less than `REFUSED_AFTER_S` when its job is one that will be refused.
+LATE_S = 60
+REFUSED_AFTER_S = 30
+#: How long jobs run, and what must pass until it is told that they run and what their first result is.
+DURATION_S, UNTIL_FIRST_RESULT_S = 600, 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`rule`: what befalls the job; `attempt`: the evidence that the API shows of it."""
+
+    rule: Json
+    attempt: Json
+    message: str = ""
+    #: What the message has more when nobody asked for the end.
+    suspicion: str = ""
+    #: Attempts that it befalls, of so many as there may be; the next one goes well.
+    befalls: int = 3
+    #: How many attempts there are when nobody asks the trial to stop.
+    attempts: int = 1
+
+
+FORGOTTEN = "the scripted cluster has forgotten this job"
+DISPLACED = "the scripted cluster gave the job's place to another"
+REMOVED = "the scripted cluster cancelled the job"
+ROWS = {
+    "exit 0": Row(rule={"result": 0.5}, attempt={"state": "SUCCEEDED", "exitCode": 0, "signal": None}),
+    "exit 3": Row(rule={"exitCode": 3, "stderr": "ValueError: no such layer\n"}, message="exit code 3",
+                  attempt={"state": "FAILED", "exitCode": 3, "stderrTail": "ValueError: no such layer\n"}),
+    "signal 9": Row(rule={"signal": 9}, attempt={"state": "FAILED", "exitCode": None, "signal": 9},
+                    message="killed by signal 9 (SIGKILL)",
+                    suspicion="; nobody here sent it, perhaps the system ran out of memory"),
+    "memory, by the platform": Row(rule={"exitCode": 137, "reason": "OOMKilled"}, message="exit code 137",
+                                   attempt={"state": "FAILED", "exitCode": 137, "reason": "OOMKilled"}),
+    "memory, by its words": Row(rule={"exitCode": 1, "stderr": "MemoryError"}, message="exit code 1",
+                                attempt={"state": "FAILED", "exitCode": 1, "stderrTail": "MemoryError"}),
+    "GPU memory": Row(rule={"exitCode": 1, "stderr": "torch.OutOfMemoryError: CUDA out of memory."},
+                      attempt={"state": "FAILED", "exitCode": 1}, message="exit code 1"),
+    "preempted": Row(rule={"preempted": True}, attempt={"state": "PREEMPTED", "exitCode": None}, message=DISPLACED,
+                     attempts=3),
+    "preempted twice": Row(rule={"preempted": True}, attempt={"state": "PREEMPTED"}, message=DISPLACED,
+                           befalls=2, attempts=3),
+    "lost": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, attempts=3),
+    "lost twice": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, befalls=2, attempts=3),
+    "removed": Row(rule={"cancelledByPlatform": True, "reason": "Quota"}, attempts=3, message=REMOVED,
+                   attempt={"state": "CANCELLED", "reason": "Quota"}),
+    "removed twice": Row(rule={"cancelledByPlatform": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
+                         befalls=2, attempts=3),
+    "refused": Row(rule={"refuseSubmit": "there is no such queue"}, message="there is no such queue",
+                   attempt={"state": "FAILED", "reason": "SUBMIT_REJECTED", "startedMs": None}),
+}  # fmt: skip
+
+GOOD, CODE = "SUCCEEDED", "FAILED USER_CODE"
+USER, BAD, LONG = "USER_CANCELED USER_REQUEST", "EARLY_STOPPED ASSESSOR", "EARLY_STOPPED TIMEOUT"
+STOP = "USER_CANCELED EXPERIMENT_STOPPED"
+MEMORY, GPU = "FAILED OUT_OF_MEMORY", "FAILED GPU_OUT_OF_MEMORY"
+TAKEN, GONE, REFUSED = "SYS_CANCELED PREEMPTED", "SYS_CANCELED LOST", "FAILED SUBMIT_REJECTED"
+#: Nothing runs while a job is submitted: its first attempt cannot be bad yet, and none too long. A second one can be
+#: bad: `test_a_verdict_on_the_attempt_before…`.
+NEVER = REFUSED
+
+COLUMNS = ("nobody", "user", "assessor", "maxTrialDuration", "experiment stop")
+TABLE = {
+    "exit 0": (GOOD, GOOD, GOOD, GOOD, GOOD),
+    "exit 3": (CODE, USER, BAD, LONG, STOP),
+    "signal 9": (CODE, USER, BAD, LONG, STOP),
+    "memory, by the platform": (MEMORY, USER, BAD, LONG, STOP),
+    "memory, by its words": (MEMORY, USER, BAD, LONG, STOP),
+    "GPU memory": (GPU, USER, BAD, LONG, STOP),
+    "preempted": (TAKEN, USER, BAD, LONG, STOP),
+    "preempted twice": (GOOD, USER, BAD, LONG, STOP),
+    "lost": (GONE, USER, BAD, LONG, STOP),
+    "lost twice": (GOOD, USER, BAD, LONG, STOP),
+    "removed": (TAKEN, USER, BAD, LONG, STOP),
+    "removed twice": (GOOD, USER, BAD, LONG, STOP),
+    "refused": (REFUSED, USER, NEVER, NEVER, STOP),
+}
+#: As the API names who asked.
+REQUESTS = {USER: "USER", BAD: "ASSESSOR", LONG: "TIMEOUT", STOP: "EXPERIMENT_STOPPED"}
+
+
+def outcome(row: str, column: str) -> tuple[str, str]:
+    """(status, reason) of the cell."""
+    status, _, reason = TABLE[row][COLUMNS.index(column)].partition(" ")
+    return status, reason
+
+
+def request(row: str, column: str) -> str | None:
+    """Who asked this trial to stop, as the API names it."""
+    return None if TABLE[row][COLUMNS.index(column)] == NEVER else REQUESTS.get(TABLE["exit 3"][COLUMNS.index(column)])
+
+
+def rules(*, is_asked: bool) -> list[Json]:
+    """When somebody is going to ask, the first attempt takes its time and the ones after it go well."""
+    run = {"results": [0.1, 0.2], "duration": DURATION_S} if is_asked else {"duration": 0.2}
+    refusal = {"delay": REFUSED_AFTER_S if is_asked else 0}
+    return [
+        {"match": {"sequence": number, "attempt": attempt}, **(refusal if "refuseSubmit" in row.rule else run),
+         **row.rule}
+        for number, row in enumerate(ROWS.values())
+        for attempt in range(1, 2 if is_asked else row.befalls + 1)
+    ] + [{"duration": 0.1, "result": 0.7}]  # fmt: skip

@@ -1,0 +1,81 @@
+"""Moves the time of a scripted cluster, whose jobs are files: what its script has happen, happens when a test wants it.
+
+The daemon reads the files when it next looks at its jobs, within five seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.cluster import until
+
+Entry = dict[str, Any]
+
+#: Longer than any test; `for` and `after` of an outage that begins and ends when it is told to.
+FAR_S = 100_000
+
+
+class ScriptedCluster:
+    """`folder`: of the experiment. Jobs that it is asked about have been submitted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "scripted"
+
+    def wait_for_jobs(self, count: int) -> None:
+        until(lambda: len(list(self._jobs())) == count, within_s=40)
+
+    def wait_for_cancels(self) -> None:
+        """Until every job was told to stop."""
+        until(lambda: all(_read(path)["cancelled_ms"] is not None for path in self._jobs()), within_s=40)
+
+    def advance(self, seconds: float) -> None:
+        """All jobs were submitted so much earlier."""
+
+        def move(job: Entry) -> None:
+            job["submitted_ms"] -= round(seconds * 1000)
+
+        self._change_jobs(move)
+
+    def end_jobs(self, sequence_id: int | None = None) -> None:
+        """They have ended a second after they began; those of one rule only, when it is for that trial."""
+
+        def end(job: Entry) -> None:
+            if sequence_id in (None, job["rule"].get("match", {}).get("sequence")):
+                job["rule"]["duration"] = 1.0
+
+        self._change_jobs(end)
+
+    def begin_outage(self) -> None:
+        self._begin_before(FAR_S)
+
+    def end_outage(self) -> None:
+        self._begin_before(2 * FAR_S)
+
+    def _begin_before(self, seconds: float) -> None:
+        """The cluster was first used so long ago."""
+        _write(self._folder / "cluster.json", {"begunMs": round((time.time() - seconds) * 1000)})
+
+    def _jobs(self) -> Iterator[Path]:
+        return self._folder.glob("*/job.json")
+
+    def _change_jobs(self, change: Callable[[Entry], None]) -> None:
+        for path in self._jobs():
+            job = _read(path)
+            change(job)
+            _write(path, job)
+
+
+def _read(path: Path) -> Entry:
+    return json.loads(path.read_text())  # type: ignore[no-any-return]
+
+
+def _write(path: Path, entry: Entry) -> None:
+    """Whole or not at all."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(entry))
+    os.replace(draft, path)

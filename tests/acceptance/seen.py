@@ -1,0 +1,56 @@
+"""What users see of an experiment elsewhere than in the API: on its page, on the command line, as its tuner."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.live_daemon import Daemon
+
+Json = dict[str, Any]
+
+
+def page(daemon: Daemon, path: str) -> str:
+    """Of the service, over TCP."""
+    (door,) = (door for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service")
+    answer = httpx.get(f"{door['address']}{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def trials_on(text: str) -> dict[str, tuple[str, str]]:
+    """Trial id → (status, the sentence below it) as the page of an experiment shows them."""
+    rows = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
+    return {
+        _first(row, r'<th scope="row"><code>(.*?)</code>'): _status(row) for row in rows if '<th scope="row">' in row
+    }
+
+
+def nnictl(daemon: Daemon, *words: str) -> str:
+    """What it prints; it must succeed."""
+    command = [str(Path(sys.executable).with_name("nnictl")), *words, "--data-dir", str(daemon.data)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def notes(path: Path) -> list[Json]:
+    """What the tuner of `trials/listed_tuner.py` was told, in order."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _status(row: str) -> tuple[str, str]:
+    return _first(row, r'<span class="badge [a-z_]+">(.*?)</span>'), _first(row, r'<div class="why">(.*?)</div>')
+
+
+def _first(text: str, pattern: str) -> str:
+    """As a reader sees it; empty where there is none."""
+    found = re.search(pattern, text, re.DOTALL)
+    return html.unescape(found[1]) if found else ""

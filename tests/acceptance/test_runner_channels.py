@@ -1,0 +1,62 @@
+"""Forty trials under real runners in clean environments, over each way that results can take."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.numbered import Numbered
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+
+@pytest.mark.parametrize(("channel", "used"), [("push", "push"), ("pull", "pull"), ("auto", "push")])
+def test_forty_trials(listening: Daemon, code: Path, channel: str, used: str) -> None:
+    work = Numbered(listening, code, trials=40, platform={"channel": channel})
+    work.wait(100)
+    work.check(used)
+    _check_that_it_is_clean(work)
+    _check_logs(work)
+    listening.call("POST", f"/experiments/{work.id}/stop")
+    left = listening.data / work.id / "scripted"
+    assert sorted(path.name for path in left.iterdir() if path.is_dir() and path.name != "storage") == []
+
+
+def test_storage_that_is_shared(listening: Daemon, code: Path) -> None:
+    with tempfile.TemporaryDirectory() as storage:
+        work = Numbered(listening, code, trials=4, platform={"channel": "pull", "storage": storage})
+        work.wait(60)
+        work.check("pull")
+        folders = {entries[0]["folder"] for entries in work.noted().values()}
+        assert folders == {
+            str(Path(storage, work.id, trial, "code").resolve()) for (trial,) in work.rows("SELECT id FROM trials")
+        }
+
+
+def test_runners_that_do_not_reach_the_manager_let_themselves_be_read(listening: Daemon, code: Path) -> None:
+    """The listener is not where they are told that it is."""
+    work = Numbered(listening, code, trials=4, platform={"channel": "auto", "nniManagerIp": "127.0.0.2"})
+    work.wait(100)
+    work.check("pull")
+
+
+def _check_that_it_is_clean(work: Numbered) -> None:
+    """Nothing of the caller's environment, each trial in a folder of its own, and no token in sight."""
+    started = [entries[0] for entries in work.noted().values()]
+    assert len({entry["folder"] for entry in started}) == work.trials
+    own = ("NNI_", "CUDA_")
+    allowed = {"PATH", "HOME", "LANG", "LC_CTYPE", "PWD", "SHLVL", "_", "PYTHONPATH"}
+    for entry in started:
+        names: list[Any] = entry["environment"]
+        assert [name for name in names if name not in allowed and not name.startswith(own)] == []
+        assert "NNI_TRIAL_TOKEN" not in names and "NNI_MANAGER_URL" not in names
+
+
+def _check_logs(work: Numbered) -> None:
+    log = work.log()
+    assert log.count("SUCCEEDED") == 30 and log.count("FAILED (USER_CODE: exit code 3)") == 10
+    assert "the platform says" not in log and "dropped" not in log

@@ -1,0 +1,102 @@
+"""What goes wrong between real runners and the daemon: it is killed and away, a runner is killed, both disagree."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.cluster import until
+from tests.acceptance.numbered import LISTENING, Numbered
+from tests.live_daemon import Daemon, processes_of
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+
+def test_trials_that_end_while_the_daemon_is_away(listening: Daemon, code: Path) -> None:
+    """Killed as soon as there are results; it comes back when the last of eight trials has ended by itself."""
+    work = Numbered(listening, code, trials=8, steps=100, pause_s=0.1)
+    listening.wait_for(work.id, lambda _: len([values for values in work.stored().values() if values]) == 8)
+    listening.kill()
+    until(lambda: work.ended() == 8, 90)
+    before = work.stored()
+    assert all(0 < len(before[job]) < len(work.results(job)) for job in work.noted()), "there is something to tell"
+    listening.start(*LISTENING)
+    work.wait(120)
+    work.check("push")
+
+
+def test_a_daemon_that_is_killed_again_and_again(listening: Daemon, code: Path) -> None:
+    work = Numbered(listening, code, trials=24, steps=20, pause_s=0.05)
+    for number in range(4, 24, 4):
+        until(lambda number=number: work.ended() >= number, 60)
+        listening.kill()
+        listening.start(*LISTENING)
+    work.wait(120)
+    work.check("push")
+
+
+@pytest.mark.parametrize("channel", ["push", "pull"])
+def test_a_runner_that_is_killed(listening: Daemon, code: Path, channel: str) -> None:
+    """The platform sees that the job has ended; what was reported before counts, and nobody runs on."""
+    work = Numbered(listening, code, trials=2, steps=100_000, platform={"channel": channel}, trialConcurrency=1)
+    listening.wait_for(work.id, lambda _: any(len(values) > 3 for values in work.stored().values()))
+    ((job, trial),) = work.rows("SELECT job_name, trial_id FROM attempts")
+    runner = _runner_of(job)
+    runner.send_signal(signal.SIGKILL)
+    ended = listening.wait_for(work.id, lambda state: state["counts"].get("FAILED") == 1)
+    assert ended["status"] == "RUNNING", "the next trial follows"
+    assert [process for process in processes_of(f"{job}:runner:")] == []
+    status, reason, exit_code, _ = work.ends()[job]
+    assert (status, reason, exit_code) == ("FAILED", "USER_CODE", None)
+    stored, wrote = work.stored()[job], work.results(job)
+    assert stored == wrote[: len(stored)]
+    assert len(stored) == len(wrote) if channel == "pull" else len(stored) > 3
+    ((message,),) = work.rows(f"SELECT message FROM trials WHERE id = '{trial}'")
+    assert message == "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"
+
+
+@pytest.mark.parametrize("late_s", [0, 1])
+def test_a_platform_that_contradicts_the_runner(listening: Daemon, code: Path, late_s: int) -> None:
+    """It speaks after the runner's word has decided, which is believed about the command; somebody is told."""
+    rules = [
+        {"match": {"sequence": 0}, "exitCode": 1},
+        {"match": {"sequence": 1}, "signal": 9, "reason": "OOMKilled"},
+        {"match": {"sequence": 3}, "exitCode": 0},
+    ]
+    platform = {"trials": rules, "lateEvents": late_s}
+    work = Numbered(listening, code, trials=8, platform=platform)
+    work.wait(60)
+    work.check("push")
+    names = [trial for (trial,) in work.rows("SELECT id FROM trials ORDER BY sequence_id")]
+    runner = {0: "exit code 0", 1: "exit code 0", 3: "exit code 3"}
+    killed = "killed by signal 9 (SIGKILL); nobody here sent it, perhaps the system ran out of memory"
+    cluster = {0: "FAILED (exit code 1)", 1: f"FAILED ({killed})", 3: "SUCCEEDED (exit code 0)"}
+    expected = {names[n]: f"the platform says {cluster[n]}, the runner says {runner[n]}" for n in runner}
+    until(lambda: _disagreements(work) == expected)
+    states = ["FAILED", "FAILED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED"]
+    query = "SELECT state FROM attempts a JOIN trials t ON t.id = a.trial_id ORDER BY sequence_id"
+    until(lambda: [state for (state,) in work.rows(query)] == states)
+
+
+def _runner_of(job: str) -> psutil.Process:
+    """The process that wraps the command of this job."""
+    found = []
+    for process in processes_of(job):
+        with contextlib.suppress(psutil.Error):
+            line, environment = process.cmdline(), process.environ()
+            if line[-1:] and line[-1].endswith("runner.pyz") and environment.get("NNI_RUNNER_COMMAND"):
+                found.append(process)
+    (runner,) = found
+    return runner
+
+
+def _disagreements(work: Numbered) -> dict[str, str]:
+    """By trial; each is told once."""
+    found = re.findall(r"(?:Trial |_trial_)(\w{5}): (the platform says .*)", work.log())
+    assert len(found) == len(dict(found))
+    return dict(found)

@@ -1,0 +1,144 @@
+"""Closed jobs: forgotten at once, or when their platform has said what it has to say about the runner's word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.platform_kit.contract import Host
+from nni_manager.scheduler import forgetting
+from nni_manager.scheduler.decisions import Forget
+from nni_manager.scheduler.forgetting import Forgetting
+from nni_manager.scheduler.observer import Observer
+from tests.scheduler.fake_platform import RUNNING, SUCCEEDED, FakePlatform
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+A, B = "nni_exp_exp1_trial_aaaaa", "nni_exp_exp1_trial_bbbbb"
+FAILED = JobReport(state=JobState.FAILED, exit_code=1)
+BOTH = "the platform says FAILED (exit code 1), the runner says exit code 0"
+
+
+class Bench:
+    """Forgetting, the platform that it speaks to, and the observer that `look`s for it."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        host = Host(
+            experiment_id="exp1", wake=lambda name: self.observer.wake(name), deliver=cast(Any, None),
+            followed=cast(Any, None), keeper=cast(Any, None), folder=Path(), code=cast(Any, None),
+            greet=cast(Any, None), exited=cast(Any, None),
+        )  # fmt: skip
+        self.platform = FakePlatform({}, host)
+        self.observer = Observer(
+            self.platform, cast(Any, None), lambda reports: self.forgetting.hear(reports), lambda _: None, lambda: 0
+        )
+        self.observer._look_at_all = False  # there is no store
+        self.forgetting = Forgetting(self.platform, self.observer)
+        self.forgetting.enter(group)
+
+    def decide(self, name: str, exit_code: int | None = None) -> None:
+        """`exit_code`: the runner's word, which alone decided."""
+        word = "" if exit_code is None else json.dumps({"exitCode": exit_code})
+        handle = JobHandle(platform="fake", version=1, job_name=name)
+        self.forgetting.add([Forget(handle=handle, runner_word=word)])
+
+    async def say(self, name: str, report: JobReport) -> None:
+        self.platform.change(name, report)
+        await self.observer.look()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 (any condition; there is no event for each)
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with asyncio.TaskGroup() as group:
+        bench = Bench(group)
+        yield bench
+        await bench.forgetting.finish()
+
+
+def disagreements(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "disagreement"]
+
+
+async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench) -> None:
+    bench.decide(A)
+    bench.decide(B)
+    await bench.until(lambda: bench.platform.forgotten == [A, B])
+    assert (bench.platform.observed, bench.forgetting.take_forgotten()) == ([], (A, B))
+    assert bench.forgetting.take_forgotten() == ()
+
+
+@pytest.mark.parametrize(("said", "report", "sentences"), [
+    (0, FAILED, [f"Job {A}: {BOTH}"]),
+    (3, SUCCEEDED, [f"Job {A}: the platform says SUCCEEDED (exit code 0), the runner says exit code 3"]),
+    (0, SUCCEEDED, []),
+    (3, FAILED, []),
+])  # fmt: skip
+async def test_what_the_platform_says_afterwards_is_compared(
+    bench: Bench, caplog: pytest.LogCaptureFixture, said: int, report: JobReport, sentences: list[str]
+) -> None:
+    bench.platform.jobs[A] = RUNNING
+    bench.decide(A, said)
+    await bench.observer.look()
+    assert bench.platform.forgotten == []
+    await bench.say(A, report)
+    await bench.say(A, report)
+    await bench.until(lambda: bench.platform.forgotten == [A])
+    assert disagreements(caplog) == sentences
+
+
+async def test_it_may_have_spoken_while_that_was_decided(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.platform.jobs[A] = FAILED
+    await bench.observer.look()
+    bench.decide(A, 0)
+    await bench.observer.look()
+    await bench.until(lambda: bench.platform.forgotten == [A])
+    assert disagreements(caplog) == [f"Job {A}: {BOTH}"]
+
+
+async def test_patience_ends_with_one_more_question(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "PATIENCE_S", 0.05)
+    bench.platform.jobs |= {A: RUNNING, B: FAILED}
+    bench.decide(A, 0)
+    bench.decide(B, 0)
+    await bench.until(lambda: sorted(bench.platform.forgotten) == [A, B])
+    assert {name for names in bench.platform.observed for name in names} == {A, B}
+    assert disagreements(caplog) == [f"Job {B}: {BOTH}"]
+
+
+async def test_a_closing_experiment_waits_for_nobody(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.platform.jobs[A] = FAILED
+    bench.decide(A, 0)
+    assert await bench.forgetting.finish()
+    assert bench.platform.forgotten == [A]
+    assert disagreements(caplog) == [f"Job {A}: {BOTH}"]
+
+
+async def test_others_are_not_kept_waiting(bench: Bench) -> None:
+    bench.platform.jobs[A] = RUNNING
+    bench.decide(A, 0)
+    bench.decide(B)
+    await bench.until(lambda: bench.platform.forgotten == [B])
+
+
+async def test_a_platform_that_is_away_is_left_for_later(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.platform.raises["forget"] = [PlatformUnavailable("away")]
+    with caplog.at_level(logging.WARNING):
+        bench.decide(A)
+        await bench.until(lambda: "1 ended jobs are not forgotten yet: away" in caplog.text)
+    bench.decide(B)
+    await bench.until(lambda: bench.platform.forgotten == [B])

@@ -1,0 +1,187 @@
+"""What a user does on NNI 3.0's own page, and what they see there; nothing may fail while they do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, BrowserContext, Error, Expect, Locator, Page, Request, Response
+
+#: Where the page asks for fonts and icons, which it does without as well.
+FONTS = "cdn.office.net"
+#: For a text, which names no icon, a browser asks the root of the site, outside of a prefix.
+_ICON = "/favicon.ico"
+#: What a chart was told to draw.
+_SERIES = """host => {
+  const of = element => element[Object.keys(element).find(key => key.startsWith('__reactFiber'))];
+  let node = of(host);
+  while (node && !(node.memoizedProps && node.memoizedProps.option)) node = node.return;
+  return JSON.parse(JSON.stringify(node.memoizedProps.option.series || []));
+}"""
+#: Axes and grids are grey; what stands for a result is not.
+_IS_DRAWN = """canvas => {
+  const {width, height} = canvas, pixels = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+  let coloured = 0;
+  for (let i = 0; i < pixels.length; i += 4) {
+    const [red, green, blue, alpha] = pixels.slice(i, i + 4);
+    if (alpha > 100 && Math.max(red, green, blue) - Math.min(red, green, blue) > 40) coloured++;
+  }
+  return coloured > 20;
+}"""
+
+#: As `playwright.async_api.expect`, for machines that are slow.
+expect = Expect()
+expect.set_options(timeout=40_000)
+
+
+class NniPage:
+    """One window. `url`: the page's address, which ends in ``/``."""
+
+    def __init__(self, page: Page, url: str, shots: Path) -> None:
+        self.page = page
+        self.url = url
+        self.calls: list[str] = []
+        #: Method and path below the API's root of what is to be refused.
+        self.refused: set[str] = set()
+        self._shots = shots
+
+    async def open(self, name: str = "") -> None:
+        await self.page.goto(f"{self.url}{name}")
+
+    async def shoot(self, name: str) -> None:
+        """For those who want to look."""
+        await self.page.screenshot(path=self._shots / f"{name}.png")
+
+    def called(self, request: Request) -> None:
+        found = re.search(r"/api/v1/nni/(.*)", request.url)
+        if found is not None:
+            self.calls.append(f"{request.method} {found[1]}")
+
+    def is_refused(self, address: str, method: str = "") -> bool:
+        path = urlsplit(address).path.rpartition("/api/v1/nni/")[2]
+        return any(one.split()[1] == path and method in ("", one.split()[0]) for one in self.refused)
+
+    # What is there
+
+    def button(self, name: str) -> Locator:
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def rows(self) -> Locator:
+        return self.page.locator("[data-automationid=DetailsRow]")
+
+    def row(self, text: str) -> Locator:
+        return self.rows().filter(has_text=text)
+
+    async def cells(self, column: str) -> list[str]:
+        """The text of a column, from top to bottom."""
+        found = await self.page.locator(f"[data-automationid=DetailsRow] [data-automation-key={column}]").all()
+        return [(await cell.inner_text()).strip() for cell in found]
+
+    async def count(self, label: str) -> str:
+        """Of the trials on the overview."""
+        name = self.page.locator(".trialCount").get_by_text(label, exact=True)
+        return await name.locator("xpath=following-sibling::p[1]").inner_text()
+
+    async def series(self) -> list[dict[str, Any]]:
+        """Of the only chart there is, once it is drawn."""
+        await self.drawn(self.page.locator(".echarts-for-react canvas"))
+        return await self.page.locator(".echarts-for-react").evaluate(_SERIES)  # type: ignore[no-any-return]
+
+    async def drawn(self, canvas: Locator) -> None:
+        element = await canvas.element_handle(timeout=40_000)
+        await self.page.wait_for_function(_IS_DRAWN, arg=element, timeout=40_000)
+
+    async def editor(self) -> str:
+        """What stands in the only editor, as far as it is on the screen."""
+        lines = self.page.locator(".monaco-editor .view-lines")
+        await expect(lines).to_contain_text(re.compile(r"\S"))
+        return (await lines.inner_text()).replace("\u00a0", " ")
+
+    # What is done
+
+    async def icon(self, alt: str) -> None:
+        await self.page.locator(f"img[alt='{alt}']").click()
+
+    async def tab(self, name: str) -> None:
+        await self.page.get_by_role("tab", name=name).click()
+
+    async def close(self) -> None:
+        """A panel or a dialog."""
+        await self.button("Close").click()
+        await expect(self.button("Close")).to_have_count(0)
+
+    async def edit(self, field: str, value: object) -> str:
+        """One of the numbers on the overview; answers what the page says to that."""
+        await self.page.locator(f".{field}.show-params").click()
+        await self.page.locator(f"input.{field}").fill(str(value))
+        await self.page.locator(".edit-params .confirm").click()
+        said = self.page.locator(".edit-position .ms-MessageBar-text")
+        await expect(said).to_be_visible()
+        text = await said.inner_text()
+        await expect(self.page.locator(".edit-params")).to_have_count(0)
+        return text
+
+    async def refresh(self, how: str) -> None:
+        """Sets how often the page asks; it asks at once."""
+        await self.page.locator(".nav-refresh button").click()
+        async with self.page.expect_response(re.compile("check-status")):
+            await self.page.get_by_role("menuitem", name=how).click()
+
+    async def opened(self, click: Locator) -> str:
+        """The text in the window that a click opens."""
+        async with self.page.expect_popup() as window:
+            await click.click()
+        popup = await window.value
+        await popup.wait_for_load_state()
+        text = await popup.locator("body").inner_text()
+        await popup.close()
+        return text
+
+
+@asynccontextmanager
+async def nni_page(browser: Browser, url: str, shots: Path) -> AsyncIterator[NniPage]:
+    """Raises AssertionError in the end when anything failed meanwhile that was not to fail."""
+    context = await browser.new_context(viewport={"width": 1500, "height": 1000})
+    page = NniPage(await context.new_page(), url, shots)
+    troubles = _watch(context, page)
+    yield page
+    await context.close()
+    assert troubles == []
+
+
+def _watch(context: BrowserContext, page: NniPage) -> list[str]:
+    """What goes wrong from now on. That requests are given up when a page is left is not wrong."""
+    troubles: list[str] = []
+
+    def note(address: str, text: str) -> None:
+        parts = urlsplit(address)
+        if not (parts.hostname or "").endswith(FONTS) and parts.path != _ICON:
+            troubles.append(f"{text} {address}")
+
+    def responded(response: Response) -> None:
+        if response.status >= 400 and not page.is_refused(response.url, response.request.method):
+            note(response.url, f"{response.request.method} {response.status}")
+
+    def failed(request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":
+            note(request.url, f"{request.method} {request.failure}")
+
+    def erred(error: Error) -> None:
+        troubles.append(f"not caught: {error.message}")
+
+    context.on("request", page.called)
+    context.on("response", responded)
+    context.on("requestfailed", failed)
+    context.on("weberror", lambda error: erred(error.error))
+    context.on("console", lambda message: _hear(message.type, message.location["url"], message.text, page, note))
+    return troubles
+
+
+def _hear(kind: str, address: str, text: str, page: NniPage, note: Any) -> None:
+    """A browser speaks of every refusal on its console."""
+    if kind == "error" and not page.is_refused(address):
+        note(address, f"console: {text}")
