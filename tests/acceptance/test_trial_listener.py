@@ -30,6 +30,7 @@ METRICS = 1_000_000
 #: Longest that `/readyz` may take, in seconds, and the most that memory may grow.
 PROMPT_S = 0.05
 GROWTH = 30 * MIB
+_NAP_S = 0.02
 
 
 class Watch:
@@ -43,6 +44,8 @@ class Watch:
         self._before = self._process.memory_info().rss
         self._most = self._before
         self.waits_s: list[float] = []
+        #: By how much somebody who only sleeps is woken too late meanwhile.
+        self._oversleeps_s: list[float] = []
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
@@ -62,7 +65,9 @@ class Watch:
         connection = http.client.HTTPConnection("manager")
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.connect(self._socket)
-        while not self._over.wait(0.02):
+        began = time.monotonic()
+        while not self._over.wait(_NAP_S):
+            self._oversleeps_s.append(time.monotonic() - began - _NAP_S)
             began = time.monotonic()
             connection.request("GET", "/readyz")
             response = connection.getresponse()
@@ -70,15 +75,23 @@ class Watch:
             self.waits_s.append(time.monotonic() - began)
             assert response.status == 200
             self._most = max(self._most, self._process.memory_info().rss)
+            began = time.monotonic()
         connection.close()
 
     def check(self) -> None:
-        """The machine itself may be late now and then; the daemon must not be."""
-        waits = sorted(self.waits_s)
-        assert len(waits) > 50
-        late = waits[len(waits) * 98 // 100]
-        assert late < PROMPT_S, f"{late * 1000:.0f} ms; slowest: {[round(wait * 1000) for wait in waits[-10:]]}"
+        """The machine itself may be late, when others keep it busy; the daemon must not be."""
+        assert len(self.waits_s) > 50
+        late, machine = _worst_but_few(self.waits_s), _worst_but_few(self._oversleeps_s)
+        slowest = [round(wait * 1000) for wait in sorted(self.waits_s)[-10:]]
+        assert late < PROMPT_S + 3 * machine, (
+            f"{late * 1000:.0f} ms (machine: {machine * 1000:.0f}); slowest: {slowest}"
+        )
         assert self.growth < GROWTH, f"{self.growth / MIB:.0f} MiB more"
+
+
+def _worst_but_few(seconds: list[float]) -> float:
+    """One in fifty is worse."""
+    return sorted(seconds)[len(seconds) * 98 // 100]
 
 
 def test_who_may_come_in(listening: Daemon, code: Path) -> None:

@@ -86,10 +86,11 @@ class NniPage:
         name = self.page.locator(".trialCount").get_by_text(label, exact=True)
         return await name.locator("xpath=following-sibling::p[1]").inner_text()
 
-    async def series(self) -> list[dict[str, Any]]:
-        """Of the only chart there is, once it is drawn."""
-        await self.drawn(self.page.locator(".echarts-for-react canvas"))
-        return await self.page.locator(".echarts-for-react").evaluate(_SERIES)  # type: ignore[no-any-return]
+    async def series(self, where: str = "") -> list[dict[str, Any]]:
+        """Of the only chart there is in `where`, once it is drawn."""
+        chart = self.page.locator(f"{where} .echarts-for-react")
+        await self.drawn(chart.locator("canvas"))
+        return await chart.evaluate(_SERIES)  # type: ignore[no-any-return]
 
     async def drawn(self, canvas: Locator) -> None:
         element = await canvas.element_handle(timeout=40_000)

@@ -16,7 +16,6 @@ import httpx
 import pytest
 from playwright.async_api import Browser, async_playwright
 
-from tests import nni3
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.live_daemon import Daemon
 from tests.upstream.page_driver import NniPage, expect, nni_page
@@ -106,9 +105,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def site(
-    daemon: Daemon, browser: Browser, static: Path, prefix: str = "", **fields: Any
-) -> AsyncIterator[Site]:
+async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "", **fields: Any) -> AsyncIterator[Site]:
     """Where an experiment was just created."""
     folder = daemon.data.parent
     view = {"port": 0, "urlPrefix": prefix}
@@ -144,4 +141,363 @@ def static(nni3: Path) -> Path:
     return static_files(nni3)
 
 
-assert nni3.VENV  # the fixture of that name is in conftest
+async def begun(site: Site) -> None:
+    """Four trials have succeeded, one has failed, two run."""
+    await site.counts(SUCCEEDED=4, FAILED=1, RUNNING=2)
+
+
+@pytest.mark.parametrize("prefix", ["", "my/pre"])
+async def test_the_overview(daemon: Daemon, browser: Browser, static: Path, prefix: str) -> None:
+    async with site(daemon, browser, static, prefix) as found:
+        await begun(found)
+        page = found.page
+        await page.open()
+        await expect(page.rows()).to_have_count(4)
+        await expect(page.page).to_have_url(f"{page.url}oview")
+        await expect(page.page.locator(".status-text")).to_have_text("RUNNING")
+        await _check_head(found)
+        finals = await found.finals()
+        best = sorted(finals, key=lambda id_: -finals[id_])
+        assert await page.cells("id") == best
+        assert list(map(float, await page.cells("accuracy"))) == [round(finals[id_], 6) for id_ in best]
+        (points,) = await page.series()
+        assert [(point[2], point[1]) for point in points["data"]] == [(id_, finals[id_]) for id_ in best]
+        await page.shoot(f"overview-{bool(prefix)}")
+        await page.button("Minimize").click()
+        await expect(page.page.locator(".bestMetric .focus-text")).to_have_text(f"{finals[best[-1]]:.6f}")
+        assert await page.cells("id") == best[::-1]
+        await page.row(best[0]).locator("[data-automation-key=_expand] i").click()
+        await expect(page.page.locator(".openRow")).to_contain_text("batch")
+        await page.shoot(f"overview-row-{bool(prefix)}")
+
+
+async def _check_head(site: Site) -> None:
+    page, finals = site.page, await site.finals()
+    await expect(page.page.locator(".bestMetric .focus-text")).to_have_text(f"{max(finals.values()):.6f}")
+    basics = page.page.locator(".overviewBasicInfo")
+    for text in ("seen by NNI", site.id, str(site.daemon.data / site.id), "trial.py", "local", "Random"):
+        await expect(basics).to_contain_text(text)
+    counts = {label: await page.count(label) for label in ("Succeeded", "Running", "Stopped", "Waiting", "Failed")}
+    assert counts == {"Succeeded": "4", "Running": "2", "Stopped": "0", "Waiting": "0", "Failed": "1"}
+    await expect(page.page.locator(".complete-tirals")).to_have_text("7")
+    numbers = page.page.locator(".show-params .number")
+    assert await numbers.all_inner_texts() == ["60", "20", "2"]
+
+
+@pytest.mark.parametrize("prefix", ["", "my/pre"])
+async def test_the_charts(daemon: Daemon, browser: Browser, static: Path, prefix: str) -> None:
+    async with site(daemon, browser, static, prefix) as found:
+        await begun(found)
+        page = found.page
+        await page.open("detail")
+        await expect(page.rows()).to_have_count(7)
+        finals, trials = await found.finals(), await found.trials()
+        await page.shoot("detail")
+        (points,) = await page.series()
+        assert {point[2]: point[1] for point in points["data"]} == finals
+        await page.page.get_by_role("switch", name="Optimization curve").click()
+        await expect(page.page.get_by_role("switch", name="Optimization curve")).to_be_checked()
+        line, points = await page.series()
+        assert line["data"][-1][1] == max(finals.values()) and len(points["data"]) == 4
+        await page.shoot("detail-curve")
+        await page.tab("Hyper-parameter")
+        await page.drawn(page.page.locator(".parcoords canvas.foreground"))
+        axes = page.page.locator(".parcoords .dimension .label")
+        assert await axes.all_inner_texts() == ["x", "batch", "default", "loss"]
+        await page.shoot("detail-parameters")
+        await page.tab("Duration")
+        (bars,) = await page.series()
+        assert len(bars["data"]) == 7 and all(seconds >= 0 for seconds in bars["data"])
+        await page.shoot("detail-duration")
+        await page.tab("Intermediate result")
+        lines = {line["name"]: line["data"] for line in await page.series()}
+        x = {trial["id"]: trial["parameters"]["x"] for trial in trials}
+        assert lines == {id_: pytest.approx([value * step / 4 for step in range(1, 5)]) for id_, value in x.items()}
+        await page.shoot("detail-intermediate")
+
+
+async def test_the_table(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static, "my/pre") as found:
+        await begun(found)
+        page = found.page
+        await page.open("detail")
+        await expect(page.rows()).to_have_count(7)
+        trials = await found.trials()
+        assert await page.cells("id") == [trial["id"] for trial in trials]
+        assert await page.cells("sequenceId") == [str(number) for number in range(7)]
+        assert await page.cells("status") == [trial["status"] for trial in trials]
+        shown = [cell.split() for cell in await page.cells("latestAccuracy")]
+        assert [float(number) for number, _ in shown] == [round(trial["parameters"]["x"], 6) for trial in trials]
+        assert [kind for _, kind in shown] == ["(FINAL)"] * 2 + ["(LATEST)"] + ["(FINAL)"] * 2 + ["(LATEST)"] * 2
+        await _check_row(found, trials[1], "this is trial 1", "stderr is empty.")
+        await _check_row(found, trials[2], "this is trial 2", "the data is gone")
+        await page.shoot("table-rows")
+        await page.row(trials[0]["id"]).get_by_title("Intermediate").click()
+        (line,) = await page.series(".compare-modal")
+        assert line["data"] == pytest.approx([trials[0]["parameters"]["x"] * step / 4 for step in range(1, 5)])
+        await page.shoot("table-intermediate")
+        await page.button("Close popup modal").click()
+        await _check_comparison(found, trials[:2])
+        await page.page.get_by_placeholder("Search").fill(trials[3]["id"])
+        await page.button("Search").click()
+        await expect(page.rows()).to_have_count(1)
+        assert await page.cells("id") == [trials[3]["id"]]
+
+
+async def _check_row(site: Site, trial: dict[str, Any], out: str, error: str) -> None:
+    page, id_ = site.page, trial["id"]
+    await page.row(id_).locator("[data-automation-key=_expand] i").click()
+    row = page.page.locator(".openRow").last
+    await expect(row).to_contain_text(f"batch:{trial['parameters']['batch']}")
+    await row.get_by_role("tab", name="Log").click()
+    await expect(row).to_contain_text(str(site.daemon.data / site.id / "trials" / id_))
+    assert out in await page.opened(row.get_by_role("button", name="View trial stdout"))
+    assert error in await page.opened(row.get_by_role("button", name="View trial error"))
+    assert "trial.log is empty." in await page.opened(row.get_by_role("button", name="View trial log"))
+
+
+async def _check_comparison(site: Site, trials: list[dict[str, Any]]) -> None:
+    page = site.page
+    for trial in trials:
+        await page.row(trial["id"]).locator(".ms-Checkbox").click()
+    await page.button("Compare").click()
+    assert {line["name"] for line in await page.series(".compare-modal")} == {trial["id"] for trial in trials}
+    table = page.page.locator(".compare-modal-table")
+    for trial in trials:
+        for value in (trial["id"], trial["parameters"]["x"], trial["parameters"]["batch"]):
+            await expect(table).to_contain_text(str(value))
+    await page.shoot("table-comparison")
+    await page.button("Close popup modal").click()
+
+
+async def test_trials_are_killed_and_added(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static) as found:
+        await begun(found)
+        page, trials = found.page, await found.trials()
+        await page.open("detail")
+        await page.row(trials[5]["id"]).get_by_title("kill").click()
+        await page.button("Yes").click()
+        await expect(page.page.get_by_role("dialog")).to_contain_text("had been killed successfully")
+        await page.shoot("killed")
+        await page.close()
+        await expect(page.row(trials[5]["id"])).to_contain_text("USER_CANCELED")
+        assert (await found.rest(f"/trials/{trials[5]['id']}"))["status"] == "USER_CANCELED"
+        await page.row(trials[0]["id"]).get_by_title("Customized trial").click()
+        await page.page.locator("input[name=x]").fill("0.125")
+        await page.shoot("customized")
+        await page.button("Submit").click()
+        said = page.page.get_by_text("You can find your customized trial by Trial No.")
+        number = int((await said.inner_text()).rpartition(".")[2])
+        await page.button("OK").click()
+        added = (await found.trials())[number]
+        assert added["parameters"] == {**trials[0]["parameters"], "x": 0.125}
+        found.gate.touch()
+        await found.when(lambda state: state["counts"].get("SUCCEEDED", 0) > number)
+        await page.button("Refresh").click()
+        await expect(page.row(added["id"])).to_contain_text("0.125 (FINAL)")
+        await page.shoot("added")
+
+
+async def test_tensorboard_is_refused_with_a_sentence(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static) as found:
+        await begun(found)
+        page = found.page
+        page.refused.add("POST tensorboard")
+        await page.open("detail")
+        await page.rows().first.locator(".ms-Checkbox").click()
+        await page.button("TensorBoard").click()
+        await expect(page.page.get_by_role("dialog")).to_contain_text("TensorBoard is not started by this version")
+        await page.close()
+
+
+async def test_limits_are_changed(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static, "my/pre") as found:
+        await begun(found)
+        page = found.page
+        await page.open()
+        assert "Successfully updated" in await page.edit("maxTrialNumber", 25)
+        assert "Successfully updated" in await page.edit("trialConcurrency", 3)
+        assert "Successfully updated" in await page.edit("maxExperimentDuration", 90)
+        await page.shoot("limits")
+        config = (await found.rest(""))["config"]
+        changed = ("maxTrialNumber", "trialConcurrency", "maxExperimentDuration")
+        assert [config[name] for name in changed] == [25, 3, "90m"]
+        await found.counts(RUNNING=3)
+        await page.button("Refresh").click()
+        await expect(page.page.locator(".trialCount").get_by_text("/25")).to_be_visible()
+        assert await page.count("Running") == "3"
+        page.refused.add("PUT experiment")
+        refused = await page.edit("trialConcurrency", 10**12)
+        assert "trialConcurrency" in refused.partition("\n")[2], "our sentence is shown, not just its status"
+        await page.shoot("refused")
+
+
+async def test_the_panels(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static, "my/pre") as found:
+        await begun(found)
+        page = found.page
+        await page.open()
+        await page.icon("search-space")
+        assert json.loads(await page.editor()) == SPACE
+        await page.shoot("space")
+        await page.close()
+        await page.icon("config")
+        shown = json.loads(await page.editor())["params"]
+        assert shown["trialConcurrency"] == 2 and shown["trainingService"]["platform"] == "local"
+        await page.shoot("config")
+        await page.close()
+        await page.icon("summary")
+        assert found.id in await page.editor()
+        await page.close()
+        await page.icon("log")
+        await page.shoot("dispatcher")
+        dispatcher = await page.editor()
+        await page.tab("NNIManager log")
+        manager = await page.editor()
+        await page.shoot("manager")
+        await page.close()
+        log = found.daemon.data / found.id / "log"
+        assert dispatcher.splitlines()[0].strip() in (log / "dispatcher.log").read_text()
+        assert "Loading" not in manager and (await found.trials())[0]["id"] in (log / "nnimanager.log").read_text()
+
+
+async def test_it_follows_what_happens(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static, maxTrialNumber=8) as found:
+        await begun(found)
+        page = found.page
+        await page.open()
+        await expect(page.rows()).to_have_count(4)
+        found.gate.touch()
+        await found.when(lambda state: state["status"] == "DONE")
+        await expect(page.rows()).to_have_count(7)  # by itself, within 10 seconds
+        await expect(page.page.locator(".status-text")).to_have_text("DONE")
+        assert await page.count("Succeeded") == "7"
+        await page.shoot("followed")
+
+
+async def test_more_than_a_hundred_trials(daemon: Daemon, browser: Browser, static: Path) -> None:
+    """The page then asks for the latest results of all and for those of twenty trials at a time."""
+    async with site(
+        daemon, browser, static, trialCommand=MANY, trialConcurrency=8, maxTrialNumber=130, tuner={"name": "Random"}
+    ) as found:
+        await found.counts(SUCCEEDED=123, RUNNING=7)
+        page = found.page
+        await page.open("detail")
+        await expect(page.rows()).to_have_count(20)
+        (points,) = await page.series()
+        assert sorted(point[1] for point in points["data"]) == list(range(123))
+        page.calls.clear()
+        await page.refresh("Refresh every 20s")
+        await expect(page.page.locator(".nav-refresh-num")).to_have_text("20")
+        asked = [f"GET metric-data-range/{first}/{first + 20}" for first in range(0, 129, 20)]
+        assert "GET metric-data-latest" in page.calls and set(asked) <= set(page.calls)
+        assert "GET metric-data" not in page.calls
+        found.gate.touch()
+        running = [trial["id"] for trial in await found.trials() if trial["status"] == "RUNNING"]
+        await _until_reported(found, running)
+        await page.refresh("Refresh every 30s")
+        await page.page.get_by_role("button", name="Page 7").click()
+        await expect(page.rows()).to_have_count(10)
+        for id_ in running:
+            await expect(page.row(id_)).to_contain_text("0.875 (LATEST)")
+        await page.shoot("many-table")
+        await page.tab("Intermediate result")
+        lines = {line["name"]: line["data"] for line in await page.series()}
+        ids = [trial["id"] for trial in await found.trials()]
+        assert lines == {id_: [0.25, 0.5] + ([0.875] if id_ in running else []) for id_ in ids}
+        await page.shoot("many-intermediate")
+        await page.open()
+        await expect(page.page.locator(".bestMetric .focus-text")).to_have_text("122.000000")
+        assert await page.cells("accuracy") == [str(number) for number in range(122, 112, -1)]
+        await page.shoot("many-overview")
+
+
+async def _until_reported(site: Site, running: list[str]) -> None:
+    """The running trials' third result has arrived."""
+    async with asyncio.timeout(60):
+        while True:
+            latest = {one["trialJobId"]: one for one in await site.nni("metric-data-latest")}
+            if all(latest[id_]["sequence"] == 2 for id_ in running):
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_an_experiment_that_is_done(daemon: Daemon, browser: Browser, static: Path) -> None:
+    async with site(daemon, browser, static, maxTrialNumber=4) as found:
+        await found.when(lambda state: state["status"] == "DONE")
+        page = found.page
+        await page.open()
+        await expect(page.page.locator(".status-text")).to_have_text("DONE")
+        await expect(page.rows()).to_have_count(3)
+        end = page.page.locator(".duration .time .text")
+        assert "N/A" not in await end.all_inner_texts()
+        await page.shoot("done")
+        await page.icon("Details icon")
+        await expect(page.rows()).to_have_count(4)
+        for title in ("kill", "Customized trial"):
+            await expect(page.rows().first.get_by_title(title)).to_be_disabled()
+        await page.shoot("done-detail")
+
+
+async def test_an_experiment_that_is_viewed(daemon: Daemon, browser: Browser, static: Path) -> None:
+    id_ = await _stopped(daemon)
+    view = {"id": id_, "view": {"port": 0, "urlPrefix": "my/pre"}}
+    await asyncio.to_thread(daemon.call, "POST", "/experiments/view", json=view)
+    async with looked_at(daemon, browser, static, id_) as found:
+        page = found.page
+        await page.open()
+        await expect(page.page.locator(".status-text")).to_have_text("VIEWED")
+        await expect(page.rows()).to_have_count(3)
+        page.refused.add("PUT experiment")
+        assert "readonly mode" in await page.edit("maxTrialNumber", 30)
+        await page.shoot("viewed")
+        await page.icon("Details icon")
+        await expect(page.rows()).to_have_count(4)
+        await page.row((await found.trials())[1]["id"]).locator("[data-automation-key=_expand] i").click()
+        await page.page.locator(".openRow").get_by_role("tab", name="Log").click()
+        assert "this is trial 1" in await page.opened(page.button("View trial stdout"))
+        await page.icon("log")
+        await page.tab("NNIManager log")
+        assert "Loading" not in await page.editor()
+        await page.shoot("viewed-log")
+
+
+async def _stopped(daemon: Daemon) -> str:
+    config = _config(daemon.data.parent, maxTrialNumber=4)
+    id_ = await asyncio.to_thread(daemon.create, config, daemon.data.parent / "code")
+    await asyncio.to_thread(daemon.wait, id_, "DONE")
+    await asyncio.to_thread(daemon.call, "POST", f"/experiments/{id_}/stop")
+    return id_
+
+
+async def test_an_experiment_with_an_error(daemon: Daemon, browser: Browser, static: Path) -> None:
+    outdated = {"platform": "scripted", "trials": [{"runnerVersion": "0.5.0"}]}
+    async with site(daemon, browser, static, "my/pre", trialCommand="true", trainingService=outdated) as found:
+        await found.when(lambda state: state["status"] == "ERROR")
+        page = found.page
+        await page.open()
+        await expect(page.page.locator(".experiment-error")).to_contain_text("0.5.0")
+        await page.shoot("error")
+        await page.button("Learn more").click()
+        await page.tab("NNIManager log")
+        assert "0.5.0" in await page.editor()
+
+
+async def test_the_list_of_experiments(daemon: Daemon, browser: Browser, static: Path) -> None:
+    stopped = await _stopped(daemon)
+    async with site(daemon, browser, static, "my/pre", experimentName="the second") as found:
+        await begun(found)
+        page = found.page
+        await page.open()
+        await page.icon("all-experiments")
+        await expect(page.rows()).to_have_count(2)
+        await page.shoot("list")
+        state = await found.rest("")
+        assert await page.cells("id") == [found.id, stopped]
+        assert await page.cells("status") == ["RUNNING", "STOPPED"]
+        assert await page.cells("experimentName") == ["the second", "seen by NNI"]
+        assert await page.cells("port") == [str(state["view"]["port"]), "--"]
+        link = page.page.get_by_role("link", name=found.id)
+        assert await link.get_attribute("href") == f"{found.view}oview".replace("localhost", "127.0.0.1")
+        await page.page.get_by_placeholder("Search the experiment by name or ID").fill("second")
+        await expect(page.rows()).to_have_count(1)
