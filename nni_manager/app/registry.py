@@ -104,31 +104,9 @@ class Registry:
             self._trouble = sentence
 
     def _describe(self, entry: Entry) -> dict[str, Any]:
-        return {
-            "id": entry.id,
-            "startTime": entry.created_ms if entry.launched_ms is None else entry.launched_ms,
-            "endTime": "N/A" if entry.ended_ms is None else entry.ended_ms,
-            "status": str(entry.status),
-            "platform": entry.platform,
-            "experimentName": entry.name,
-            "tag": [],
-            "logDir": str(entry.folder.path.parent),
-            **({} if entry.status is ExperimentStatus.STOPPED else {"pid": os.getpid()}),
-            **self._place(entry),
-        }
-
-    def _place(self, entry: Entry) -> dict[str, Any]:
-        """Its view, else its place on the service; a stopped one has none."""
-        service = next((door for door in self._doors() if door.kind == "service"), None)
-        if entry.status is ExperimentStatus.STOPPED:
-            return {"webuiUrl": [], "prefixUrl": None}
-        if entry.view is not None:
-            view = entry.view
-            return {"port": view.port, "webuiUrl": [self._url(view)], "prefixUrl": view.prefix or None}
-        if service is not None:
-            view = View(port=service.port, prefix=f"experiments/{entry.id}")
-            return {"port": view.port, "webuiUrl": [self._url(view).rstrip("/")], "prefixUrl": view.prefix}
-        return {"port": None, "webuiUrl": [], "prefixUrl": None}
+        port = next((door.port for door in self._doors() if door.kind == "service"), None)
+        found = nni_registry.describe(entry, service_port=port, url=self._url)
+        return found if entry.status is ExperimentStatus.STOPPED else {**found, "pid": os.getpid()}
 
 
 def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str]) -> None:

@@ -16,7 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.view import View
+from nni_manager.store.index import Entry
+
 Entries = dict[str, Any]
+Url = Callable[[View], str]
 
 #: Seconds after which a lock, or a file without content, counts as left behind.
 _STALE_S = 2.0
@@ -30,6 +35,28 @@ def default_path() -> Path | None:
     """Always in the home folder, wherever experiments lie. None: this user has no home folder."""
     path = os.path.expanduser("~/nni-experiments/.experiment")
     return Path(path) if os.path.isabs(path) else None
+
+
+def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, Any]:
+    """An experiment of ours as NNI has it, without a process. `service_port`: None: no service listens."""
+    launched_ms = entry.created_ms if entry.launched_ms is None else entry.launched_ms
+    return {
+        "id": entry.id, "startTime": launched_ms, "endTime": "N/A" if entry.ended_ms is None else entry.ended_ms,
+        "status": str(entry.status), "platform": entry.platform, "experimentName": entry.name, "tag": [],
+        "logDir": str(entry.folder.path.parent), **_place(entry, service_port, url),
+    }  # fmt: skip
+
+
+def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
+    """Its view, else its place on the service; a stopped one has none."""
+    if entry.status is ExperimentStatus.STOPPED:
+        return {"prefixUrl": None, "webuiUrl": []}
+    view = entry.view
+    if view is None and service_port is not None:
+        view = View(port=service_port, prefix=f"experiments/{entry.id}")
+    if view is None:
+        return {"port": None, "prefixUrl": None, "webuiUrl": []}
+    return {"port": view.port, "prefixUrl": view.prefix or None, "webuiUrl": [url(view).rstrip("/")]}
 
 
 def read(path: Path) -> Entries:

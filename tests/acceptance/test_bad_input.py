@@ -196,7 +196,7 @@ def test_paths_lead_nowhere_else(served: CommandLine) -> None:
     id_ = served.create(maxTrialNumber=1)
     served.daemon.wait(id_, "DONE")
     (trial,) = served.daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
-    good = {"id": id_, "trialId": trial["id"], "name": "stdout"}
+    good = {"id": id_, "trialId": trial["id"], "name": "stdout", "sha256": "0" * 64}
     paths = served.daemon.call("GET", "/openapi.json")["paths"]
     with_parameters = {path: operations for path, operations in paths.items() if "{" in path}
     assert {name for path in with_parameters for name in _parameters(path)} == set(good)

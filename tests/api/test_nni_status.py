@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 
 import httpx
@@ -24,11 +25,23 @@ def path(id_: str) -> str:
     return f"/experiments/{id_}/api/v1/nni/check-status"
 
 
+async def until_quiet(api: httpx.AsyncClient, world: World, id_: str) -> httpx.Response:
+    """An answer after which nothing happens any more: the first trials were started."""
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    count = -1
+    while count != experiment.changes.count:
+        count = experiment.changes.count
+        answer = await api.get(path(id_))
+        await asyncio.sleep(0.1)
+    return answer
+
+
 async def test_it_is_answered_from_memory(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = await created(api, world)
-    first = await api.get(path(id_))
+    first = await until_quiet(api, world, id_)
     assert first.json() == {"status": "RUNNING", "errors": []}
 
     async def unused(*_: object) -> None:

@@ -78,7 +78,7 @@ async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:
         "abc": {
             "id": "abc", "port": 8888, "startTime": 7, "endTime": "N/A", "status": "RUNNING", "platform": "local",
             "experimentName": "digits", "tag": [], "pid": os.getpid(), "logDir": "/data", "prefixUrl": "my/pre",
-            "webuiUrl": ["http://127.0.0.1:8888/my/pre/"],
+            "webuiUrl": ["http://127.0.0.1:8888/my/pre"],
         },
     }  # fmt: skip
 

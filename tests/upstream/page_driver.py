@@ -15,12 +15,12 @@ from playwright.async_api import Browser, BrowserContext, Error, Expect, Locator
 FONTS = "cdn.office.net"
 #: For a text, which names no icon, a browser asks the root of the site, outside of a prefix.
 _ICON = "/favicon.ico"
-#: What a chart was told to draw.
+#: What a chart draws, by the component that made it.
 _SERIES = """host => {
-  const of = element => element[Object.keys(element).find(key => key.startsWith('__reactFiber'))];
-  let node = of(host);
-  while (node && !(node.memoizedProps && node.memoizedProps.option)) node = node.return;
-  return JSON.parse(JSON.stringify(node.memoizedProps.option.series || []));
+  let node = host[Object.keys(host).find(key => key.startsWith('__reactFiber'))];
+  while (!node.stateNode?.getEchartsInstance) node = node.return;
+  const series = node.stateNode.getEchartsInstance().getOption().series;
+  return series.map(({type, name, data}) => JSON.parse(JSON.stringify({type, name, data})));
 }"""
 #: Axes and grids are grey; what stands for a result is not.
 _IS_DRAWN = """canvas => {
@@ -77,9 +77,9 @@ class NniPage:
         return self.rows().filter(has_text=text)
 
     async def cells(self, column: str) -> list[str]:
-        """The text of a column, from top to bottom."""
+        """The text of a column, from top to bottom, without the signs of buttons."""
         found = await self.page.locator(f"[data-automationid=DetailsRow] [data-automation-key={column}]").all()
-        return [(await cell.inner_text()).strip() for cell in found]
+        return [(await cell.inner_text()).strip().partition("\n")[0] for cell in found]
 
     async def count(self, label: str) -> str:
         """Of the trials on the overview."""
@@ -120,7 +120,8 @@ class NniPage:
         await self.page.locator(f".{field}.show-params").click()
         await self.page.locator(f"input.{field}").fill(str(value))
         await self.page.locator(".edit-params .confirm").click()
-        said = self.page.locator(".edit-position .ms-MessageBar-text")
+        own = self.page.locator(".edit-position").filter(has=self.page.locator(f".{field}.show-params"))
+        said = own.locator(".ms-MessageBar-text")
         await expect(said).to_be_visible()
         text = await said.inner_text()
         await expect(self.page.locator(".edit-params")).to_have_count(0)

@@ -294,6 +294,9 @@ async def test_trials_are_killed_and_added(daemon: Daemon, browser: Browser, sta
         found.gate.touch()
         await found.when(lambda state: state["counts"].get("SUCCEEDED", 0) > number)
         await page.button("Refresh").click()
+        await asyncio.sleep(14)
+        print(page.calls[-30:])
+        await page.page.screenshot(path="/tmp/uishots/added.png",full_page=True)
         await expect(page.row(added["id"])).to_contain_text("0.125 (FINAL)")
         await page.shoot("added")
 
@@ -479,6 +482,9 @@ async def test_an_experiment_with_an_error(daemon: Daemon, browser: Browser, sta
         await expect(page.page.locator(".experiment-error")).to_contain_text("0.5.0")
         await page.shoot("error")
         await page.button("Learn more").click()
+        assert "tuner started" in await page.editor()  # the page shows no other log from here
+        await page.close()
+        await page.icon("log")
         await page.tab("NNIManager log")
         assert "0.5.0" in await page.editor()
 
