@@ -32,7 +32,7 @@ def list_experiments(connect: Connect, *, everything: bool, as_json: bool) -> No
     if as_json:
         echo_json(found)
     elif found:
-        echo(table(("ID", "NAME", "STATUS", "PLATFORM", "CREATED", "PROBLEM"), map(_row, found)))
+        echo(table(("ID", "NAME", "STATUS", "PLATFORM", "PORT", "CREATED", "PROBLEM"), map(_row, found)))
     else:
         click.echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
 
@@ -106,9 +106,10 @@ def _confirmed(question: str) -> bool:
 
 
 def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
+    view = experiment["view"]
     return (
         experiment["id"], experiment["name"] or "", experiment["status"], experiment["platform"],
-        moment(experiment["createdMs"]), _problem(experiment),
+        str(view["port"]) if view else "", moment(experiment["createdMs"]), _problem(experiment),
     )  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def test_list_shows_open_ones(nnictl: Run, manager: FakeManager) -> None:
     hold = {"code": "TUNER_DIED", "sentence": "the tuner died", "details": ""}
     manager.add(state("abc", hold=hold, errors=["the tuner died"]), state("xyz", "STOPPED", name=None))
     lines = nnictl("experiment", "list").stdout.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATUS", "PLATFORM", "CREATED", "PROBLEM"]
+    assert lines[0].split() == ["ID", "NAME", "STATUS", "PLATFORM", "PORT", "CREATED", "PROBLEM"]
     assert [line.split()[0] for line in lines[1:]] == ["abc"]
     assert lines[1].endswith("  on hold: the tuner died")
     assert len(nnictl("experiment", "list", "--all").stdout.splitlines()) == 3

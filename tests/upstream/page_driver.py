@@ -173,6 +173,7 @@ def _watch(context: BrowserContext, page: NniPage) -> list[str]:
             note(request.url, f"{request.method} {request.failure}")
 
     def erred(error: Error) -> None:
+        print(error.stack)
         troubles.append(f"not caught: {error.message}")
 
     context.on("request", page.called)
