@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -13,3 +16,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if pyfuncitem.get_closest_marker("asyncio") is None:  # coroutines were wrapped in functions by now
         pyfuncitem.funcargs.pop("event_loop_policy", None)
     return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_loop_is_left_open() -> Iterator[None]:
+    """pytest-asyncio 1.5 makes the main thread a loop when it has none, and never closes it."""
+    yield
+    with suppress(RuntimeError), warnings.catch_warnings(action="ignore"):
+        asyncio.get_event_loop_policy().get_event_loop().close()

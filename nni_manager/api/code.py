@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -19,8 +19,6 @@ from nni_manager.api.errors import documented
 from nni_manager.api.schemas.code import Code
 from nni_manager.api.schemas.errors import Error
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
-
-log = logging.getLogger(__name__)
 
 PREFIX = "/api/v1/code"
 #: 300 MB of files, and what packing adds where nothing can be compressed.
@@ -91,16 +89,18 @@ async def directory(data_directory: FilePath, sha256: str) -> FilePath:
     return found
 
 
-async def claim(data_directory: FilePath, trial_code_directory: str, experiment_id: str) -> None:
-    """Notes that an experiment runs code that was sent, if it does: it is kept as long as the experiment."""
-    folder = FilePath(trial_code_directory)
-    root = CodeFolders(data_directory).root
-    if root in folder.parents:
-        sha256 = folder.relative_to(root).parts[0]
-        try:
-            await asyncio.to_thread(CodeFolders(data_directory).claim, sha256, experiment_id)
-        except StoreUnavailable as error:  # the experiment is made and runs; only its code may go too early
-            log.error("code of experiment %s: %s", experiment_id, error)
+@asynccontextmanager
+async def claimed(data_directory: FilePath, trial_code_directory: str, experiment_id: str) -> AsyncIterator[None]:
+    """Around the making of an experiment. Code that was sent, if it runs such, is kept as long as the experiment: that
+    is noted before it is made, as a daemon may be killed in between. Raises StoreUnavailable."""
+    folder, folders = FilePath(trial_code_directory), CodeFolders(data_directory)
+    if folders.root in folder.parents:
+        await asyncio.to_thread(folders.claim, folder.relative_to(folders.root).parts[0], experiment_id)
+    try:
+        yield
+    except BaseException:
+        await asyncio.to_thread(folders.disclaim, experiment_id)
+        raise
 
 
 async def release(data_directory: FilePath, experiment_id: str) -> None:

@@ -22,6 +22,8 @@ _UNUSED_S = 600.0
 #: Seconds after which what comes in has certainly broken off.
 _UNFINISHED_S = 86_400.0
 _DRAFT = ".incoming-"
+#: What is being removed.
+_DOOMED = ".removed-"
 
 
 class CodeFolders:
@@ -66,10 +68,17 @@ class CodeFolders:
         return self.root / sha256 / "tree"
 
     def claim(self, sha256: str, experiment_id: str) -> None:
-        """Notes that an experiment runs it."""
+        """Notes that an experiment runs it, or is about to."""
         with _classified(self.root):
             (self.root / sha256 / "experiments" / experiment_id).touch()
             os.utime(self.root / sha256, (0, 0))  # what it was asked for has come: it may go with its last experiment
+
+    def disclaim(self, experiment_id: str) -> None:
+        """The experiment was not made after all: the code is kept for another try."""
+        for note in self.root.glob(f"*/experiments/{experiment_id}"):
+            with contextlib.suppress(OSError):
+                os.utime(note.parent.parent)
+                note.unlink()
 
     def release(self, experiment_id: str) -> None:
         """An experiment is gone, and with it the code that was its alone."""
@@ -82,9 +91,16 @@ class CodeFolders:
         now_s = time.time()
         for folder in self.root.glob("*"):
             with contextlib.suppress(OSError):  # another time
-                age_limit_s = _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
-                if now_s - folder.stat().st_mtime > age_limit_s and not any(folder.glob("experiments/*")):
+                if folder.name.startswith(_DOOMED):  # a daemon was killed meanwhile
                     shutil.rmtree(folder)
+                elif now_s - folder.stat().st_mtime > _age_limit_s(folder) and not any(folder.glob("experiments/*")):
+                    self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        """Under another name: whoever looks for it finds all of it or nothing, also when this is never finished."""
+        doomed = self.root / f"{_DOOMED}{time.time_ns()}"
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
 
     def _settle(self, made: Path, folder: Path) -> None:
         try:
@@ -92,6 +108,10 @@ class CodeFolders:
         except OSError:
             if not (folder / "tree").is_dir():  # else somebody else has sent the same meanwhile
                 raise
+
+
+def _age_limit_s(folder: Path) -> float:
+    return _UNFINISHED_S if folder.name.startswith(_DRAFT) else _UNUSED_S
 
 
 @contextmanager

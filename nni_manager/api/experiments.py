@@ -38,8 +38,8 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
     new = await submission.read(request, context)
-    id_ = await context.service.create(new)
-    await code.claim(context.data_directory, new.spec.trial_code_directory, id_)
+    async with code.claimed(context.data_directory, new.spec.trial_code_directory, new.id):
+        id_ = await context.service.create(new)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
     return Created(id=id_)
 

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from starlette.types import ASGIApp
+
 from nni_manager.app import exposure
 from nni_manager.app.doors import Doors, Reserved, reserve
 from nni_manager.app.view_application import ViewParts
@@ -61,9 +63,9 @@ class Views:
         if not wish.is_explicit and self._needs_none(doors):
             return None
         self._check()
-        await self._end_restoring(experiment_id)
         async with self._turn:
             view = await (self._open_any(experiment_id, wish) if wish.port is None else self._open(experiment_id, wish))
+            await self._end_restoring(experiment_id)  # not before: without another one the recorded one is wanted
         return view
 
     def restore(self, experiment_id: str, view: View) -> None:
@@ -134,7 +136,7 @@ class Views:
         if before is not None and before.reserved is reserved:
             doors.exchange(reserved, application)
         else:
-            await doors.open_view(reserved, application)
+            await _open_whole(doors, reserved, application)
             log.info("view of %s on %s", experiment_id, self.url(view), extra={"action": "door"})
         self._opened[experiment_id] = _Opened(view=view, reserved=reserved)
         if before is not None and before.reserved is not reserved:
@@ -173,7 +175,7 @@ class Views:
             self._check()
             async with self._turn:
                 await self._open(experiment_id, wish)
-        except NniManagerError as error:
+        except (NniManagerError, OSError) as error:
             self._note(experiment_id, f"its view cannot be opened again: {_reason(error)}")
             return False
         finally:
@@ -199,7 +201,17 @@ class Views:
             self._mark_tried(experiment_id)
 
 
-def _reason(error: NniManagerError) -> str:
+async def _open_whole(doors: Doors, reserved: Reserved, application: ASGIApp) -> None:
+    """Or not at all: a port that nobody knows of could never be closed."""
+    try:
+        await doors.open_view(reserved, application)
+    except BaseException:
+        await doors.close_port(reserved)
+        reserved.give_back()
+        raise
+
+
+def _reason(error: NniManagerError | OSError) -> str:
     """Nobody chooses at the moment: what is said about options does not help."""
     sentence = str(error)
     if isinstance(error, AlreadyOwned | InvalidInput):

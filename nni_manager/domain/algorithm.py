@@ -113,7 +113,7 @@ def load_user_class(class_name: str, code_directory: str) -> Callable[..., Any]:
 
     Raises InvalidInput when there is no such folder, module or class; what the module itself raises passes through.
     """
-    check_user_class(class_name, code_directory)
+    _check_user_class(class_name, code_directory)
     if code_directory and code_directory not in sys.path:
         sys.path.insert(0, code_directory)
     module_name, _, name = class_name.rpartition(".")
@@ -129,8 +129,8 @@ def load_user_class(class_name: str, code_directory: str) -> Callable[..., Any]:
     return result
 
 
-def check_user_class(class_name: str, code_directory: str) -> None:
-    """What can be said without running the user's code. Raises InvalidInput."""
+def _check_user_class(class_name: str, code_directory: str) -> None:
+    """What can be said without running the user's code."""
     module_name, _, name = class_name.rpartition(".")
     if not module_name or not name:
         raise InvalidInput(f"className: {class_name!r} names no module; write module.Class.")

@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from nni_manager.store import experiments, index, migrate, nni_folder, trials
 from nni_manager.store.database import classified
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
+from nni_manager.store.ownership import Ownership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Submission:
     """A new experiment, and on whose behalf it runs."""
 
     spec: ExperimentSpec
+    #: What the experiment is going to be called.
+    id: str = field(default_factory=new_experiment_id)
     #: The caller's environment; trials and the tuner run with it.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: The caller's Python; empty: the daemon's.
@@ -65,7 +68,7 @@ class Launcher:
 
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
-        spec, id_ = submission.spec, new_experiment_id()
+        spec, id_ = submission.spec, submission.id
         platform_class(spec).check(spec)
         with self._supervisor.opening():
             async with self._viewed(id_, submission.view) as view:
@@ -168,27 +171,41 @@ class Launcher:
             raise InvalidInput(
                 f"the folder {folder.path} is experiment {found.id}'s; ask for that, or rename the folder"
             )
-        known = await self._supervisor.index.read(lambda c: {entry.id: entry for entry in index.all_entries(c)}.get(id))
+        known = await self._supervisor.index.read(lambda c: index.find(c, id))
         return replace(found, view=known.view if known is not None else None)
 
     async def _open_again(self, entry: Entry, how: Reopening) -> None:
         id_, now_ms = entry.id, self._means.clock()
         async with self._viewed(id_, how.view, entry.view) as view:
-            await asyncio.to_thread(_reopen, entry.folder, view, now_ms, debug=how.debug)
             opened = replace(
                 entry, status=ExperimentStatus.RUNNING, ended_ms=None, is_open=True, view=view, launched_ms=now_ms
             )
-            await self._supervisor.note(lambda c: index.put(c, opened))
-            try:
-                await self._supervisor.open(opened)
-            except BaseException:
-                await self._supervisor.note(lambda c: index.put(c, entry))
-                raise
+            # the index first: who finds a stopped folder called open there corrects it, and not the other way round
+            async with self._listed(opened):
+                status = await asyncio.to_thread(_reopen, entry.folder, view, now_ms, debug=how.debug)
+                try:
+                    await self._supervisor.open(opened)
+                except BaseException:
+                    await asyncio.to_thread(_put_back, entry.folder, status, entry.ended_ms or now_ms)
+                    raise
             self._supervisor.viewed.discard(id_)
+
+    @asynccontextmanager
+    async def _listed(self, opened: Entry) -> AsyncIterator[None]:
+        """In the index, which says what it said before after a failure."""
+        before = await self._supervisor.index.read(lambda c: index.find(c, opened.id))
+        await self._supervisor.note(lambda c: index.put(c, opened))
+        try:
+            yield
+        except BaseException:
+            await self._supervisor.note(lambda c: index.put(c, before) if before else index.remove(c, opened.id))
+            raise
 
     async def _go_on(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
         if how.debug:
             raise Conflict(f"experiment {entry.id} is at work; debug can be switched on when a stopped one is resumed")
+        if (await experiment.database.read(experiments.load)).status is ExperimentStatus.STOPPING:
+            raise Conflict(f"experiment {entry.id} is being stopped; resume it when it is (`nnictl resume {entry.id}`)")
         if entry.folder.path != experiment.folder.path:
             raise Conflict(f"experiment {entry.id} is at work in {experiment.folder.path}; stop that one first")
         async with self._viewed(entry.id, how.view, entry.view) as view:
@@ -228,25 +245,57 @@ def _upgrade(folder: Folder) -> None:
         migrate.migrate(folder.database, "experiment")
 
 
-def _reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> None:
-    """Trials that the stop ended wait again, with the same parameters."""
+def _reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+    """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
+
+    Raises AlreadyOwned, having touched nothing, while another manager works on it.
+    """
     if not folder.database.exists():
         raise NotFound(f"the folder of the experiment is gone: {folder.path}")
-    adopt(folder)
-    migrate.migrate(folder.database, "experiment")
+    lock = _own(folder)
+    try:
+        adopt(folder)
+        migrate.migrate(folder.database, "experiment")
+        return _set_running(folder, view, now_ms, debug=debug)
+    finally:
+        lock.release()
+
+
+def _own(folder: Folder) -> Ownership:
+    try:
+        return Ownership(folder.lock, f"the experiment folder {folder.path}")
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
+            " writable, or copy it"
+        ) from error
+
+
+def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
     connection = sqlite3.connect(folder.database, timeout=1)
     try:
         with connection:
+            before = experiments.load(connection).status
             trials.reopen_stopped(connection)
             experiments.set_hold(connection, None)
             experiments.set_view(connection, view)
             if debug:
                 _switch_debug_on(connection)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
+            return before
     except sqlite3.DatabaseError as error:
         raise classified(folder.database, error) from error
     finally:
         connection.close()
+
+
+def _put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
+    """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
+    if status is ExperimentStatus.STOPPED:
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
+            with connection:
+                experiments.set_view(connection, None)
+                experiments.set_status(connection, status, ended_ms)
 
 
 def _switch_debug_on(connection: sqlite3.Connection) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -60,12 +61,13 @@ class Service:
 
     async def stop(self, id: str) -> None:
         """Ends its trials, then closes it; returns when that is done. Quiet for a closed one."""
-        entry = await self.entry(id)
-        experiment = self._supervisor.get(id)
-        if experiment is None:
-            return await self._put_away(entry)
-        await self._write(experiment, lambda c: _stop(c, self._means.clock()))
-        experiment.loop.wake()
+        async with self._supervisor.turn(id):
+            entry = await self.entry(id)
+            experiment = self._supervisor.get(id)
+            if experiment is None:
+                return await self._put_away(entry)
+            await self._write(experiment, lambda c: _stop(c, self._means.clock()))
+            experiment.loop.wake()
         await self._supervisor.closed(id)
 
     async def stop_all(self) -> tuple[str, ...]:
@@ -81,7 +83,8 @@ class Service:
 
         Raises AlreadyOwned for a view's port that somebody has.
         """
-        await self._launcher.resume(id, how)
+        async with self._supervisor.turn(id):
+            await self._launcher.resume(id, how)
 
     async def view(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
         """Opens a stopped experiment for reading only; `stop` ends that.
@@ -89,16 +92,18 @@ class Service:
         With a directory also one that this daemon does not know, for instance because its folder was copied here.
         Raises AlreadyOwned for a view's port that somebody has.
         """
-        await self._launcher.view(id, how)
+        async with self._supervisor.turn(id):
+            await self._launcher.view(id, how)
 
     async def delete(self, id: str) -> None:
         """Removes a stopped experiment's folder and its entry."""
-        entry = await self.entry(id)
-        if self._supervisor.get(id) is not None:
-            raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
-        await self._supervisor.write(lambda c: index.remove(c, id))
-        await self._let_go(id)
-        await asyncio.to_thread(entry.folder.remove)
+        async with self._supervisor.turn(id):
+            entry = await self.entry(id)
+            if self._supervisor.get(id) is not None:
+                raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
+            await self._supervisor.write(lambda c: index.remove(c, id))
+            await self._let_go(id)
+            await asyncio.to_thread(entry.folder.remove)
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.look_whether_empty()
 
@@ -148,11 +153,7 @@ class Service:
         experiment = self._supervisor.get(id)
         if experiment is not None:
             return await experiment.database.read(function)
-        entry = await self.entry(id)
-        if not entry.folder.database.exists():
-            raise NotFound(f"the folder of experiment {id} is gone: {entry.folder.path}")
-        await asyncio.to_thread(adopt, entry.folder)
-        database = Database(entry.folder.database)
+        database = Database(await asyncio.to_thread(_readable, await self.entry(id)))
         try:
             return await database.read(function)
         finally:
@@ -210,6 +211,15 @@ class Service:
         done = await experiment.database.try_write(function)
         experiment.changes.note()
         return done
+
+
+def _readable(entry: Entry) -> Path:
+    """The database of a closed experiment. Blocks, and on a disk elsewhere for long. Raises NotFound or StoreError."""
+    database = entry.folder.database
+    if not database.exists():
+        raise NotFound(f"the folder of experiment {entry.id} is gone: {entry.folder.path}")
+    adopt(entry.folder)
+    return database
 
 
 def _change(connection: sqlite3.Connection, text: str, now_ms: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nni_manager.domain.evidence import RunnerWord
-from nni_manager.domain.experiment import ExperimentSpec, Hold
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobState
 from nni_manager.store import experiments, jobs, runners, trials
 from nni_manager.store.experiments import ExperimentRow
@@ -48,6 +48,11 @@ class Surroundings:
     #: The tuner cannot be asked now although it is on no recorded hold.
     tuner_trouble: Hold | None = None
 
+    @property
+    def may_submit(self) -> bool:
+        """The platform takes jobs, or it is time to try again."""
+        return not self.platform_trouble or self.now_ms >= self.retry_at_ms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -61,9 +66,23 @@ class Snapshot:
     drained: frozenset[str]
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
-    #: (status, reason, message) of the first trials that ended, at most `plan.SAME_FAILURES`.
+    #: (status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
     first_ended: tuple[tuple[str, str, str], ...]
     here: Surroundings
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.experiment.status is ExperimentStatus.STOPPING
+
+    @property
+    def hold(self) -> Hold | None:
+        return self.experiment.hold or self.here.tuner_trouble
+
+    @property
+    def exec_ms(self) -> int:
+        """Milliseconds the experiment was active until now."""
+        counted = self.here.now_ms - self.experiment.counted_ms if self.experiment.status.is_active else 0
+        return self.experiment.exec_ms + max(0, counted)
 
 
 def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surroundings, *, first_ended: int) -> Snapshot:

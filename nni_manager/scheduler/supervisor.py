@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from nni_manager.domain.errors import Conflict, NniManagerError, NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
@@ -36,6 +37,7 @@ class Supervisor:
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closing: dict[str, asyncio.Event] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._group: asyncio.TaskGroup
         #: Why an experiment that should be worked on is not: id → sentence.
         self.not_opened: dict[str, str] = {}
@@ -118,6 +120,16 @@ class Supervisor:
         finally:
             self._opening -= 1
 
+    @asynccontextmanager
+    async def turn(self, id: str) -> AsyncIterator[None]:
+        """Around what opens, stops or removes one experiment: such commands take turns, and find it open or closed, and
+        nothing in between."""
+        turn = self._turns.setdefault(id, asyncio.Lock())
+        async with turn:
+            if (closing := self._closing.get(id)) is not None:
+                await closing.wait()
+            yield
+
     def give_up(self, id: str) -> None:
         """Nobody wants it opened any more, or viewed."""
         self.viewed.discard(id)
@@ -171,8 +183,9 @@ class Supervisor:
         """A disk that cannot be written now gets room some day."""
         while True:
             await asyncio.sleep(_OPEN_AGAIN_S)
-            if await self._try_open(entry):
-                break
+            async with self.turn(entry.id):
+                if await self._try_open(entry):
+                    break
 
     async def _try_open(self, entry: Entry) -> bool:
         """Whether there is nothing more to try: it is open, or needs a person."""

@@ -15,7 +15,8 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.plan import SAME_FAILURES, SUBMITTED, plan
+from nni_manager.scheduler.experiment_status import SAME_FAILURES
+from nni_manager.scheduler.plan import SUBMITTED, plan
 from nni_manager.scheduler.snapshot import Surroundings, load
 from nni_manager.store import experiments, history, jobs, trials
 

@@ -139,14 +139,34 @@ class Database:
         except IndexError:
             connection = connect_readonly(self.path)
         try:
-            return function(connection)
+            return self._read_with(connection, function)
+        except sqlite3.DatabaseError as error:
+            if _code(error) != sqlite3.SQLITE_IOERR:
+                raise classified(self.path, error) from error
+        # it may be about the files beside the database, which come and go: a fresh connection finds the present ones
+        try:
+            return self._read_with(connect_readonly(self.path), function)
         except sqlite3.DatabaseError as error:
             raise classified(self.path, error) from error
-        finally:
-            if self._closing.is_set():
-                connection.close()
-            else:
-                self._idle_readers.append(connection)
+
+    def _read_with(self, connection: Connection, function: Callable[[Connection], T]) -> T:
+        """A connection that failed is not used again."""
+        try:
+            found = function(connection)
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        except BaseException:
+            self._give_back(connection)
+            raise
+        self._give_back(connection)
+        return found
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._closing.is_set():
+            connection.close()
+        else:
+            self._idle_readers.append(connection)
 
     # The writer thread
 

@@ -78,11 +78,17 @@ def remove(connection: sqlite3.Connection, id: str) -> None:
 
 def get(connection: sqlite3.Connection, id: str) -> Entry:
     """Raises NotFound."""
+    entry = find(connection, id)
+    if entry is None:
+        raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
+    return entry
+
+
+def find(connection: sqlite3.Connection, id: str) -> Entry | None:
+    """None: nobody knows it."""
     query = f"SELECT {_COLUMNS} FROM experiments WHERE id = ?"
     row = connection.execute(query, (id,)).fetchone()
-    if row is None:
-        raise NotFound(f"there is no experiment {id}; `nnictl experiment list` shows all")
-    return _entry(row)
+    return None if row is None else _entry(row)
 
 
 def all_entries(connection: sqlite3.Connection) -> list[Entry]:
@@ -112,6 +118,7 @@ def find_folders(data_directory: Path) -> list[Entry]:
 
 def read_folder(folder: Folder) -> Entry:
     """An entry made from the folder alone. Raises StoreError."""
+    nni_folder.roll_back(folder.database)
     connection = connect_readonly(folder.database)
     try:
         row = connection.execute(

@@ -35,6 +35,18 @@ _FILES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "tria
 _one_at_a_time = threading.Lock()
 
 
+def roll_back(database: Path) -> None:
+    """Undoes what an NNI that was killed has half written; without that, nobody who may only read can open the file.
+    Quiet where there is nothing to undo. Raises StoreError."""
+    if not database.with_name(f"{database.name}-journal").exists():
+        return
+    try:
+        with closing(sqlite3.connect(database, timeout=1)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # whoever may write does it by reading
+    except sqlite3.DatabaseError as error:
+        raise classified(database, error) from error
+
+
 def is_made_by_nni(database: Path) -> bool:
     """Whether it holds NNI's tables and none of ours. Raises StoreError when it cannot be read."""
     with closing(connect_readonly(database)) as connection:
@@ -55,7 +67,7 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
     and StoreUnavailable for a folder that cannot be written."""
     try:
         with _one_at_a_time:
-            if folder.database.exists() and is_made_by_nni(folder.database):
+            if folder.database.exists() and _is_nni_s(folder.database):
                 take_over(folder, environment=environment, interpreter=interpreter)
     except OSError as error:
         raise StoreUnavailable(
@@ -85,6 +97,11 @@ def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: st
     if not original.exists():
         os.link(database, original)
     draft.replace(database)
+
+
+def _is_nni_s(database: Path) -> bool:
+    roll_back(database)
+    return is_made_by_nni(database)
 
 
 def _refuse_while_used(database: Path) -> None:

@@ -14,8 +14,12 @@ import httpx
 import pytest
 
 from nni_manager.api import code as code_routes
+from nni_manager.api import code_folders
 from nni_manager.api.application import create_application
+from nni_manager.api.code_folders import CodeFolders
+from nni_manager.domain.errors import AlreadyOwned
 from nni_manager.platform_kit.archive import pack
+from nni_manager.scheduler.launcher import Submission
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -146,6 +150,59 @@ async def test_it_stays_as_long_as_an_experiment_runs_it(world: World, api: http
         assert left(world) == [sent.sha256], "it may be resumed"
         assert (await api.delete(f"/api/v1/experiments/{id_}")).status_code == 204
     assert left(world) == []
+
+
+async def test_a_daemon_that_is_killed_while_it_makes_one_leaves_it_its_code(
+    world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The experiment is found again, so its code is its own from before it is there."""
+    await api.put(sent.path, content=sent.body)
+    noted = []
+
+    async def create(submission: Submission) -> str:
+        noted.extend(path.name for path in (world.data / "code").glob("*/experiments/*"))
+        return submission.id
+
+    monkeypatch.setattr(world.service, "create", create)
+    id_ = (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).json()["id"]
+    assert noted == [id_]
+
+
+async def test_one_that_is_not_made_leaves_the_code_for_another_try(
+    world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.put(sent.path, content=sent.body)
+
+    async def refuse(_: Submission) -> str:
+        raise AlreadyOwned("port 8080 is in use")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.service, "create", refuse)
+        assert (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).status_code == 409
+    CodeFolders(world.data).sweep()
+    assert left(world) == [sent.sha256] and not list((world.data / "code").glob("*/experiments/*"))
+    age(world, sent.sha256)
+    CodeFolders(world.data).sweep()
+    assert left(world) == []
+
+
+async def test_what_is_half_removed_is_not_there(
+    world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a daemon leaves it that is killed meanwhile, or a disk that refuses."""
+    await api.put(sent.path, content=sent.body)
+
+    def half(folder: Path) -> None:
+        next(folder.rglob("trial.py")).unlink()
+        raise OSError(5, "Input/output error")
+
+    age(world, sent.sha256)
+    with monkeypatch.context() as patch:
+        patch.setattr(code_folders.shutil, "rmtree", half)
+        CodeFolders(world.data).sweep()
+    assert (await api.get(sent.path)).status_code == 404
+    assert (await api.put(sent.path, content=sent.body)).status_code == 201
+    assert left(world) == [sent.sha256], "the rest goes with the next sweep"
 
 
 async def test_what_was_asked_for_again_waits_for_its_experiment(

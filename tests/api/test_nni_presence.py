@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from nni_manager.api.nni import presence
+from nni_manager.domain.experiment import ExperimentStatus
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -52,6 +53,21 @@ async def test_whoever_terminates_it_stops_the_experiment(api: httpx.AsyncClient
     os.kill(pid, signal.SIGTERM)
     await world.supervisor.closed(id_)
     await gone(pid)
+
+
+async def test_the_end_of_the_daemon_is_no_end_of_experiments(api: httpx.AsyncClient, world: World) -> None:
+    """A service manager tells all processes of a service to end."""
+    id_ = await created(api, world)
+    pid = (await pids(api, id_))[id_]
+    assert pid is not None
+    world.stopping.set()
+    os.kill(pid, signal.SIGTERM)
+    await gone(pid)
+    async with asyncio.timeout(20):
+        while (await pids(api, id_))[id_] in (pid, None):  # noqa: ASYNC110 (until the loop knows of its end)
+            await asyncio.sleep(0.01)
+    entry = await world.service.entry(id_)
+    assert world.service.at_work(id_) is not None and entry.status is ExperimentStatus.RUNNING
 
 
 async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world: World) -> None:

@@ -19,6 +19,8 @@ from nni_manager import __version__
 from nni_manager.app.doctor import algorithms, clock, config_file, data_directory, examination, ports, running_daemon
 from nni_manager.app.doctor import keeper as keeper_look
 from nni_manager.app.doctor.finding import Finding, Verdict
+from nni_manager.config import registered_algorithms
+from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.settings import Settings
 from nni_manager.domain.algorithm import Algorithm, Catalogue
 
@@ -231,14 +233,28 @@ def test_a_tuner_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_config_with_mistakes(tmp_path: Path) -> None:
     (tmp_path / "experiment.yml").write_text("trialCommand: true\nnonsense: 1\n")
-    found = list(config_file.look(tmp_path / "experiment.yml"))
+    found = list(config_file.look(tmp_path / "experiment.yml", tmp_path / "data"))
     assert len(found) > 1 and all(each.verdict is Verdict.FAIL for each in found)
     assert any("experiment.yml:2: nonsense" in each.sentence for each in found)
 
 
 def test_a_config_that_is_not_there(tmp_path: Path) -> None:
-    (found,) = config_file.look(tmp_path / "experiment.yml")
+    (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
     assert found.verdict is Verdict.FAIL
+
+
+def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:
+    """It is known where the daemon looks, and nowhere else."""
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    new = Registered(kind="tuner", name="Mine", class_name="mine.Mine", code_directory=str(tmp_path))
+    registered_algorithms.register(tmp_path / "data", new)
+    (tmp_path / "experiment.yml").write_text(
+        "trialCommand: 'true'\ntrialCodeDirectory: .\ntrialConcurrency: 1\ntuner: {name: Mine}\n"
+        "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
+    )
+    assert {each.verdict for each in config_file.look(tmp_path / "experiment.yml", tmp_path / "data")} == {Verdict.OK}
+    (found, *_) = config_file.look(tmp_path / "experiment.yml", tmp_path / "other")
+    assert found.verdict is Verdict.FAIL and "Mine" in found.sentence
 
 
 # All together

@@ -203,6 +203,52 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
         assert [door.port for door in doors.open] == [port]
 
 
+async def test_a_refused_one_does_not_end_the_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for another port and does not get it still has the recorded one."""
+    monkeypatch.setattr("nni_manager.app.views._AGAIN_S", 0.01)
+    async with opened(tmp_path) as (views, doors):
+        with listening() as port, listening() as other:
+            views.restore("one", View(port=port))
+            await views.tried()
+            with pytest.raises(AlreadyOwned):
+                await views.open("one", ViewWish(port=other))
+            assert f"port {port} is in use" in views.problem("one")
+        async with asyncio.timeout(20):
+            while views.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+                await asyncio.sleep(0.01)
+        assert [door.port for door in doors.open] == [port]
+
+
+async def test_another_one_ends_the_tries(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (views, doors):
+        with listening() as port:
+            views.restore("one", View(port=port))
+            await views.tried()
+            view = await views.open("one", ViewWish(port=0))
+            assert view is not None and views.problem("one") == "" and not views._restoring
+        assert [door.port for door in doors.open] == [view.port]
+
+
+async def test_a_port_that_cannot_be_served_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nni_manager.app.views._AGAIN_S", 0.01)
+    view = View(port=free_port())
+    async with opened(tmp_path) as (views, doors):
+        served = doors._add
+
+        async def refuse(_: object) -> None:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(doors, "_add", refuse)
+        views.restore("one", view)
+        await views.tried()
+        assert "Too many open files" in views.problem("one") and doors.open == ()
+        monkeypatch.setattr(doors, "_add", served)
+        async with asyncio.timeout(20):
+            while views.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+                await asyncio.sleep(0.01)
+        assert (await answer_at(views.url(view))).status_code == 200
+
+
 async def test_closing_ends_the_tries(tmp_path: Path) -> None:
     async with opened(tmp_path) as (views, doors):
         with listening() as port:

@@ -33,7 +33,7 @@ def test_medianstop_is_found_whatever_the_case() -> None:
 )
 def test_what_cannot_be_used_is_explained(spec: AlgorithmSpec, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        registry.check(spec)
+        registry.create(spec)
 
 
 def test_a_users_class_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,5 +41,4 @@ def test_a_users_class_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "registry_user_assessor", raising=False)
     spec = AlgorithmSpec(class_name="registry_user_assessor.Mine", code_directory=str(tmp_path))
-    registry.check(spec)
     assert isinstance(registry.create(spec), UserAssessor)

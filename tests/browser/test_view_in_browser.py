@@ -1,4 +1,4 @@
-"""An experiment's own port in a real browser: its page below a prefix follows what happens, and goes with it."""
+"""An experiment's own port in a real browser: its page follows what happens, below a prefix too, and goes with it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
         yield line
 
 
-async def test_the_page_below_a_prefix(browser: Browser, nnictl: CommandLine) -> None:
+@pytest.mark.parametrize("prefix", [(), ("--url_prefix", "my/pre")])
+async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str, ...]) -> None:
     config = nnictl.config(trialCommand=RUN_ON, maxTrialNumber=2)
-    out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, "--url_prefix", "my/pre")
+    out = await asyncio.to_thread(nnictl.good, "create", "-c", config, "--port", 0, *prefix)
     id_ = id_in(out)
     url = next(line.split()[1] for line in out.splitlines() if line.startswith("page"))
     await asyncio.to_thread(state_of, nnictl.daemon, id_, RUNNING=2)
@@ -31,6 +32,7 @@ async def test_the_page_below_a_prefix(browser: Browser, nnictl: CommandLine) ->
     troubles: list[str] = []
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on("response", lambda answer: troubles.append(answer.url) if answer.status >= 400 else None)
+    page.on("console", lambda said: troubles.append(said.location["url"]) if said.type == "error" else None)
     await page.goto(url.rstrip("/"))
     assert page.url == url
     await expect(page.get_by_role("heading", level=1)).to_contain_text(id_)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,14 +12,6 @@ import pytest
 from nni_manager.store import experiments
 from nni_manager.store.database import connect
 from nni_manager.store.migrate import migrate
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_loop_is_left_open() -> Iterator[None]:
-    """pytest-asyncio 1.5 makes the main thread a loop when it has none, and never closes it."""
-    yield
-    with suppress(RuntimeError), warnings.catch_warnings(action="ignore"):
-        asyncio.get_event_loop_policy().get_event_loop().close()
 
 
 @pytest.fixture(scope="session")

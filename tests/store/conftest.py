@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import sqlite3
-import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,14 +15,6 @@ from nni_manager.store.database import connect
 from nni_manager.store.migrate import migrate
 
 CONFIG = {"experimentName": "digits", "searchSpace": {}, "trainingService": {"platform": "local"}, "tuner": {}}
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_loop_is_left_open() -> Iterator[None]:
-    """pytest-asyncio 1.5 makes the main thread a loop when it has none, and never closes it."""
-    yield
-    with suppress(RuntimeError), warnings.catch_warnings(action="ignore"):
-        asyncio.get_event_loop_policy().get_event_loop().close()
 
 
 @pytest.fixture(scope="session")

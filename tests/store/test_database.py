@@ -291,6 +291,34 @@ async def test_a_damaged_page_met_while_writing(database: Database) -> None:
 
 
 @pytest.mark.unit
+async def test_an_input_error_is_looked_at_twice(database: Database) -> None:
+    """Of which the first may be about a log that was just removed; the second is the disk's."""
+    await database.write(insert(1))
+    errors, met = [failure(sqlite3.SQLITE_IOERR)], []
+
+    def read(connection: Connection) -> list[int]:
+        met.append(connection)
+        if errors:
+            raise errors.pop()
+        return numbers(connection)
+
+    assert await database.read(read) == [1]
+    assert len(set(map(id, met))) == 2, "with a fresh connection"
+    errors = [failure(sqlite3.SQLITE_IOERR), failure(sqlite3.SQLITE_IOERR)]
+    with pytest.raises(StoreUnavailable, match="input/output error"):
+        await database.read(read)
+    errors = [failure(sqlite3.SQLITE_CORRUPT)]
+    with pytest.raises(StoreCorrupt):
+        await database.read(read)
+    assert await database.read(read) == [1]
+
+
+def failure(code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    return error
+
+
 async def test_readers_cannot_write(database: Database) -> None:
     await database.write(insert(1))
     with pytest.raises(StoreUnavailable):

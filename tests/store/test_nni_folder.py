@@ -99,6 +99,25 @@ def test_it_is_known_by_its_tables(old: Old) -> None:
     assert not nni_folder.is_made_by_nni(old.folder.database)
 
 
+def test_one_that_was_killed_in_the_middle_of_a_write(old: Old) -> None:
+    """Its database and the journal beside it, as they are while it writes."""
+    old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
+    database = old.folder.database
+    journal = database.with_name("nni.sqlite-journal")
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        for number in range(200):  # more than is held in memory, so that it goes to the file before the end
+            connection.execute("INSERT INTO MetricData VALUES (1, ?, '0', 'FINAL', 0, ?)", (str(number), "x" * 2000))
+        left = database.read_bytes(), journal.read_bytes()
+    database.write_bytes(left[0])
+    journal.write_bytes(left[1])
+    assert index.read_folder(old.folder).id == "oldexp"
+    database.write_bytes(left[0])
+    journal.write_bytes(left[1])
+    nni_folder.adopt(old.folder, environment={}, interpreter="/bin/python")
+    assert rows(connect_readonly(database), "SELECT count(*) FROM metrics") == [(2,)] and not journal.exists()
+
+
 def test_an_experiment_with_its_trial(old: Old) -> None:
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     old.save(2, ended_ms=3000)

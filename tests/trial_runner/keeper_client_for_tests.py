@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,11 @@ class Client:
     def __init__(self, path: str | Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(TIMEOUT_S)
-        self.socket.connect(str(path))
+        try:
+            self.socket.connect(str(path))
+        except OSError:
+            self.socket.close()
+            raise
         self._decoder = protocol.Decoder()
         self._messages: list[Message] = []
         self._count = 0
@@ -182,16 +187,29 @@ class KeeperProcess:
         """Ends every job, wherever it got to, and the keeper."""
         for client in self._clients:
             client.close()
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self._has_ended_jobs():
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
+        self.kill(signal.SIGTERM)
+
+    def _has_ended_jobs(self) -> bool:
+        """Not while a keeper that another one started is just ending: it answers nothing, and no other can begin."""
         if self.process is None or self.process.poll() is not None:
             self.start()
-        client = self.connect()
+        try:
+            self._end_jobs(self.connect())
+        except (OSError, EOFError):
+            return False
+        return True
+
+    def _end_jobs(self, client: Client) -> None:
         running = [job["name"] for job in client.ask("list")["jobs"].values() if job["state"] == protocol.RUNNING]
         client.ask("follow", jobs={name: {} for name in running})
         for name in running:
             client.send("signal", name=name, grace_s=0)
         client.until_ended(*running)
         client.close()
-        self.kill(signal.SIGTERM)
 
 
 @contextmanager

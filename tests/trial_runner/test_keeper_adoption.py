@@ -10,7 +10,7 @@ from ctypes import CDLL
 from pathlib import Path
 
 import pytest
-from keeper_client_for_tests import Client, Heard, KeeperProcess, is_alive, keeper_directory
+from keeper_client_for_tests import Client, Heard, KeeperProcess, is_alive
 
 from trial_runner import processes, protocol
 
@@ -18,18 +18,6 @@ pytestmark = pytest.mark.acceptance
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SLEEP = "exec sleep 1000"
-
-
-@pytest.fixture
-def keeper() -> Iterator[KeeperProcess]:
-    with keeper_directory() as keeper:
-        assert keeper.start() == b"ready\n"
-        yield keeper
-
-
-@pytest.fixture
-def client(keeper: KeeperProcess) -> Client:
-    return keeper.connect()
 
 
 @pytest.fixture

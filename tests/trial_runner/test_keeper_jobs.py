@@ -7,23 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keeper_client_for_tests import Client, KeeperProcess, RefusedError, claim_of, keeper_directory
+from keeper_client_for_tests import Client, KeeperProcess, RefusedError, claim_of
 
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
-
-
-@pytest.fixture
-def keeper() -> Iterator[KeeperProcess]:
-    with keeper_directory() as keeper:
-        assert keeper.start() == b"ready\n"
-        yield keeper
-
-
-@pytest.fixture
-def client(keeper: KeeperProcess) -> Client:
-    return keeper.connect()
 
 
 @pytest.mark.parametrize(

@@ -4,27 +4,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from keeper_client_for_tests import TIMEOUT_S, Client, Heard, KeeperProcess, keeper_directory
+from keeper_client_for_tests import TIMEOUT_S, Client, Heard, KeeperProcess
 
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
-
-
-@pytest.fixture
-def keeper() -> Iterator[KeeperProcess]:
-    with keeper_directory() as keeper:
-        assert keeper.start() == b"ready\n"
-        yield keeper
-
-
-@pytest.fixture
-def client(keeper: KeeperProcess) -> Client:
-    return keeper.connect()
 
 
 def test_lines_come_while_the_job_runs(keeper: KeeperProcess, client: Client) -> None:

@@ -4,10 +4,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
-from keeper_client_for_tests import Client, KeeperProcess, is_alive, keeper_directory
+from keeper_client_for_tests import Client, KeeperProcess, is_alive
 
 from trial_runner import protocol
 
@@ -31,18 +30,6 @@ assert not open("/proc/self/environ", "rb").read().strip(b"\\0")
 print(os.getpid(), file=open("{outbox}", "a"), flush=True)
 signal.pause()
 """
-
-
-@pytest.fixture
-def keeper() -> Iterator[KeeperProcess]:
-    with keeper_directory() as keeper:
-        assert keeper.start() == b"ready\n"
-        yield keeper
-
-
-@pytest.fixture
-def client(keeper: KeeperProcess) -> Client:
-    return keeper.connect()
 
 
 @pytest.mark.parametrize("way", _STRAYS)

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,8 @@ from listener_for_tests import (
     FakeListener,
     Misbehaviour,
     Runner,
-    fake_listener,
     metrics,
     report,
-    runner_of,
 )
 
 from trial_runner import protocol
@@ -26,18 +23,6 @@ from trial_runner import protocol
 pytestmark = pytest.mark.acceptance
 
 _ALL = list(range(20000))
-
-
-@pytest.fixture
-def listener() -> Iterator[FakeListener]:
-    with fake_listener() as listener:
-        yield listener
-
-
-@pytest.fixture
-def runner(listener: FakeListener, tmp_path: Path) -> Iterator[Runner]:
-    with runner_of(listener, tmp_path) as runner:
-        yield runner
 
 
 def _every_tenth_fails() -> Misbehaviour:

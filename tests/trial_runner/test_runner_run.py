@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,29 +15,15 @@ from listener_for_tests import (
     Body,
     FakeListener,
     Runner,
-    fake_listener,
     is_alive,
     metrics,
     report,
-    runner_of,
 )
 
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
-
-
-@pytest.fixture
-def listener() -> Iterator[FakeListener]:
-    with fake_listener() as listener:
-        yield listener
-
-
-@pytest.fixture
-def runner(listener: FakeListener, tmp_path: Path) -> Iterator[Runner]:
-    with runner_of(listener, tmp_path) as runner:
-        yield runner
 
 
 def test_the_command_runs_and_everything_is_told_in_order(listener: FakeListener, runner: Runner) -> None:

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize(("name", "kind"), [("tpe", TPE), ("TPE", TPE), ("random", Random), ("gridsearch", GridSearch)])
 def test_built_ins_are_found_whatever_the_case(name: str, kind: type) -> None:
     assert type(registry.create(AlgorithmSpec(name=name))) is kind
-    registry.check(AlgorithmSpec(name=name))
 
 
 def test_what_can_be_known_without_an_import() -> None:
@@ -49,7 +48,7 @@ def test_optimize_mode_is_accepted_where_it_means_nothing(name: str) -> None:
 )
 def test_unknown_names_are_explained(name: str, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        registry.check(AlgorithmSpec(name=name))
+        registry.create(AlgorithmSpec(name=name))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +61,7 @@ def test_unknown_names_are_explained(name: str, words: str) -> None:
 )
 def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        registry.check(AlgorithmSpec(name=name, class_args=arguments))
+        registry.create(AlgorithmSpec(name=name, class_args=arguments))
 
 
 @pytest.fixture
@@ -80,7 +79,6 @@ def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_users_class_is_loaded_from_its_folder(user_code: Path) -> None:
     spec = AlgorithmSpec(class_name="registry_user_code.Mine", code_directory=str(user_code), class_args={"seed": 1})
-    registry.check(spec)
     assert isinstance(registry.create(spec), UserTuner)
 
 
@@ -99,7 +97,7 @@ def test_a_users_class_that_is_not_there_is_named(user_code: Path, class_name: s
 
 def test_a_folder_that_is_not_there_is_named_without_running_anything(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="codeDirectory: there is no folder"):
-        registry.check(AlgorithmSpec(class_name="a.B", code_directory=str(tmp_path / "no")))
+        registry.create(AlgorithmSpec(class_name="a.B", code_directory=str(tmp_path / "no")))
 
 
 def test_what_the_users_module_is_missing_is_its_own_error(user_code: Path) -> None:
@@ -111,7 +109,7 @@ def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> Non
     here = "nni_manager.tuners.random:Random"
     points = [EntryPoint("Mine", here, registry.CATALOGUE.group), EntryPoint("Odd", "builtins:dict", "g")]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints(points))
-    registry.check(AlgorithmSpec(name="mine"))
+    assert registry.find("mine").location == here
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
     with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
         registry.create(AlgorithmSpec(name="Odd"))

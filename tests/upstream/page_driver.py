@@ -133,6 +133,17 @@ class NniPage:
         async with self.page.expect_response(re.compile("check-status")):
             await self.page.get_by_role("menuitem", name=how).click()
 
+    async def shows(self, where: Locator, text: str) -> None:
+        """Presses "Refresh" until it does: the page shows itself when the results have come, and may have to wait for
+        the list of trials still."""
+        for _ in range(9):
+            await self.button("Refresh").click()
+            try:
+                return await expect(where).to_contain_text(text, timeout=3_000)
+            except AssertionError:
+                continue
+        await expect(where).to_contain_text(text)
+
     async def opened(self, click: Locator) -> str:
         """The text in the window that a click opens."""
         async with self.page.expect_popup() as window:
@@ -173,7 +184,6 @@ def _watch(context: BrowserContext, page: NniPage) -> list[str]:
             note(request.url, f"{request.method} {request.failure}")
 
     def erred(error: Error) -> None:
-        print(error.stack)
         troubles.append(f"not caught: {error.message}")
 
     context.on("request", page.called)

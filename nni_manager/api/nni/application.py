@@ -22,7 +22,6 @@ from nni_manager.api.nni.addressed import ROOT
 from nni_manager.api.nni.files import log_file, trial_file
 from nni_manager.api.nni.metadata import MetadataAnswers
 from nni_manager.api.nni.metrics import MetricAnswers
-from nni_manager.api.nni.order import Ordered
 from nni_manager.api.nni.status import StatusAnswers
 from nni_manager.api.nni.trials import TrialAnswers
 from nni_manager.domain.errors import NniManagerError
@@ -42,11 +41,10 @@ def create_nni_application(context: ApiContext) -> ASGIApp:
     )
     answers.router.redirect_slashes = False
     answers.state.context = context
-    ordered = Ordered(answers)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if not await status.answer_at_once(scope, send):
-            await ordered(_without_last_slash(scope), receive, send)
+            await answers(_without_last_slash(scope), receive, send)
 
     return application
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -25,11 +28,19 @@ async def trial_file(request: Request) -> Response:
         raise NotFound(f"{trial_id!r} is no trial id; `nnictl trial ls` shows all")
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
     path = (await folder(request)).attempt(attempt_directory(trial_id, attempt)) / name
+    if name in _TEXTS:
+        return await _text(path)
     response = await stretch(path, 0, None)
-    if name not in _TEXTS:
-        response.headers["Content-Type"] = "application/octet-stream"
-    elif response.headers["X-Size"] == "0":
-        return PlainTextResponse(f"{name} is empty.")
+    response.headers["Content-Type"] = "application/octet-stream"
+    return response
+
+
+async def _text(path: Path) -> Response:
+    """NNI's page offers all three of every trial, and not every trial writes all three."""
+    is_there = await asyncio.to_thread(os.path.lexists, path)  # a link is no text, and is not followed
+    response = await stretch(path, 0, None) if is_there else None
+    if response is None or response.headers["X-Size"] == "0":
+        return PlainTextResponse(f"{path.name} is empty.")
     return response
 
 

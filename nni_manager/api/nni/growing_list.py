@@ -70,11 +70,11 @@ class GrowingList:
 
     def _extended(self, connection: sqlite3.Connection) -> _Kept:
         kept, settled = self._kept, self._rows.settled(connection)
-        if settled <= kept.end or kept.size >= MOST_KEPT:
+        if settled <= kept.end:
             return kept
         kept = kept.plus(self._rows.items(connection, start=kept.end, end=settled), settled)
         with self._lock:
-            if kept.end > self._kept.end:
+            if kept.end > self._kept.end and kept.size <= MOST_KEPT:
                 self._kept = kept
         return kept
 

@@ -19,7 +19,7 @@ class MetadataAnswers:
     """Entries as NNI's registry of experiments has them."""
 
     def __init__(self, context: ApiContext) -> None:
-        self._presences = Presences(context.service)
+        self._presences = Presences(context.service, context.stopping)
 
     async def show(self, request: Request) -> Response:
         """The experiment's own."""

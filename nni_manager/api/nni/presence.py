@@ -14,8 +14,6 @@ import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from weakref import WeakKeyDictionary
 
-import psutil
-
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.service import Service
@@ -29,8 +27,10 @@ _COMMAND = "cat"
 class Presences:
     """Made when they are asked for: most experiments have none."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, stopping: asyncio.Event) -> None:
+        """`stopping`: the daemon ends, and experiments go on."""
         self._service = service
+        self._stopping = stopping
         self._processes: WeakKeyDictionary[OpenExperiment, Process] = WeakKeyDictionary()
         self._watches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
@@ -39,7 +39,7 @@ class Presences:
         """Of a process that is there as long as the experiment is open; None where none can be started."""
         async with self._turn:
             process = self._processes.get(experiment)
-            if process is None or not psutil.pid_exists(process.pid):
+            if process is None or process.returncode is not None:
                 process = await _start()
                 if process is None:
                     return None
@@ -60,7 +60,8 @@ class Presences:
             assert process.stdin is not None
             process.stdin.close()
             await ending
-        elif process.returncode == -signal.SIGTERM:
+        elif process.returncode == -signal.SIGTERM and not self._stopping.is_set():
+            # else whoever ends the daemon has told all of its processes
             await self._stop(experiment.id)
         closing.cancel()
 

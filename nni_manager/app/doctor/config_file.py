@@ -12,9 +12,10 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit import registry
 
 
-def look(path: Path) -> Iterator[Finding]:
+def look(path: Path, data_dir: Path) -> Iterator[Finding]:
+    """`data_dir`: where algorithms of one's own are registered."""
     try:
-        spec = experiment_file.load_file(path)
+        spec = experiment_file.load_file(path, data_dir)
     except ConfigInvalid as error:
         for problem in error.problems:
             yield failure("config", str(problem), "correct the file")

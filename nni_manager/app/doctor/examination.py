@@ -28,7 +28,7 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
         ("tuners", algorithms.look),
     ]
     if config is not None:
-        looks.append(("config", partial(config_file.look, config)))
+        looks.append(("config", partial(config_file.look, config, settings.data_dir)))
     yield finding
     for name, look in looks:
         yield from _guarded(name, look)

@@ -20,30 +20,15 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
 from nni_manager.platform_kit.testing import Feature, World
 from nni_manager.platforms.local.platform import LocalPlatform
 from nni_manager.platforms.local.states import job_report
+from tests.platforms.counting_keeper import CountingKeeper
+from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes, ended
 from trial_runner import protocol
 
-#: Does what comes through the pipe `orders`, and says so in the pipe `answers`. Ends when nobody holds `orders` open.
-OBEDIENT = """
-echo started >> "$NNI_OUTPUT_DIR/starts"
-exec 3< "$NNI_OUTPUT_DIR/orders" 4> "$NNI_OUTPUT_DIR/answers"
-while read -r order text <&3; do
-    case $order in
-        exit) [ "$text" = 0 ] || echo "it broke" >&2; exit "$text" ;;
-        print) echo "$text" ;;
-        report) echo "$text" >> "$NNI_OUTBOX" ;;
-        environment) env -0 > "$NNI_OUTPUT_DIR/shown" ;;
-        show) cat "$text" > "$NNI_OUTPUT_DIR/shown" ;;
-    esac
-    echo done >&4
-done
-"""
 _SECRET = "s3cr3t-of-the-caller"
-_PATIENCE_S = 20.0
 
 
 class LocalWorld(World):
@@ -63,15 +48,15 @@ class LocalWorld(World):
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))
         self._process = LocalKeeper(self._keeper_directory, self._runtime / "keeper.sock")
         self._specs: dict[str, JobSpec] = {}
-        self._pipes: dict[str, _Pipes] = {}
+        self._pipes: dict[str, Pipes] = {}
         self._transport: asyncio.Transport | None = None
         self._is_out = False
-        self.keeper: _CountingKeeper
+        self.keeper: CountingKeeper
 
     async def __aenter__(self) -> Self:
         self.code.mkdir()
         self.trials.mkdir()
-        (self.code / "job.sh").write_text(OBEDIENT)
+        (self.code / "job.sh").write_text(SCRIPT)
         for name, text in self.code_files.items():
             (self.code / name).write_text(text)
         self._connect_anew()
@@ -109,7 +94,7 @@ class LocalWorld(World):
     def job(self, trial_id: str) -> JobSpec:
         spec = self.command(trial_id, "exec /bin/sh job.sh")
         if spec.name not in self._pipes:
-            self._pipes[spec.name] = _Pipes(Path(spec.attempt_directory))
+            self._pipes[spec.name] = Pipes(Path(spec.attempt_directory))
         return spec
 
     def command(self, trial_id: str, command: str, **changes: Any) -> JobSpec:
@@ -202,7 +187,7 @@ class LocalWorld(World):
         return self._transport
 
     def _connect_anew(self) -> None:
-        self.keeper = _CountingKeeper(self._connect)
+        self.keeper = CountingKeeper(self._connect)
         self._run = asyncio.create_task(self.keeper.run(), name="keeper")
 
     async def _disconnect(self) -> None:
@@ -212,7 +197,7 @@ class LocalWorld(World):
 
     async def _end_jobs(self) -> None:
         await self.keeper.listen("the end", _Nobody())
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             while running := await self._running_jobs():
                 for name in running:
                     with suppress(PlatformUnavailable):
@@ -254,14 +239,6 @@ class LocalWorld(World):
         return Path(handle.data, "shown").read_text()
 
 
-class _CountingKeeper(Keeper):
-    calls = 0
-
-    async def request(self, verb: str, **arguments: Any) -> Any:
-        self.calls += 1
-        return await super().request(verb, **arguments)
-
-
 class _Nobody:
     """Keeps a connection needed."""
 
@@ -278,52 +255,5 @@ class _Nobody:
         pass
 
 
-class _Pipes:
-    """Both pipes of an obedient job. Open for reading and writing, so that neither side waits for the other."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self._orders = _pipe(directory / "orders")
-        self._answers = _pipe(directory / "answers")
-        self._answered: asyncio.Queue[None] = asyncio.Queue()
-        asyncio.get_running_loop().add_reader(self._answers, self._read)
-
-    def order(self, text: str) -> None:
-        os.write(self._orders, f"{text}\n".encode())
-
-    async def tell(self, text: str) -> None:
-        self.order(text)
-        await asyncio.wait_for(self._answered.get(), _PATIENCE_S)
-
-    def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._answers)
-        os.close(self._orders)
-        os.close(self._answers)
-
-    def _read(self) -> None:
-        for _ in os.read(self._answers, 4096).splitlines():
-            self._answered.put_nowait(None)
-
-
 def _lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
-
-
-def _pipe(path: Path) -> int:
-    os.mkfifo(path)
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
-
-
-async def ended(pid: int) -> None:
-    """Waits for the end of any process."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop, gone = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, gone.set)
-    try:
-        await asyncio.wait_for(gone.wait(), _PATIENCE_S)
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from local_world import LocalWorld, ended
+from local_world import LocalWorld
 
 from nni_manager.domain.errors import NotFound, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
@@ -19,6 +19,7 @@ from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Chunk
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, unavailable
+from tests.platforms.obedient_job import ended
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance

@@ -23,33 +23,18 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
 from nni_manager.platform_kit.testing import World
 from nni_manager.platforms.scripted import states
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
+from tests.platforms.counting_keeper import CountingKeeper
+from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes, ended
 from trial_runner import protocol
 
-#: Does what comes through the pipe `orders` and says so in the pipe `answers`. Ends when nobody holds `orders` open.
-OBEDIENT = """
-echo started >> "$NNI_OUTPUT_DIR/starts"
-exec 3< "$NNI_OUTPUT_DIR/orders" 4> "$NNI_OUTPUT_DIR/answers"
-while read -r order text <&3; do
-    case $order in
-        exit) [ "$text" = 0 ] || echo "it broke" >&2; exit "$text" ;;
-        print) echo "$text" ;;
-        report) echo "$text" >> "$NNI_OUTBOX" ;;
-        environment) env -0 > "$NNI_OUTPUT_DIR/shown" ;;
-        show) cat "$text" > "$NNI_OUTPUT_DIR/shown" ;;
-    esac
-    echo done >&4
-done
-"""
 SECRET = "t0ken-of-the-runner"
 FAR_S = 1_000_000
 #: No wrapper of an interpreter, which would add variables of its own.
 _PATH = f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin"
-_PATIENCE_S = 20.0
 _TABLE = re.findall(r"^(\w+) +[A-Z]+  ", states.__doc__ or "", re.MULTILINE)
 
 
@@ -66,13 +51,13 @@ class ScriptedWorld(World):
         self._keeper_directory = directory / "keeper"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))  # paths of sockets are short
         self._process = LocalKeeper(self._keeper_directory, self._runtime / "keeper.sock")
-        self._pipes: dict[str, _Pipes] = {}
+        self._pipes: dict[str, Pipes] = {}
         self.keeper: CountingKeeper
 
     async def __aenter__(self) -> Self:
         self.code.mkdir()
         (self.folder / "code").mkdir(parents=True)
-        (self.code / "job.sh").write_text(OBEDIENT)
+        (self.code / "job.sh").write_text(SCRIPT)
         for name, text in self.code_files.items():
             (self.code / name).write_text(text)
         self.recorder.code_archive = pack(self.code, self.folder / "code").path
@@ -128,7 +113,7 @@ class ScriptedWorld(World):
     def job(self, trial_id: str) -> JobSpec:
         spec = self.command(trial_id, "exec /bin/sh job.sh")
         if spec.name not in self._pipes:
-            self._pipes[spec.name] = _Pipes(self.directory(spec.name))
+            self._pipes[spec.name] = Pipes(self.directory(spec.name))
         return spec
 
     def command(self, trial_id: str, command: str, sequence_id: int = 0, attempt: int = 1) -> JobSpec:
@@ -158,7 +143,7 @@ class ScriptedWorld(World):
         entry["rule"]["delay"] = 0.0
         path.write_text(json.dumps(entry))
         shell = psutil.Process(await self.pid(handle))
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not (sleeping := shell.children()):  # noqa: ASYNC110 (nothing tells when a shell begins a command)
                 await asyncio.sleep(0.005)
         sleeping[0].kill()
@@ -235,58 +220,3 @@ class ScriptedWorld(World):
 
     def _shown(self, handle: JobHandle) -> str:
         return (self.directory(handle.job_name) / "shown").read_text()
-
-
-class CountingKeeper(Keeper):
-    calls = 0
-
-    async def request(self, verb: str, **arguments: Any) -> Any:
-        self.calls += 1
-        return await super().request(verb, **arguments)
-
-
-class _Pipes:
-    """Both pipes of an obedient job. Open for reading and writing, so that neither side waits for the other."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True)
-        self._orders = _pipe(directory / "orders")
-        self._answers = _pipe(directory / "answers")
-        self._answered: asyncio.Queue[None] = asyncio.Queue()
-        asyncio.get_running_loop().add_reader(self._answers, self._read)
-
-    def order(self, text: str) -> None:
-        os.write(self._orders, f"{text}\n".encode())
-
-    async def tell(self, text: str) -> None:
-        self.order(text)
-        await asyncio.wait_for(self._answered.get(), _PATIENCE_S)
-
-    def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._answers)
-        os.close(self._orders)
-        os.close(self._answers)
-
-    def _read(self) -> None:
-        for _ in os.read(self._answers, 4096).splitlines():
-            self._answered.put_nowait(None)
-
-
-def _pipe(path: Path) -> int:
-    os.mkfifo(path)
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK)
-
-
-async def ended(pid: int) -> None:
-    """Waits for the end of any process."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    loop, gone = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, gone.set)
-    try:
-        await asyncio.wait_for(gone.wait(), _PATIENCE_S)
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)

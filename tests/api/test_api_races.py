@@ -1,0 +1,164 @@
+"""Commands about the same experiment at the same time: they take turns, and index, folder and port agree afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import httpx
+import pytest
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.view import View
+from nni_manager.scheduler import supervisor
+from nni_manager.store import experiments, index
+from nni_manager.store.folder import Folder
+from nni_manager.store.ownership import Ownership
+from tests.api.world import World
+from tests.scheduler.fake_view_door import FakeViewDoor
+
+pytestmark = pytest.mark.unit
+
+EXPERIMENTS = "/api/v1/experiments"
+
+
+@pytest.fixture
+def door(world: World) -> FakeViewDoor:
+    return cast(FakeViewDoor, world.supervisor.means.view_door)
+
+
+def stored(folder: Folder) -> experiments.ExperimentRow:
+    with closing(sqlite3.connect(folder.database)) as connection:
+        return experiments.load(connection)
+
+
+async def assert_at_work(world: World, id: str) -> None:
+    """A daemon that starts would go on with it."""
+    entry = await world.service.entry(id)
+    assert world.service.at_work(id) is not None
+    assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
+
+
+async def test_two_resume_it(world: World, api: httpx.AsyncClient, door: FakeViewDoor) -> None:
+    await world.add("twice")
+    wish = {"view": {"port": 8888}}
+    answers = await asyncio.gather(*(api.post(f"{EXPERIMENTS}/twice/resume", json=wish) for _ in range(4)))
+    assert [answer.status_code for answer in answers] == [200] * 4, [answer.text for answer in answers]
+    await assert_at_work(world, "twice")
+    assert door.views == {"twice": View(port=8888)}
+
+
+async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient) -> None:
+    """Whoever comes first; a viewed one can be resumed, one at work not be viewed."""
+    await world.add("mixed")
+    resumed, viewed = await asyncio.gather(
+        api.post(f"{EXPERIMENTS}/mixed/resume"), api.post(f"{EXPERIMENTS}/view", json={"id": "mixed"})
+    )
+    assert resumed.status_code == 200 and viewed.status_code in (200, 409), viewed.text
+    await assert_at_work(world, "mixed")
+    assert world.supervisor.viewed == set()
+
+
+@pytest.mark.parametrize("first", ["resume", "delete"])
+async def test_one_resumes_and_one_deletes_it(world: World, api: httpx.AsyncClient, first: str) -> None:
+    folder = await world.add("going")
+    calls = [api.post(f"{EXPERIMENTS}/going/resume"), api.delete(f"{EXPERIMENTS}/going")]
+    answers = await asyncio.gather(*(calls if first == "resume" else reversed(calls)))
+    statuses = [answer.status_code for answer in (answers if first == "resume" else reversed(answers))]
+    assert statuses in ([200, 409], [404, 204])
+    if statuses == [200, 409]:
+        await assert_at_work(world, "going")
+        assert folder.database.exists()
+    else:
+        assert world.service.at_work("going") is None and not folder.path.exists()
+        assert await world.service.entries() == []
+
+
+async def test_one_resumes_and_one_stops_it(world: World, api: httpx.AsyncClient) -> None:
+    """Stopping a stopped one is quiet."""
+    folder = await world.add("ended")
+    resumed, stopped = await asyncio.gather(
+        api.post(f"{EXPERIMENTS}/ended/resume"), api.post(f"{EXPERIMENTS}/ended/stop")
+    )
+    assert (resumed.status_code, stopped.status_code) == (200, 200)
+    entry = await world.service.entry("ended")
+    assert entry.is_open == (world.service.at_work("ended") is not None)
+    assert stored(folder).status is entry.status
+
+
+async def test_one_that_is_being_stopped_is_not_resumed(world: World, api: httpx.AsyncClient) -> None:
+    """It would be stopped all the same."""
+    await world.add("going")
+    await api.post(f"{EXPERIMENTS}/going/resume")
+    experiment = world.supervisor.find("going")
+    await experiment.database.write(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, 1))
+    answer = await api.post(f"{EXPERIMENTS}/going/resume")
+    assert answer.status_code == 409 and "is being stopped" in answer.json()["error"]
+    experiment.loop.wake()
+    await world.supervisor.closed("going")
+    assert (await api.post(f"{EXPERIMENTS}/going/resume")).status_code == 200
+    await assert_at_work(world, "going")
+
+
+async def test_a_folder_that_another_manager_works_on_is_not_touched(world: World, api: httpx.AsyncClient) -> None:
+    folder = await world.add("other")
+    with closing(sqlite3.connect(folder.database)) as connection, connection:
+        experiments.set_status(connection, ExperimentStatus.STOPPING, 1)
+    before = stored(folder)
+    lock = Ownership(folder.lock, "it")
+    try:
+        answer = await api.post(f"{EXPERIMENTS}/other/resume", json={"view": {"port": 8888}})
+    finally:
+        lock.release()
+    assert answer.status_code == 409 and "is in use by process" in answer.json()["error"]
+    assert stored(folder) == before
+    assert (await asyncio.to_thread(index.read_folder, folder)).view is None
+
+
+async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(world: World, door: FakeViewDoor) -> None:
+    """As a daemon leaves it that was killed in the middle of `resume`."""
+    folder = await world.add("half")
+    entry = replace(await world.service.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)
+    await world.supervisor.write(lambda c: index.put(c, entry))
+    door.restore("half", View(port=8888))
+    await world.supervisor.open(entry)
+    await world.supervisor.closed("half")
+    found = await world.service.entry("half")
+    assert (found.status, found.is_open, found.view, door.views) == (ExperimentStatus.STOPPED, False, None, {})
+    assert stored(folder).status is ExperimentStatus.STOPPED
+
+
+async def test_nobody_waits_for_the_disk_of_a_closed_one(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be elsewhere, and slow; its page asks again and again."""
+    await world.add("closed")
+    asked_in, path = [], Folder.database.fget
+    assert path is not None
+
+    def noted(folder: Folder) -> Path:
+        asked_in.append(threading.current_thread())
+        return cast(Path, path(folder))
+
+    monkeypatch.setattr(Folder, "database", property(noted))
+    assert (await api.get("/experiments/closed/api/v1/nni/trial-jobs")).status_code == 200
+    assert asked_in and threading.main_thread() not in asked_in
+
+
+async def test_what_cannot_be_opened_stays_stopped(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise InvalidInput("no")
+
+    folder = await world.add("never")
+    monkeypatch.setattr(supervisor, "open_experiment", refuse)
+    assert (await api.post(f"{EXPERIMENTS}/never/resume")).status_code == 400
+    assert stored(folder).status is ExperimentStatus.STOPPED
+    assert (await api.get(f"{EXPERIMENTS}/never")).json()["status"] == "STOPPED"
