@@ -257,7 +257,7 @@ def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
     assert _registry(nnictl)[id_] == {
         "id": id_, "port": port, "startTime": state["createdMs"], "endTime": "N/A", "status": "RUNNING",
         "platform": "local", "experimentName": "demo", "tag": [], "pid": pid, "logDir": str(nnictl.data),
-        "prefixUrl": "x/y", "webuiUrl": [f"http://127.0.0.1:{port}/x/y/"],
+        "prefixUrl": "x/y", "webuiUrl": [f"http://127.0.0.1:{port}/x/y"],
     }  # fmt: skip
     nnictl.good("stop", id_)
     entry = _registry(nnictl)[id_]
