@@ -46,7 +46,9 @@ class Container:
         return self.process.returncode, said
 
     def outbox(self) -> list[Any]:
-        text = (self.folder / protocol.MAIN_OUTBOX).read_text()
+        """Nothing while the command has not begun."""
+        path = self.folder / protocol.MAIN_OUTBOX
+        text = path.read_text() if path.exists() else ""
         return [json.loads(line)["value"] for line in text.splitlines()]
 
     def exit_word(self) -> Any:

@@ -92,18 +92,26 @@ async def test_one_resumes_and_one_stops_it(world: World, api: httpx.AsyncClient
     assert stored(folder).status is entry.status
 
 
-async def test_one_that_is_being_stopped_is_not_resumed(world: World, api: httpx.AsyncClient) -> None:
+async def test_one_that_is_being_stopped_is_not_resumed(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be stopped all the same."""
     await world.add("going")
     await api.post(f"{EXPERIMENTS}/going/resume")
     experiment = world.supervisor.find("going")
-    await experiment.database.write(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, 1))
-    answer = await api.post(f"{EXPERIMENTS}/going/resume")
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment.loop, "turn", _no_turn)  # between the wish and what the loop makes of it
+        await experiment.database.write(lambda c: experiments.set_status(c, ExperimentStatus.STOPPING, 1))
+        answer = await api.post(f"{EXPERIMENTS}/going/resume")
     assert answer.status_code == 409 and "is being stopped" in answer.json()["error"]
     experiment.loop.wake()
     await world.supervisor.closed("going")
     assert (await api.post(f"{EXPERIMENTS}/going/resume")).status_code == 200
     await assert_at_work(world, "going")
+
+
+async def _no_turn() -> None:
+    await asyncio.sleep(0.01)
 
 
 async def test_a_folder_that_another_manager_works_on_is_not_touched(world: World, api: httpx.AsyncClient) -> None:
