@@ -10,10 +10,11 @@ demo: $(VENV)/.demo
 	PATH="$(BIN):$$PATH" NNI_MANAGER_DATA="$${NNI_MANAGER_DATA:-$$HOME/nni-experiments}" \
 		$(BIN)/nnictl create --config configs/digits-tpe.yml --foreground
 
-# Everything that must hold: style, types, import contracts, tests.
+# Everything that must hold: style, types, import contracts, tests. On a machine that others keep busy a test of real
+# processes may be late: one that fails is run once more, and named as RERUN at the end; failing twice is failing.
 test: check
 	sh .ci/debian-packages
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --reruns 1
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
