@@ -113,17 +113,18 @@ def test_a_manager_that_forgot_is_told_again(listener: FakeListener, runner: Run
 
 
 def test_a_manager_that_is_away_for_a_while_misses_nothing(listener: FakeListener, runner: Runner) -> None:
-    os.mkfifo(runner.folder / "gate")
+    for gate in ("first", "second"):  # one for each wait: who still has the other open would swallow the next word
+        os.mkfifo(runner.folder / gate)
     process = runner.start(
-        f"{report(0)}; read line < {runner.folder}/gate; {report(1)}; echo away; "
-        f"read line < {runner.folder}/gate; {report(2)}"
+        f"{report(0)}; read line < {runner.folder}/first; {report(1)}; echo away; "
+        f"read line < {runner.folder}/second; {report(2)}"
     )
     listener.wait_for(lambda: listener.values() == [0])
     listener.close()
-    (runner.folder / "gate").write_text("go\n")
+    (runner.folder / "first").write_text("go\n")
     assert process.stderr is not None
     assert b"cannot be reached" in process.stderr.readline()
-    (runner.folder / "gate").write_text("go\n")
+    (runner.folder / "second").write_text("go\n")
     listener.open()
     ended = runner.wait(process)
     assert ended.code == 0
