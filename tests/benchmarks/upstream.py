@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -89,8 +90,9 @@ class Nni:
         entries = json.loads((self.home / "nni-experiments" / ".experiment").read_text())
         found = {"manager": psutil.Process(entries[self.id]["pid"])}
         for child in found["manager"].children(recursive=True):
-            if "--exp_params" in child.cmdline():
-                found["tuner"] = child
+            with contextlib.suppress(psutil.Error):  # a trial that has just ended
+                if "--exp_params" in child.cmdline():
+                    found["tuner"] = child
         return found
 
     def cpu_s(self) -> float:
