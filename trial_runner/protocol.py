@@ -191,7 +191,7 @@ class Decoder:
             end = start + _HEADER.size + length
             if len(self._buffer) < end:
                 break
-            messages.append(json.loads(self._buffer[start + _HEADER.size : end]))
+            messages.append(json.loads(self._buffer[start + _HEADER.size : end].decode()))  # bytes would be guessed at
             start = end
         del self._buffer[:start]
         return messages

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
@@ -44,8 +44,17 @@ class Delivery:
     resend: bool
 
 
-#: (job name, outbox, start, end, lines): hands over complete lines of one outbox; awaitable until they are stored.
-Deliver = Callable[[str, str, int, int, Sequence[str]], Awaitable[Delivery]]
+class Deliver(Protocol):
+    """Hands over complete lines of one outbox."""
+
+    def __call__(
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
+    ) -> Awaitable[Delivery]:
+        """Awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
+
+        `ended`: these lines are the last of the job, which has ended so; its end need not be observed any more, unless
+        the lines are to be sent again.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager import __version__
-from nni_manager.domain import outbox, version
+from nni_manager.domain import version
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import PlatformUnavailable, StoreCorrupt, VersionRefused
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
@@ -25,20 +25,18 @@ from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.code_archive import CodeArchive
+from nni_manager.scheduler.deliveries import Deliveries, delivery
 from nni_manager.scheduler.observer import Observer
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.snapshot import Surroundings
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.turn import Result, Seen, take_turn
-from nni_manager.store import jobs, metrics, runners
+from nni_manager.scheduler.turn import LastWords, Result, Seen, take_turn
+from nni_manager.store import jobs, runners
 from nni_manager.store.database import Database
-from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Lines of an outbox that are parsed in one go, in a millisecond or two.
-_LINES_AT_A_TIME = 250
 #: Seconds between two tries to open the trial listener.
 _DOOR_WAIT_S = 2.0
 
@@ -78,7 +76,7 @@ class ExperimentLoop:
         self.observer = Observer(self.platform, database, self.take_reports, self._take_trouble, clock)
         self.actions = actions
         actions.bind(self)
-        self._parsing = asyncio.Lock()
+        self._deliveries = Deliveries(database, clock, self.wake)
         self._event = asyncio.Event()
         self._wake_at_ms: int | None = None
         self._reports: dict[str, JobReport] = {}
@@ -113,33 +111,23 @@ class ExperimentLoop:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
         return self.feed.silence or self.actions.trouble or self._new_hold or self._recorded_now
 
-    async def deliver(self, job_name: str, name: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
-        """Stores lines of an outbox; ends when they are committed."""
+    async def deliver(
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
+    ) -> Delivery:
+        """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
         experiment_log.current.set(self.experiment_id)  # the caller's task may be anybody's
-        async with self._parsing:  # what comes later must not overtake
-            parsed = await _parse(name, lines)
-            for sentence in parsed.broken:
-                log.warning(
-                    "a result of job %s was dropped: %s: %s", job_name, name, sentence, extra={"action": "broken"}
-                )
-            chunk = metrics.Chunk(
-                job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics
-            )
-            storing = self.database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
         try:
-            receipt = await storing
+            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended)
         except StoreCorrupt as error:
             self._corruption = error  # the platform would only offer the lines again
             self.wake()
             raise
-        if receipt.stored is metrics.Stored.NEW:
-            tally.results += len(chunk.metrics)
         if receipt.has_intermediates:
             self.feed.judge(receipt.trial_id)
         if receipt.may_complete:
             self.wake()
         self._changed()
-        return Delivery(resend=receipt.stored is metrics.Stored.GAP)
+        return delivery(receipt)
 
     async def greet(
         self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__
@@ -197,13 +185,24 @@ class ExperimentLoop:
         self._event.clear()
         if self._corruption is not None:
             raise self._corruption
-        seen, here, spec = self._take_seen(), self._surroundings(), self.spec
+        handed = self._deliveries.take()
+        try:
+            seen, result = await self._record(handed.words)
+        except BaseException as error:
+            handed.fail(error)
+            raise
+        handed.answer(result.receipts)
+        self._recorded_now = None
+        journal.write(result.records, (*seen.reports.items(), *((w.chunk.job_name, w.report) for w in handed.words)))
+        await self._act(result)
+
+    async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
+        seen, here, spec = self._take_seen(last_words), self._surroundings(), self.spec
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
-            result = await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
-        self._recorded_now = None
-        journal.write(result.records, seen.reports)
-        await self._act(result)
+            return seen, await self.database.write(
+                lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed)
+            )
 
     async def _act(self, result: Result) -> None:
         self.feed.next_parameter_id = max(self.feed.next_parameter_id, result.next_parameter_id)
@@ -245,7 +244,7 @@ class ExperimentLoop:
 
     # What goes into a turn
 
-    def _take_seen(self) -> Seen:
+    def _take_seen(self, last_words: tuple[LastWords, ...]) -> Seen:
         reports, self._reports = self._reports, {}
         bad, self.feed.judged_bad = self.feed.judged_bad, []
         handles, refused, forgotten = self.actions.take_news()
@@ -254,6 +253,7 @@ class ExperimentLoop:
         return Seen(
             handles=handles,
             reports=reports,
+            last_words=last_words,
             refused=refused,
             forgotten=forgotten,
             judged_bad=tuple(bad),
@@ -303,18 +303,6 @@ def _to_forget(connection: sqlite3.Connection) -> list[d.Forget]:
     return [
         d.Forget(handle=handle, runner_word=words.get(handle.job_name, "")) for handle in jobs.unforgotten(connection)
     ]
-
-
-async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
-    """In pieces, between which others have their turn: six thousand lines take 30 ms."""
-    parse = outbox.parse_nni if name == protocol.METRICS_FILE else outbox.parse
-    if len(lines) <= _LINES_AT_A_TIME:
-        return parse(lines)
-    parts = []
-    for first in range(0, len(lines), _LINES_AT_A_TIME):
-        parts.append(parse(lines[first : first + _LINES_AT_A_TIME], first))
-        await asyncio.sleep(0)
-    return outbox.joined(parts)
 
 
 #: How much a state says: nothing, waits, runs, over.

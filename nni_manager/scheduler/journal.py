@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nni_manager.domain.experiment import ExperimentStatus
@@ -13,9 +13,9 @@ from nni_manager.scheduler import decisions as d
 log = logging.getLogger("nni_manager.experiment")
 
 
-def write(records: Sequence[d.Record], reports: Mapping[str, JobReport]) -> None:
-    """One line for each record that a person would want to find later, and the last words of jobs that failed."""
-    for name, report in reports.items():
+def write(records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]) -> None:
+    """One line for each record that a person would want to find later, and what jobs that failed wrote at last."""
+    for name, report in reports:
         if report.state is JobState.FAILED and report.stderr_tail:
             log.warning("job %s wrote at last:\n%s", name, report.stderr_tail.rstrip(), extra={"action": "stderr"})
     for record in records:

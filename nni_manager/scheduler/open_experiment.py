@@ -123,9 +123,8 @@ async def open_experiment(
 def _load(
     connection: sqlite3.Connection, folder: Folder, now_ms: int
 ) -> tuple[ExperimentRow, tuple[dict[str, str], str]]:
-    """Time between the last count and now did not count: nobody was at work."""
     experiments.set_folder(connection, str(folder.path))
-    experiments.count_time(connection, now_ms, active=False)
+    experiments.skip_time(connection, now_ms)
     return experiments.load(connection), experiments.caller(connection)
 
 

@@ -229,8 +229,6 @@ def _change(connection: sqlite3.Connection, text: str, now_ms: int) -> None:
 
 
 def _stop(connection: sqlite3.Connection, now_ms: int) -> None:
-    row = experiments.load(connection)
-    experiments.count_time(connection, now_ms, active=row.status.is_active)
     experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)
 
 

@@ -18,10 +18,19 @@ from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.plan import SUBMITTED, plan
 from nni_manager.scheduler.snapshot import Surroundings, load
-from nni_manager.store import experiments, history, jobs, trials
+from nni_manager.store import experiments, history, jobs, metrics, trials
+from nni_manager.store.metrics import Chunk, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
 _COUNT_EVERY_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """The last lines of a job, and its end, which counts only when they are stored."""
+
+    chunk: Chunk
+    report: JobReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +40,7 @@ class Seen:
     handles: tuple[JobHandle, ...] = ()
     #: Job name → evidence.
     reports: Mapping[str, JobReport] = field(default_factory=dict)
+    last_words: tuple[LastWords, ...] = ()
     #: Jobs the platform certainly did not take: their intent is taken back.
     refused: tuple[str, ...] = ()
     #: Jobs of which the platform keeps nothing any more.
@@ -46,6 +56,8 @@ class Seen:
 class Result:
     """What the turn decided, for the loop to act on."""
 
+    #: What became of the last words, in their order.
+    receipts: tuple[Receipt, ...]
     status: ExperimentStatus
     ended_ms: int | None
     hold: Hold | None
@@ -61,17 +73,18 @@ def take_turn(
     connection: sqlite3.Connection, spec: ExperimentSpec, seen: Seen, here: Surroundings, *, told: int, assessed: bool
 ) -> Result:
     """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
-    take_in(connection, seen, here.now_ms)
+    receipts = take_in(connection, seen, here.now_ms)
     snapshot = load(connection, spec, here, first_ended=SAME_FAILURES)
     decided = plan(snapshot)
     before = snapshot.experiment
-    if decided.records or here.now_ms - before.counted_ms >= _COUNT_EVERY_MS:
-        experiments.count_time(connection, here.now_ms, active=before.status.is_active)
+    if here.now_ms - before.counted_ms >= _COUNT_EVERY_MS:
+        experiments.count_time(connection, here.now_ms)
     for record in decided.records:
         _RECORDERS[type(record)](connection, record, here.now_ms)
-    after = experiments.load(connection) if decided.records else before
+    after = experiments.load(connection) if any(type(r) in _OF_THE_EXPERIMENT for r in decided.records) else before
     to_tell = history.ended(connection, after=told, intermediates=assessed) if after.ended_trials > told else []
     return Result(
+        receipts=receipts,
         status=after.status,
         ended_ms=after.ended_ms,
         hold=after.hold,
@@ -83,12 +96,13 @@ def take_turn(
     )
 
 
-def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> None:
-    """Writes what was seen."""
+def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Receipt, ...]:
+    """Writes what was seen; says what became of the last words."""
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
     for name, report in seen.reports.items():
         jobs.set_report(connection, name, report, now_ms)
+    receipts = tuple(_take_last_words(connection, words, now_ms) for words in seen.last_words)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:
@@ -99,6 +113,14 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> None:
         experiments.end_hold(connection, seen.hold_over)
     if seen.hold is not None:
         experiments.set_hold(connection, seen.hold)
+    return receipts
+
+
+def _take_last_words(connection: sqlite3.Connection, words: LastWords, now_ms: int) -> Receipt:
+    receipt = metrics.store(connection, words.chunk, now_ms)
+    if receipt.stored is not Stored.GAP:
+        jobs.set_report(connection, words.chunk.job_name, words.report, now_ms)
+    return receipt
 
 
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
@@ -150,6 +172,8 @@ def _put_on_hold(connection: sqlite3.Connection, record: d.PutOnHold, now_ms: in
     experiments.set_hold(connection, record.hold)
 
 
+#: Records that change the experiment's own row.
+_OF_THE_EXPERIMENT = {d.AddTrial, d.Finish, d.SetStatus, d.PutOnHold}
 _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.AddTrial: _add_trial,
     d.StartAttempt: _start_attempt,

@@ -34,14 +34,14 @@ class ExperimentRow:
 
     @staticmethod
     def from_row(row: tuple[Any, ...]) -> ExperimentRow:
-        id_, status, error, code, sentence, details, config, *rest = row
-        created, ended, exec_ms, counted, sequence, parameter, ended_trials, revision = rest
-        hold = Hold(code=HoldCode(code), sentence=str(sentence), details=str(details)) if code else None
+        id_, status, error, code, sentence, details, config, *numbers = row
+        created_ms, ended_ms, exec_ms, counted_ms, next_sequence_id, next_parameter_id, ended_trials, revision = numbers
         return ExperimentRow(
-            id=str(id_), status=ExperimentStatus(status), error=str(error), hold=hold, config=str(config),
-            created_ms=_int(created), ended_ms=None if ended is None else _int(ended), exec_ms=_int(exec_ms),
-            counted_ms=_int(counted), next_sequence_id=_int(sequence), next_parameter_id=_int(parameter),
-            ended_trials=_int(ended_trials), revision=_int(revision),
+            id=id_, status=ExperimentStatus(status), error=error,
+            hold=Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None, config=config,
+            created_ms=created_ms, ended_ms=ended_ms, exec_ms=exec_ms, counted_ms=counted_ms,
+            next_sequence_id=next_sequence_id, next_parameter_id=next_parameter_id, ended_trials=ended_trials,
+            revision=revision,
         )  # fmt: skip
 
 
@@ -51,9 +51,7 @@ _COLUMNS = (
 )
 
 
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+_ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_active)
 
 
 def create(
@@ -99,7 +97,8 @@ def set_view(connection: sqlite3.Connection, view: View | None) -> None:
 
 
 def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:
-    """`ended_ms` is set by DONE, ERROR and STOPPED and cleared by what is active again."""
+    """`ended_ms` is set by DONE, ERROR and STOPPED and cleared by what is active again. Time is counted up to now."""
+    count_time(connection, now_ms)
     connection.execute("UPDATE experiment SET status = ?, error = ?", (status, error))
     if status.is_active:
         connection.execute("UPDATE experiment SET ended_ms = NULL")
@@ -125,13 +124,18 @@ def set_config(connection: sqlite3.Connection, config: str) -> None:
     nni_format.save_profile(connection)
 
 
-def count_time(connection: sqlite3.Connection, now_ms: int, *, active: bool) -> None:
+def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
     """Adds the time since the last count when the experiment was active in it."""
     connection.execute(
-        "UPDATE experiment SET exec_ms = exec_ms + CASE WHEN ?1 THEN max(0, ?2 - counted_ms) ELSE 0 END,"
-        " counted_ms = ?2",
-        (active, now_ms),
+        "UPDATE experiment SET counted_ms = ?1,"
+        f" exec_ms = exec_ms + CASE WHEN status IN ({_ACTIVE}) THEN max(0, ?1 - counted_ms) ELSE 0 END",
+        (now_ms,),
     )
+
+
+def skip_time(connection: sqlite3.Connection, now_ms: int) -> None:
+    """The time since the last count does not count: nobody was at work."""
+    connection.execute("UPDATE experiment SET counted_ms = ?", (now_ms,))
 
 
 def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:

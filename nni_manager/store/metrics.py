@@ -66,9 +66,10 @@ def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     connection.execute(
         "UPDATE outboxes SET offset = ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox)
     )
-    if chunk.metrics:
-        _insert(connection, chunk, attempt, outbox, number, now_ms)
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
+    if chunk.metrics:
+        sequence = _next_sequence(connection, attempt[0]) if has_intermediates else 0
+        _insert(connection, chunk, attempt, outbox, number, sequence, now_ms)
     return Receipt(
         stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates, may_complete=may_complete
     )
@@ -80,19 +81,27 @@ def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str)
     query = "SELECT id, offset, lines FROM outboxes WHERE trial_id = ? AND attempt = ? AND name = ?"
     row = connection.execute(query, key).fetchone()
     if row is None:
-        connection.execute("INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?)", key)
-        row = connection.execute(query, key).fetchone()
+        insert = "INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?) RETURNING id, offset, lines"
+        row = connection.execute(insert, key).fetchone()
     return row[0], row[1], row[2]
 
 
-def _insert(
-    connection: sqlite3.Connection, chunk: Chunk, attempt: tuple[str, int], outbox: int, number: int, now_ms: int
-) -> None:
-    trial_id, attempt_number = attempt
+def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
+    """Of the trial's next intermediate result."""
     (sequence,) = connection.execute("SELECT intermediates FROM trials WHERE id = ?", (trial_id,)).fetchone()
+    return int(sequence)
+
+
+def _insert(
+    connection: sqlite3.Connection, chunk: Chunk, attempt: tuple[str, int], outbox: int, number: int, sequence: int,
+    now_ms: int,
+) -> None:  # fmt: skip
+    """`number`: of the stretch's first line; `sequence`: of its first intermediate result."""
+    trial_id, attempt_number = attempt
     rows = []
     first_final: Metric | None = None
     last: float | None = None
+    first_sequence = sequence
     for metric in chunk.metrics:
         value = metric.value
         if metric.type is MetricType.FINAL:
@@ -107,10 +116,11 @@ def _insert(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
-    connection.execute(
-        "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
-        (sequence, last, trial_id),
-    )
+    if sequence > first_sequence:
+        connection.execute(
+            "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
+            (sequence, last, trial_id),
+        )
     if first_final is not None:
         connection.execute(
             "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",

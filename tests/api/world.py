@@ -198,7 +198,6 @@ def seed(
         )  # fmt: skip
         experiments.set_hold(connection, hold)
         _add_trials(connection, id, extra_trials)
-        experiments.count_time(connection, CREATED_MS + 60_000, active=True)
         experiments.set_status(connection, status, CREATED_MS + 60_000)
     connection.close()
     _write_logs(folder)

@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
 from nni_manager.domain.clock import now_ms
-from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, StoreCorrupt, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest
@@ -321,6 +322,34 @@ async def test_results_are_stored_before_they_are_acknowledged(
         await work.platform.host.deliver(name, ".nni/metrics", 0, 20, [record])
         assert work.ask("SELECT count(*) FROM metrics") == 3
         assert await work.platform.host.followed() == {name: {"outbox/main.jsonl": 60, ".nni/metrics": 20}}
+
+
+async def test_an_end_that_comes_with_the_last_lines_is_stored_with_them(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        lines = ['{"type": "final", "value": 1}']
+        gap = await work.platform.host.deliver(name, "outbox/main.jsonl", 30, 60, lines, SUCCEEDED)
+        assert gap.resend
+        assert work.statuses_of_trials == {"RUNNING": 1}
+        receipt = await work.platform.host.deliver(name, "outbox/main.jsonl", 0, 30, lines, SUCCEEDED)
+        assert not receipt.resend
+        assert work.statuses_of_trials == {"SUCCEEDED": 1}
+        assert work.ask("SELECT final_data FROM trials") == "1"
+        await work.until(lambda: "DONE" in work.statuses)
+
+
+async def test_last_lines_that_a_broken_store_cannot_take_are_not_acknowledged(monkeypatch: Patch, path: Path) -> None:
+    work = AtWork(path, spec(), Script(), FakePlatform)
+    delivering = asyncio.create_task(work.loop.deliver("job", "outbox/main.jsonl", 0, 9, ["{}"], SUCCEEDED))
+    await asyncio.sleep(0)
+    error = StoreCorrupt("torn")
+    monkeypatch.setattr(work.database, "write", AsyncMock(side_effect=error))
+    for _ in range(2):  # the corruption is what the loop ends with, also when it is asked once more
+        with pytest.raises(StoreCorrupt):
+            await work.loop.turn()
+    with pytest.raises(StoreCorrupt):
+        await delivering
+    await work.database.close()
 
 
 async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_is_closed(

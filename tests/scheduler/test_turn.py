@@ -9,11 +9,13 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.snapshot import Surroundings
-from nni_manager.scheduler.turn import Result, Seen, take_turn
+from nni_manager.scheduler.turn import LastWords, Result, Seen, take_turn
 from nni_manager.store import experiments, jobs, trials
+from nni_manager.store.metrics import Chunk, Stored
 from tests.scheduler.pictures import NOW, hold, proposals, spec
 
 pytestmark = pytest.mark.unit
@@ -170,13 +172,38 @@ def test_results_are_told_once_and_in_order(turns: Turns) -> None:
     assert turns.take(asked=9).to_tell == ()
 
 
-def test_time_is_counted_with_every_record_and_now_and_then(turns: Turns) -> None:
-    turns.take(asked=9, now_ms=9_999)
-    assert experiments.load(turns.connection).exec_ms == 0
-    turns.take(asked=9, now_ms=10_000)
-    assert experiments.load(turns.connection).exec_ms == 10_000
-    turns.take(now_ms=10_500, proposals=proposals(0))
-    assert experiments.load(turns.connection).exec_ms == 10_500
+def test_time_is_counted_now_and_then(turns: Turns) -> None:
+    for now_ms, counted in ((9_999, 0), (10_000, 10_000), (10_500, 10_000)):
+        turns.take(asked=9, now_ms=now_ms)
+        assert experiments.load(turns.connection).exec_ms == counted
+
+
+def last_words(job_name: str, start: int = 0) -> LastWords:
+    metric = Metric(number=0, type=MetricType.FINAL, data="7", value=7.0)
+    chunk = Chunk(job_name=job_name, outbox="outbox/main.jsonl", start=start, end=start + 9, lines=1, metrics=[metric])
+    return LastWords(chunk=chunk, report=SUCCEEDED)
+
+
+def test_the_last_lines_of_a_job_and_its_end_are_one_step(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    result = turns.take(Seen(last_words=(last_words(name),)))
+    assert [receipt.stored for receipt in result.receipts] == [Stored.NEW]
+    assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
+
+
+def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    result = turns.take(Seen(last_words=(last_words(name, start=50),)))
+    assert [receipt.stored for receipt in result.receipts] == [Stored.GAP]
+    assert result.to_tell == ()
+    assert list(turns.open_trials()) == [name]
+
+
+def test_last_words_that_are_told_again_change_nothing(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    first, second = (turns.take(Seen(last_words=(last_words(name),))) for _ in range(2))
+    assert (len(first.to_tell), len(second.to_tell)) == (1, 0)
+    assert [receipt.stored for receipt in second.receipts] == [Stored.FENCED]
 
 
 def test_it_may_run_again_after_a_rollback(turns: Turns) -> None:

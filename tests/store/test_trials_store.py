@@ -195,12 +195,14 @@ def test_a_new_experiment(connection: sqlite3.Connection) -> None:
 
 
 def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
-    experiments.count_time(connection, 1500, active=True)
-    experiments.count_time(connection, 9000, active=False)
-    experiments.count_time(connection, 9010, active=True)
-    experiments.count_time(connection, 9000, active=True)  # the clock was set back
+    experiments.count_time(connection, 1500)
+    experiments.set_status(connection, ExperimentStatus.DONE, 1600)
+    experiments.set_status(connection, ExperimentStatus.RUNNING, 9000)
+    experiments.count_time(connection, 9010)
+    experiments.skip_time(connection, 9900)  # nobody was at work
+    experiments.count_time(connection, 9890)  # the clock was set back
     row = experiments.load(connection)
-    assert (row.exec_ms, row.counted_ms) == (510, 9000)
+    assert (row.exec_ms, row.counted_ms) == (610, 9890)
 
 
 def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nni_manager.domain.job import JobHandle
+from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.platform_kit.keeper_client import Keeper
 
@@ -42,6 +42,8 @@ class Recorder:
         #: Job name → (version, channel), and → the word about the end, of runners that are read.
         self.greetings: dict[str, tuple[str | None, str]] = {}
         self.ends: dict[str, str] = {}
+        #: Ends that were told together with a job's last lines.
+        self.told_ends: dict[str, JobReport] = {}
         self._stored = asyncio.Event()
         self._accepted: set[str] = set()
         self._lines: dict[str, dict[str, list[str]]] = {}
@@ -103,11 +105,17 @@ class Recorder:
         self.ends.setdefault(job_name, word)
         self.news.set()
 
-    async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]) -> Delivery:
+    async def _deliver(
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
+    ) -> Delivery:
         chunk = Chunk(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
         self.handed_over.append(chunk)
         await self.before_storing(chunk)
-        return self._store(chunk)
+        delivery = self._store(chunk)
+        if ended is not None and not delivery.resend:
+            self.told_ends[job_name] = ended
+            self.news.set()
+        return delivery
 
     def _store(self, chunk: Chunk) -> Delivery:
         stored = self.offset(chunk.job_name, chunk.outbox)

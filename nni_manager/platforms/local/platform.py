@@ -128,9 +128,12 @@ class LocalPlatform(Platform):
 
     async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
         """Raises when a stretch before these lines is missing: the next connection follows from what is stored."""
-        delivery = await self.host.deliver(job_name, outbox, start, end, lines)
+        ended = self._held_ends.get(job_name) if len(self._deliveries[job_name]) == 1 else None
+        delivery = await self.host.deliver(job_name, outbox, start, end, lines, ended)
         if delivery.resend:
             raise PlatformUnavailable(f"job {job_name}: what {outbox} holds before byte {start} is not stored")
+        if ended is not None and self._held_ends.pop(job_name, None) is not None:
+            self._reports[job_name] = ended  # told with the lines
 
     def _on_delivered(self, job_name: str, delivery: asyncio.Task[None]) -> None:
         pending = self._deliveries[job_name]

@@ -143,6 +143,39 @@ async def test_a_job_is_followed_once_on_a_connection(
     assert keeper.followed() == [{"job": {}}]
 
 
+async def test_an_end_that_comes_with_the_last_lines_is_told_with_them(
+    platform: LocalPlatform, recorder: Recorder
+) -> None:
+    await platform.submit(job())
+    woken = len(recorder.woken)
+    delivery = platform.on_lines("job", OUTBOX, 0, 2, ["1"])
+    platform.on_ended("job", SUCCEEDED)
+    await delivery
+    assert recorder.told_ends == {"job": job_report(SUCCEEDED)}
+    assert await state(platform) is JobState.SUCCEEDED
+    assert len(recorder.woken) == woken, "nobody needs to look at it"
+
+
+async def test_an_end_with_lines_of_two_outboxes_waits_for_both(platform: LocalPlatform, recorder: Recorder) -> None:
+    await platform.submit(job())
+    deliveries = [platform.on_lines("job", name, 0, 2, ["1"]) for name in (OUTBOX, "outbox/other.jsonl")]
+    platform.on_ended("job", SUCCEEDED)
+    assert await state(platform) is JobState.RUNNING
+    await asyncio.gather(*deliveries)
+    assert recorder.told_ends == {}
+    assert await state(platform) is JobState.SUCCEEDED
+
+
+async def test_an_end_whose_last_lines_are_not_stored_is_not_told(platform: LocalPlatform, recorder: Recorder) -> None:
+    await platform.submit(job())
+    delivery = platform.on_lines("job", OUTBOX, 7, 9, ["1"])  # what comes before them is missing
+    platform.on_ended("job", SUCCEEDED)
+    with pytest.raises(PlatformUnavailable):
+        await delivery
+    assert recorder.told_ends == {}
+    assert await state(platform) is JobState.RUNNING
+
+
 async def test_a_job_that_has_ended_is_told_of_after_its_last_lines(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
