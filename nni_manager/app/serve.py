@@ -23,7 +23,8 @@ from nni_manager.api.trial_listener import create_trial_listener
 from nni_manager.app import exposure
 from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership, pointer
-from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import Reserved, reserve
 from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.app.view_application import ViewParts
