@@ -31,7 +31,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import launcher, open_experiment
+from nni_manager.scheduler import experiment_folder, launcher, open_experiment
 from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -151,7 +151,7 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (open_experiment, launcher):
+    for module in (open_experiment, launcher, experiment_folder):
         monkeypatch.setattr(module, "platform_class", lambda _spec: MemoryPlatform)
     monkeypatch.setattr(open_experiment, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
