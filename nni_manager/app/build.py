@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nni_manager import __version__
+from nni_manager.client.address import POINTER_FILE
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
@@ -25,8 +26,6 @@ from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
-#: In the data directory: where the control socket is.
-POINTER_FILE = "control.json"
 #: How long the end of a keeper that has no job is waited for, in seconds.
 _KEEPER_END_S = 0.5
 

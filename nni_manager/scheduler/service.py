@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
-from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
@@ -24,6 +24,7 @@ from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import experiments, index, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
+from nni_manager.store.overview import Live
 
 T = TypeVar("T")
 
@@ -160,10 +161,11 @@ class Service:
         finally:
             await database.close()
 
-    def derived_hold(self, id: str) -> Hold | None:
-        """Why nothing new starts although no hold is recorded: it will end by itself."""
+    def live(self, id: str) -> Live:
+        """What no database knows of it."""
         experiment = self._supervisor.get(id)
-        return experiment.loop.derived_hold if experiment is not None else None
+        derived_hold = experiment.loop.derived_hold if experiment is not None else None
+        return Live(at_work=experiment is not None, derived_hold=derived_hold, problem=self.problem(id))
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:

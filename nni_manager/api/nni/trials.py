@@ -20,10 +20,10 @@ from nni_manager.api.nni.addressed import (
     read_json,
     require_finite,
     require_writable,
+    trial_of,
 )
 from nni_manager.api.nni.growing_list import GrowingList, ListResponse
-from nni_manager.domain.errors import InvalidInput, NotFound
-from nni_manager.domain.ids import TRIAL_ID
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.store import nni_answers
@@ -82,9 +82,7 @@ class TrialAnswers:
         """Answers when it has ended, or its grace period is over."""
         await require_writable(request)
         context, id_ = addressed(request)
-        trial_id = str(request.path_params["id"])
-        if TRIAL_ID.fullmatch(trial_id) is None:
-            raise NotFound(f"{trial_id!r} is no trial id; `nnictl trial ls` shows all")
+        trial_id = trial_of(request)
         await context.service.kill_trial(id_, trial_id)
         experiment = context.service.at_work(id_)
         if experiment is not None:
