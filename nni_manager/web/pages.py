@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nni_manager.domain.clock import Clock, now_ms
-from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
+from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.service import Service
 from nni_manager.web import experiment_view
@@ -135,6 +135,7 @@ _STATUS: Mapping[type[Exception], HTTPStatus] = {
     InvalidInput: HTTPStatus.BAD_REQUEST,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    AlreadyOwned: HTTPStatus.CONFLICT,
     StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
