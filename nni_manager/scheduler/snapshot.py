@@ -98,7 +98,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
         retries={id_: jobs.retries(connection, id_) for id_ in ended},
         drained=frozenset(_drained(connection, open_trials)),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
-        first_ended=tuple(trials.first_failures(connection, first_ended)) if few else (),
+        first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         here=here,
     )
 

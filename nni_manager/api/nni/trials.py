@@ -97,7 +97,7 @@ class TrialRows:
         self._trials = trials
 
     def settled(self, connection: sqlite3.Connection) -> int:
-        return nni_answers.ended_trials(connection)
+        return nni_answers.settled_trials(connection)
 
     def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
         return nni_answers.trials(connection, self._trials, start=start, end=end)
