@@ -112,9 +112,7 @@ async def _doors(
     )
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
     nni = create_nni_application(context)
-    application = create_application(
-        context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni
-    )  # fmt: skip
+    application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
     doors = Doors(application, lag=context.loop_lag)
     try:
         await doors.open_control(socket)
