@@ -23,7 +23,7 @@ from nni_manager.store import nni_history
 from nni_manager.store.database import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni_history import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 
 T = TypeVar("T")
 
