@@ -1,6 +1,6 @@
 """Folders that NNI 2.x and 3.0 made: their three tables are taken over into ours, and the folder is ours from then on.
 
-The original database stays beside the new one. What NNI kept as a log of events becomes one row a trial; trials that
+The original database stays beside the new one. What NNI kept as a log of events becomes one row per trial; trials that
 were under way when it ended wait for `resume`, as ours do after a stop.
 """
 

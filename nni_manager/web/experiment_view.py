@@ -14,7 +14,7 @@ from nni_manager.store.database import Connection
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Overview
 from nni_manager.web import trial_table
-from nni_manager.web.trial_table import Table, View
+from nni_manager.web.trial_table import Table, TableView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
     )  # fmt: skip
 
 
-async def shown(service: Service, id: str, view: View, now_ms: int) -> ShownExperiment:
+async def shown(service: Service, id: str, view: TableView, now_ms: int) -> ShownExperiment:
     """Raises NotFound or StoreError."""
     live = service.live(id)
 
