@@ -128,7 +128,6 @@ def _context(
         data_directory=settings.data_dir,
         started_ms=now_ms(),
         doors=lambda: [{"kind": door.kind, "address": door.address} for door in doors()],
-        ready=lambda: "",
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
         ends_by_itself=auto,

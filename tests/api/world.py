@@ -85,16 +85,20 @@ class World:
     supervisor: Supervisor
     service: Service
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    not_ready: str = ""
     daemon_stops: list[bool] = field(default_factory=list)
 
     @property
     def context(self) -> ApiContext:
         return ApiContext(
             service=self.service, version="1.2.3", data_directory=self.data, started_ms=CREATED_MS,
-            doors=lambda: [{"kind": "control", "address": "/run/control.sock"}], ready=lambda: self.not_ready,
+            doors=lambda: [{"kind": "control", "address": "/run/control.sock"}],
             stop_daemon=self.daemon_stops.append, stopping=self.stopping, environment={"PATH": "/usr/bin"},
         )  # fmt: skip
+
+    async def lose_index(self) -> None:
+        """As when its disk is gone."""
+        await self.supervisor.index.close()
+        self.supervisor.index.path.unlink()
 
     @asynccontextmanager
     async def calling(self, application: ASGIApp | None = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
