@@ -11,7 +11,8 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobState
 from nni_manager.store import experiments, jobs, runners, trials
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.trials import AttemptRow, OpenTrial
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.trials import OpenTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
