@@ -248,6 +248,6 @@ def _add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int
 
 
 def _kill(connection: sqlite3.Connection, trial_id: str) -> None:
-    if connection.execute("SELECT 1 FROM trials WHERE id = ?", (trial_id,)).fetchone() is None:
+    if trials.status(connection, trial_id) is None:
         raise NotFound(f"there is no trial {trial_id}")
     trials.ask_stop(connection, trial_id, StopRequest.USER)

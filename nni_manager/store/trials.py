@@ -53,6 +53,12 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     )  # fmt: skip
 
 
+def status(connection: sqlite3.Connection, id: str) -> TrialStatus | None:
+    """None for a trial that nobody knows."""
+    row = connection.execute("SELECT status FROM trials WHERE id = ?", (id,)).fetchone()
+    return None if row is None else TrialStatus(row[0])
+
+
 def fresh_ids(connection: sqlite3.Connection, count: int) -> tuple[str, ...]:
     """Ids that no trial of this experiment has."""
     found: list[str] = []
