@@ -81,6 +81,13 @@ class OpenExperiment:
     def code_archive(self) -> CodeArchive:
         return self.loop.code_archive
 
+    def go_by(self, spec: ExperimentSpec) -> None:
+        """The config was changed, and the change is stored: loop and tuner go by it from now on."""
+        has_other_space = spec.search_space != self.spec.search_space
+        self.loop.spec = self.loop.feed.spec = spec
+        if has_other_space:
+            self.loop.feed.change_search_space(spec)
+
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
         experiment_log.current.set(self.id)

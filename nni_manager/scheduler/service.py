@@ -50,14 +50,10 @@ class Service:
         """Changes limits, name or search space of an experiment at work; names as in the config."""
         experiment = self._supervisor.find(id)
         async with experiment.changing:
-            before = experiment.spec
-            spec = experiment_file.change(before, fields)
+            spec = experiment_file.change(experiment.spec, fields)
             text = json.dumps(spec.canonical)
             await self._write(experiment, lambda c: _change(c, text, self._means.clock()))
-            experiment.loop.spec = spec
-            experiment.loop.feed.spec = spec
-            if spec.search_space != before.search_space:
-                experiment.loop.feed.change_search_space(spec)
+            experiment.go_by(spec)
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
