@@ -11,11 +11,11 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.store import stored_config
 from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 
 #: Status → why, as far as NNI knew.
@@ -41,15 +41,12 @@ def read_head(connection: sqlite3.Connection) -> NniHead | None:
     id_, params, created_ms, ended_ms = row
     config = json.loads(params)
     return NniHead(
-        id=id_, name=config.get("experimentName"), platform=_platform(config), created_ms=created_ms, ended_ms=ended_ms
+        id=id_,
+        name=config.get("experimentName"),
+        platform=stored_config.platform(config),
+        created_ms=created_ms,
+        ended_ms=ended_ms,
     )
-
-
-def _platform(config: Mapping[str, Any]) -> str:
-    """2.x experiments in the v1 dialect have it beside the section."""
-    section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
-    sections = section if isinstance(section, list) else [section]
-    return ",".join(str(one.get("platform", "")) for one in sections)
 
 
 def read(connection: sqlite3.Connection) -> NniExperiment | None:
