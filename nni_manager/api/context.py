@@ -26,8 +26,6 @@ class ApiContext:
     started_ms: int
     #: The open doors, ``{"kind", "address"}`` each.
     doors: Callable[[], list[dict[str, Any]]]
-    #: Empty when the daemon is ready, else the sentence that says why not.
-    ready: Callable[[], str]
     #: Begins the daemon's end and returns at once; True: its experiments are stopped first.
     stop_daemon: Callable[[bool], None]
     #: Set when the daemon ends: streams end on it.

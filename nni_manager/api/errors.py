@@ -74,12 +74,20 @@ async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
 
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    sentences = {
-        404: f"there is nothing at {request.url.path}; /api/v1/openapi.json lists what there is",
-        405: f"{request.method} is not possible at {request.url.path}; /api/v1/openapi.json lists what is",
-    }
-    sentence = sentences.get(error.status_code) or f"{error.detail}"
+    sentence = f"{sentence_of(request, error)}{_ADVICE.get(error.status_code, '')}"
     return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
+
+
+_ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/openapi.json lists what is"}
+
+
+def sentence_of(request: Request, error: HTTPException) -> str:
+    """In our words where the framework has only its own."""
+    sentences = {
+        404: f"there is nothing at {request.url.path}",
+        405: f"{request.method} is not possible at {request.url.path}",
+    }
+    return sentences.get(error.status_code, error.detail)
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.store import overview
 from nni_manager.store.index import Entry
-from nni_manager.store.overview import Live, Overview
+from nni_manager.store.overview import Overview
 
 
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
@@ -38,11 +38,8 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
 
 
 async def _read(context: ApiContext, id: str) -> Overview:
-    service = context.service
-    live = Live(
-        at_work=service.at_work(id) is not None, derived_hold=service.derived_hold(id), problem=service.problem(id)
-    )
-    return await service.read(id, lambda c: overview.load(c, live, context.clock()))
+    live = context.service.live(id)
+    return await context.service.read(id, lambda c: overview.load(c, live, context.clock()))
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:

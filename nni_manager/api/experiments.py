@@ -26,7 +26,7 @@ from nni_manager.api.schemas.experiments import (
 )
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler.launcher import Reopening
+from nni_manager.scheduler.submission import Reopening
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 

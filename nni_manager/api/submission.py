@@ -17,7 +17,7 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import InvalidInput, NotFound
-from nni_manager.scheduler.launcher import Submission
+from nni_manager.scheduler.submission import Submission
 
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
 JSON_TYPE = "application/json"

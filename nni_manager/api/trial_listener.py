@@ -1,4 +1,4 @@
-"""The routes that trial runners post to: an application of its own, on a door of its own, one token an attempt.
+"""The routes that trial runners post to: an application of its own, on a door of its own, one token per attempt.
 
 The wire contract is `trial_runner.protocol`. Idempotent throughout: a runner that heard no answer asks again. Nothing
 of a request is read before its token was checked, and no more of all bodies together than the listener has room for.

@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nni_manager import __version__
+from nni_manager.client.address import POINTER_FILE
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.platform_kit.keeper_process import LocalKeeper
+from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
 from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
@@ -25,8 +25,6 @@ from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
-#: In the data directory: where the control socket is.
-POINTER_FILE = "control.json"
 #: How long the end of a keeper that has no job is waited for, in seconds.
 _KEEPER_END_S = 0.5
 
@@ -52,10 +50,8 @@ async def experiments(
         index_database = await _open_index(settings.data_dir)
         stack.push_async_callback(index_database.close)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
-        keeper = await stack.enter_async_context(_keeper(process))
-        means = Means(
-            settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms
-        )  # fmt: skip
+        keeper = await stack.enter_async_context(connected(process))
+        means = Means(settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms)
         supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
@@ -114,18 +110,6 @@ async def _open_index(data_directory: Path) -> Database:
         for entry in await asyncio.to_thread(index.find_folders, data_directory):
             await database.write(lambda c, entry=entry: index.put(c, entry))  # type: ignore[misc]
     return database
-
-
-@asynccontextmanager
-async def _keeper(process: LocalKeeper) -> AsyncIterator[Keeper]:
-    keeper = Keeper(process.connect)
-    tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
-    try:
-        yield keeper
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 def _socket(data_directory: Path, kind: str) -> Path:

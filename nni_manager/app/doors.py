@@ -1,35 +1,31 @@
 """The sockets that clients come through, opened and closed at run time, all served by one uvicorn server.
 
 uvicorn's own `serve` takes the signals, exits the process when a port is busy and ticks ten times a second; here `app`
-owns signals and sockets, a busy port is an error with the name of who holds it, and the clock ticks once a second.
+owns signals and sockets, and the clock ticks once a second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-import psutil
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
 from nni_manager.api.loop_lag import LoopLag
 from nni_manager.app.http_connection import HttpConnection
-from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+from nni_manager.app.ports import Reserved
 
 #: How long answers under way may take at shutdown, in seconds.
 _GRACE_S = 0.5
 #: Between two looks whether what was written has gone out.
 _FLUSH_S = 0.005
-_BACKLOG = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,43 +39,6 @@ class Door:
     def port(self) -> int:
         """0: it is a socket."""
         return 0 if self.kind == "control" else int(self.address.rpartition(":")[2])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
-    """A TCP port that is ours. `address`: ``http://host:port``, the host as it was given."""
-
-    address: str
-    port: int
-    #: They listen; several where a name stands for several addresses.
-    sockets: tuple[socket.socket, ...]
-
-    def give_back(self) -> None:
-        """It was not needed after all."""
-        for each in self.sockets:
-            each.close()
-
-
-def reserve(host: str, port: int, *, options: str = "") -> Reserved:
-    """Looks the host up and takes the port; 0: any free one. `options`: what ``--port`` and ``--host`` begin with.
-
-    Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours.
-    """
-    try:
-        taken = _take(host, port)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise AlreadyOwned(
-                f"port {port} is in use by {_holder(port)}; choose another with --{options}port"
-            ) from None
-        reason = error.strerror or str(error)
-        option = "port" if error.errno in (errno.EACCES, errno.EPERM) else "host"
-        raise InvalidInput(
-            f"{host}:{port} cannot be listened on ({reason}); choose another with --{options}{option}"
-        ) from None
-    shown = f"[{host}]" if ":" in host else host
-    bound = taken[0].getsockname()[1]
-    return Reserved(address=f"http://{shown}:{bound}", port=bound, sockets=tuple(taken))
 
 
 class _Server(uvicorn.Server):
@@ -250,51 +209,3 @@ def _close_transports(connections: list[HttpConnection]) -> None:
     for connection in connections:
         if connection.transport is not None and not connection.transport.is_closing():
             connection.transport.close()
-
-
-def _take(host: str, port: int) -> list[socket.socket]:
-    """All addresses of a name that this machine has; one port for all. Raises OSError."""
-    taken: list[socket.socket] = []
-    missing: OSError | None = None
-    for family, address in _addresses(host, port):
-        try:
-            taken.append(_listen(family, address, taken[0].getsockname()[1] if taken else port))
-        except OSError as error:
-            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
-                for each in taken:
-                    each.close()
-                raise
-            missing = error  # such as the IPv6 address of localhost where there is no IPv6
-    if not taken and missing is not None:
-        raise missing
-    return taken
-
-
-def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-
-
-def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
-    taken = socket.socket(family)
-    try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        taken.bind((address[0], port, *address[2:]))
-        taken.listen(_BACKLOG)
-        taken.setblocking(False)
-    except OSError:
-        taken.close()
-        raise
-    return taken
-
-
-def _holder(port: int) -> str:
-    """Who listens on a port, as far as we may know."""
-    with contextlib.suppress(psutil.Error):
-        for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
-                name = psutil.Process(connection.pid).name()
-                return f"process {connection.pid} ({name})"
-    return "another process"

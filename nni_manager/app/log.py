@@ -1,4 +1,4 @@
-"""Logging of the daemon: one line an event on standard error, with the experiment it belongs to."""
+"""Logging of the daemon: one line per event on standard error, with the experiment it belongs to."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvloop
@@ -23,7 +23,8 @@ from nni_manager.api.trial_listener import create_trial_listener
 from nni_manager.app import exposure
 from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership, pointer
-from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.doors import Door, Doors
+from nni_manager.app.ports import Reserved, reserve
 from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.app.view_application import ViewParts
@@ -98,22 +99,10 @@ async def _doors(
 ) -> AsyncIterator[Doors]:  # fmt: skip
     socket = control_socket(settings.data_dir)
     doors: Doors
-    context = ApiContext(
-        service=service,
-        version=__version__,
-        data_directory=settings.data_dir,
-        started_ms=now_ms(),
-        doors=lambda: [{"kind": door.kind, "address": door.address} for door in doors.open],
-        ready=lambda: "",
-        stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
-        stopping=stopping,
-        ends_by_itself=auto,
-    )
+    context = _context(settings, service, stopping, lambda: doors.open, auto=auto)
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
     nni = create_nni_application(context)
-    application = create_application(
-        context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni
-    )  # fmt: skip
+    application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
     doors = Doors(application, lag=context.loop_lag)
     try:
         await doors.open_control(socket)
@@ -128,6 +117,21 @@ async def _doors(
         stopping.set()
         await views.end()
         await doors.close()
+
+
+def _context(
+    settings: Settings, service: Service, stopping: asyncio.Event, doors: Callable[[], Sequence[Door]], *, auto: bool
+) -> ApiContext:
+    return ApiContext(
+        service=service,
+        version=__version__,
+        data_directory=settings.data_dir,
+        started_ms=now_ms(),
+        doors=lambda: [{"kind": door.kind, "address": door.address} for door in doors()],
+        stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
+        stopping=stopping,
+        ends_by_itself=auto,
+    )
 
 
 @asynccontextmanager

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
-from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.platform_kit.runner_token import RunnerTokens
@@ -74,17 +75,12 @@ class TrialDoor:
         host = manager_ip or self._settings.trial_host
         if host in _EVERYWHERE:
             host = _own_address(_EVERYWHERE[host])
-        return f"http://{f'[{host}]' if ':' in host else host}:{self._reserved.port}"
+        return http_address(host, self._reserved.port)
 
     async def _reserve(self) -> Reserved:
-        """In a thread, because host names are looked up. Raises PlatformUnavailable."""
-        reserving = asyncio.ensure_future(asyncio.to_thread(self._choose))
+        """Raises PlatformUnavailable."""
         try:
-            return await asyncio.shield(reserving)
-        except asyncio.CancelledError:
-            await asyncio.wait({reserving})  # the next one to open would find the port taken
-            _give_back(reserving)
-            raise
+            return await reserve_in_thread(self._choose)
         except (AlreadyOwned, InvalidInput, OSError) as error:
             raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
 
@@ -120,12 +116,6 @@ class TrialDoor:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return port if isinstance(port, int) and 0 < port < 65536 else None
-
-
-def _give_back(reserving: asyncio.Future[Reserved]) -> None:
-    """Nobody waits for it any more."""
-    if not reserving.cancelled() and reserving.exception() is None:
-        reserving.result().give_back()
 
 
 def _own_address(elsewhere: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.domain.view import View
 
 #: Paths of NNI's own page, for those who have them among their bookmarks.
@@ -63,7 +64,7 @@ class _ViewApplication:
             return
         root = scope["root_path"]
         path = scope["path"][len(root) :]
-        scope = {**scope, "state": {**scope.get("state", {}), "nni_experiment": self._id}}
+        scope = {**scope, "state": {**scope.get("state", {}), EXPERIMENT: self._id}}
         await self._route(path, scope["method"])(self._moved(path, scope), receive, send)
 
     def _route(self, path: str, method: str) -> ASGIApp:

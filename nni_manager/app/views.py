@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import ASGIApp
 
 from nni_manager.app import exposure
-from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
 from nni_manager.app.view_application import ViewParts
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError
@@ -85,7 +87,7 @@ class Views:
 
     def url(self, view: View) -> str:
         host = _EVERYWHERE.get(self._settings.host, self._settings.host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{view.port}{view.path}"
+        return f"{http_address(host, view.port)}{view.path}"
 
     def problem(self, experiment_id: str) -> str:
         return self._problems.get(experiment_id, "")
@@ -130,7 +132,7 @@ class Views:
             reserved = before.reserved
         else:
             self._refuse_own(wish.port, doors)
-            reserved = await self._reserve(wish.port)
+            reserved = await reserve_in_thread(partial(reserve, self._settings.host, wish.port))
         view = View(port=reserved.port, prefix=wish.prefix)
         application = parts.build(experiment_id, view)
         if before is not None and before.reserved is reserved:
@@ -149,17 +151,6 @@ class Views:
         names |= {opened.view.port: f"the view of experiment {id}" for id, opened in self._opened.items()}
         if port and names.get(port):
             raise AlreadyOwned(f"port {port} is in use by {names[port]}; choose another with --port")
-
-    async def _reserve(self, port: int) -> Reserved:
-        """In a thread, because host names are looked up."""
-        reserving = asyncio.ensure_future(asyncio.to_thread(reserve, self._settings.host, port))
-        try:
-            return await asyncio.shield(reserving)
-        except asyncio.CancelledError:
-            await asyncio.wait({reserving})
-            if reserving.exception() is None:
-                reserving.result().give_back()
-            raise
 
     # Restoring
 

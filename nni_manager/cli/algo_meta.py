@@ -28,16 +28,10 @@ def read(file: str) -> list[Registered]:
 
 
 def _load(path: str, file: str) -> dict[str, Any]:
-    from nni_manager.config.document import Unreadable
-    from nni_manager.config.text_file import FileRefused, read_text
-    from nni_manager.config.yaml_reader import parse
+    from nni_manager.config import yaml_reader
+    from nni_manager.config.text_file import read_text
 
-    try:
-        meta = parse(read_text(path)).root.value
-    except FileRefused as error:
-        raise ConfigInvalid([error.problem]) from None
-    except Unreadable as error:
-        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
+    meta = yaml_reader.read(read_text(path), file).root.value
     if not isinstance(meta, dict):
         raise _invalid(file, "", "must be a mapping with algoType, builtinName and className")
     return meta

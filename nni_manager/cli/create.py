@@ -132,14 +132,10 @@ def _absolute(path: str | None) -> str | None:
 
 def _read(file: str) -> tuple[str, str]:
     """Text and absolute folder. Raises ConfigInvalid."""
-    from nni_manager.config.text_file import FileRefused, read_text
-    from nni_manager.domain.errors import ConfigInvalid
+    from nni_manager.config.text_file import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
-    try:
-        return read_text(str(path)), str(path.parent)
-    except FileRefused as error:
-        raise ConfigInvalid([error.problem]) from None
+    return read_text(str(path)), str(path.parent)
 
 
 def _own(environment: Mapping[str, str]) -> dict[str, str]:

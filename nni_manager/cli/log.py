@@ -54,9 +54,23 @@ def log_trial(
         click.echo(trial["logPath"])
     names = [name] if name else ["trial.log", "stdout"]
     for each in names:
-        read = partial(_read, client, id_, trial_id, each)
+        read = reading(partial(client.trial_log, id_, trial_id, each))
         ended = partial(_has_ended, client, id_, trial_id)
         write_bytes(_text(read, tail, ended if follow and each == names[-1] else None))
+
+
+def reading(part: Callable[..., LogPart]) -> Read:
+    """By a method of the client, of which everything but `offset` and `limit` is given. An empty part while there is no
+    such file yet."""
+    from nni_manager.client.manager_client import LogPart
+
+    def read(offset: int) -> LogPart:
+        try:
+            return part(offset=offset, limit=max(PART, -offset))
+        except NotFound:
+            return LogPart(data=b"", offset=max(offset, 0), size=0)
+
+    return read
 
 
 def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
@@ -102,16 +116,6 @@ def _text(read: Read, tail: int | None, ended: Callable[[], bool] | None) -> Ite
 
 def _already() -> bool:
     return True
-
-
-def _read(client: ManagerClient, id: str, trial_id: str, name: str, offset: int) -> LogPart:
-    """An empty part while there is no such file yet."""
-    from nni_manager.client.manager_client import LogPart
-
-    try:
-        return client.trial_log(id, trial_id, name, offset=offset, limit=max(PART, -offset))
-    except NotFound:
-        return LogPart(data=b"", offset=max(offset, 0), size=0)
 
 
 def _has_ended(client: ManagerClient, id: str, trial_id: str) -> bool:

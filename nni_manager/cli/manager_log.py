@@ -9,17 +9,12 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import click
 
 from nni_manager.cli import selection
-from nni_manager.cli.log import PART, Read, last_lines, write_bytes
+from nni_manager.cli.log import Read, last_lines, reading, write_bytes
 from nni_manager.cli.session import Connect, connected
-from nni_manager.domain.errors import NotFound
-
-if TYPE_CHECKING:
-    from nni_manager.client.manager_client import LogPart, ManagerClient
 
 _FILES = {"stdout": "nnimanager.log", "stderr": "dispatcher.log"}
 _MEANINGS = {
@@ -43,7 +38,7 @@ def _command(stream: str) -> click.Command:
         if path:
             click.echo(os.path.join(client.experiment(id_)["logPath"], "log", _FILES[stream]))
             return
-        read = partial(_read, client, id_, _FILES[stream])
+        read = reading(partial(client.experiment_log, id_, _FILES[stream]))
         write_bytes(iter([last_lines(read, tail)[0]]) if tail else islice(_lines(read), head))
 
     return show
@@ -64,13 +59,3 @@ def _lines(read: Read) -> Iterator[bytes]:
             rest = b""
     if rest:
         yield rest
-
-
-def _read(client: ManagerClient, id: str, name: str, offset: int) -> LogPart:
-    """An empty part while there is no such file yet."""
-    from nni_manager.client.manager_client import LogPart
-
-    try:
-        return client.experiment_log(id, name, offset=offset, limit=max(PART, -offset))
-    except NotFound:
-        return LogPart(data=b"", offset=max(offset, 0), size=0)

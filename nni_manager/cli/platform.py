@@ -7,6 +7,7 @@ import os
 import click
 
 from nni_manager.cli.place import place_options
+from nni_manager.domain.errors import ConfigInvalid, Problem
 
 
 @click.group()
@@ -31,17 +32,11 @@ def clean(config: str, **_: object) -> None:
 
 def _platforms(file: str) -> list[str]:
     """Of either dialect; the rest of the file does not matter. Raises ConfigInvalid."""
-    from nni_manager.config.document import Unreadable, fold
-    from nni_manager.config.text_file import FileRefused, read_text
-    from nni_manager.config.yaml_reader import parse
-    from nni_manager.domain.errors import ConfigInvalid, Problem
+    from nni_manager.config import yaml_reader
+    from nni_manager.config.document import fold
+    from nni_manager.config.text_file import read_text
 
-    try:
-        values = parse(read_text(os.path.expanduser(file))).root.value
-    except FileRefused as error:
-        raise ConfigInvalid([error.problem]) from None
-    except Unreadable as error:
-        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
+    values = yaml_reader.read(read_text(os.path.expanduser(file)), file).root.value
     fields = {fold(str(key)): value for key, value in values.items()} if isinstance(values, dict) else {}
     services = fields.get("trainingservice", {"platform": fields.get("trainingserviceplatform")})
     sections = services if isinstance(services, list) else [services]

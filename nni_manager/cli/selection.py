@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -39,8 +39,8 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
 
 def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """Of all experiments those that are meant; ``ab*`` means every closed one that begins with ab, and so does nothing:
-    every closed one at all."""
+    """Of all experiments those that are meant: all closed ones when none is given, and by ``ab*`` every closed one that
+    begins with ab."""
     experiments = client.experiments()
     all_ids = [experiment["id"] for experiment in experiments]
     closed = [experiment["id"] for experiment in experiments if not is_open(experiment)]
@@ -72,19 +72,19 @@ def _only_match(given: str, ids: Sequence[str]) -> str:
     found = [id for id in ids if id.startswith(beginning)]
     if len(found) > 1:
         raise InvalidInput(f"{given} may be {listing(found)}; give more of the id")
-    return found[0] if found else _refuse(f"there is no experiment {given}")[0]
+    return found[0] if found else _refuse(f"there is no experiment {given}")
 
 
 def _only_open(experiments: Sequence[dict[str, Any]]) -> str:
     ids = _open_ids(experiments)
     if len(ids) > 1:
         raise InvalidInput(f"{len(ids)} experiments are open: {listing(ids)}; give the ID of one")
-    return ids[0] if ids else _refuse("no experiment is open, so an ID is needed")[0]
+    return ids[0] if ids else _refuse("no experiment is open, so an ID is needed")
 
 
 def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
     return [experiment["id"] for experiment in experiments if is_open(experiment)]
 
 
-def _refuse(sentence: str) -> list[str]:
+def _refuse(sentence: str) -> NoReturn:
     raise NotFound(f"{sentence}; `nnictl experiment list --all` shows every experiment")

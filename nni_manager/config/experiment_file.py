@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nni_manager.config import dialect_v2
-from nni_manager.config.document import Document, Unreadable, fold
+from nni_manager.config.document import Document, fold
 from nni_manager.config.scalars import kind
 from nni_manager.config.search_space import check_search_space
 from nni_manager.config.source import Source
-from nni_manager.config.text_file import FileRefused, read_text
-from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+from nni_manager.config.text_file import read_text
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, Json
 
 #: What may change while an experiment exists.
@@ -35,12 +35,9 @@ def load(
     `experimentWorkingDirectory`; algorithms registered in `data_directory` have a name. `elsewhere`: the text is on its
     way to another machine's daemon, which alone knows what is registered there. Raises ConfigInvalid with all problems.
     """
-    from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is text to read
+    from nni_manager.config import yaml_reader  # the YAML library, only where there is text to read
 
-    try:
-        document = parse(text)
-    except Unreadable as error:
-        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
+    document = yaml_reader.read(text, file)
     source = Source(
         directory=os.path.realpath(directory), working_directory=str(working_directory), file=file, document=document,
         data_directory=str(data_directory or ""), elsewhere=elsewhere,
@@ -51,11 +48,7 @@ def load(
 def load_file(path: Path, data_directory: Path | None = None) -> ExperimentSpec:
     """As `load`; relative paths start at the file's folder."""
     absolute = os.path.abspath(os.path.expanduser(path))  # a link to a config lies where the link lies
-    try:
-        text = read_text(absolute)
-    except FileRefused as error:
-        raise ConfigInvalid([error.problem]) from None
-    return load(text, directory=Path(absolute).parent, file=str(path), data_directory=data_directory)
+    return load(read_text(absolute), directory=Path(absolute).parent, file=str(path), data_directory=data_directory)
 
 
 def from_canonical(canonical: Json) -> ExperimentSpec:

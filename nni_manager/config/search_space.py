@@ -15,9 +15,9 @@ from nni_manager.config.document import MAX_DEPTH, Unreadable
 from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
-from nni_manager.config.text_file import FileRefused, read_text
+from nni_manager.config.text_file import read_text
 from nni_manager.domain import search_space
-from nni_manager.domain.errors import InvalidInput, Problem
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -55,8 +55,9 @@ def _usable(raw: object) -> dict[str, object]:
 def _from_file(path: str, source: Source) -> dict[str, object] | None:
     try:
         return _load(read_text(path), path, source)
-    except FileRefused as error:
-        source.adopt(replace(error.problem, field="searchSpaceFile"))
+    except ConfigInvalid as error:
+        for problem in error.problems:
+            source.adopt(replace(problem, field="searchSpaceFile"))
     except Unreadable as error:
         source.adopt(Problem(message=error.message, field="searchSpaceFile", file=path, line=error.line))
     return None

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.config import scalars
-from nni_manager.config.document import Unreadable
 from nni_manager.config.plain_scalar import resolve
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
-from nni_manager.config.text_file import FileRefused, read_text
+from nni_manager.config.text_file import read_text
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 
 FILE = "settings.yml"
@@ -136,18 +135,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 def _from_file(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
-    try:
-        return _read(read_text(str(path)), path)
-    except FileRefused as error:
-        raise ConfigInvalid([error.problem]) from None
-    except Unreadable as error:
-        raise ConfigInvalid([Problem(message=error.message, file=str(path), line=error.line)]) from None
+    from nni_manager.config import yaml_reader  # the YAML library, only where there is a file to read
 
-
-def _read(text: str, path: Path) -> dict[str, object]:
-    from nni_manager.config.yaml_reader import parse  # the YAML library, only where there is a file to read
-
-    document = parse(text)
+    document = yaml_reader.read(read_text(str(path)), str(path))
     source = Source(directory=str(path.parent), file=str(path), document=document)
     fields = document.root.value
     if not isinstance(fields, dict | None):

@@ -1,25 +1,17 @@
-"""Files that users write: read whole, as UTF-8, with every refusal a Problem."""
+"""Files that users write: read whole, as UTF-8, with a refusal that names file and line."""
 
 from __future__ import annotations
 
 import os
 
-from nni_manager.domain.errors import Problem
+from nni_manager.domain.errors import ConfigInvalid, Problem
 
 #: No config or search space is larger.
 MAX_BYTES = 8 * 1024 * 1024
 
 
-class FileRefused(Exception):
-    """The file cannot be read as text."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
 def read_text(path: str) -> str:
-    """The file's text without a byte order mark. Raises FileRefused."""
+    """The file's text without a byte order mark. Raises ConfigInvalid."""
     data = _read_bytes(path)
     if len(data) > MAX_BYTES:
         raise _refused(path, f"larger than {MAX_BYTES // 2**20} MiB; this is hardly the file you mean")
@@ -40,5 +32,5 @@ def _read_bytes(path: str) -> bytes:
         raise _refused(path, f"cannot be read: {error.strerror}; check the name and its permissions") from None
 
 
-def _refused(path: str, message: str, line: int = 0) -> FileRefused:
-    return FileRefused(Problem(message=message, file=path, line=line))
+def _refused(path: str, message: str, line: int = 0) -> ConfigInvalid:
+    return ConfigInvalid([Problem(message=message, file=path, line=line)])

@@ -14,6 +14,7 @@ import yaml
 
 from nni_manager.config.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable
 from nni_manager.config.plain_scalar import resolve
+from nni_manager.domain.errors import ConfigInvalid, Problem
 
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
@@ -23,6 +24,14 @@ _PLACEHOLDER = re.compile(r"\$?\{\s*your[^{}]*\}|<your[^<>]*>", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
 # libyaml where PyYAML was built with it
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read(text: str, file: str) -> Document:
+    """As `parse`, of text that messages call `file`. Raises ConfigInvalid."""
+    try:
+        return parse(text)
+    except Unreadable as error:
+        raise ConfigInvalid([Problem(message=error.message, file=file, line=error.line)]) from None
 
 
 def parse(text: str) -> Document:

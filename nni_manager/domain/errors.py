@@ -19,8 +19,7 @@
     │   └── BadCredentials      a person must act
     └── TunerError
         ├── TunerRaised         the user's or our algorithm raised; carries the traceback
-        ├── TunerDied           its process is gone
-        └── TunerSilent         no answer in time; carries the stack
+        └── TunerDied           its process is gone
 
 The text of an error is for the user: what happened, which field or job, what to do next. No text carries a secret.
 """
@@ -128,7 +127,7 @@ class BadCredentials(PlatformError):
 
 
 class TunerError(NniManagerError):
-    """Something about a tuner or assessor. `details` is a traceback or stack, or empty."""
+    """Something about a tuner or assessor. `details`: a traceback or last words, or empty."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -141,7 +140,3 @@ class TunerRaised(TunerError):
 
 class TunerDied(TunerError):
     """The tuner's process ended."""
-
-
-class TunerSilent(TunerError):
-    """The tuner did not answer in time."""

@@ -1,7 +1,8 @@
 """Speaks to a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
 
-The keeper's words are in `trial_runner.protocol`. Lines and ends of jobs go to the listener that owns the job. While
-too many lines wait to be stored the socket is not read: the trial's own file is the buffer.
+The keeper's words are in `trial_runner.protocol`; one connection is `keeper_connection`'s. Lines and ends of jobs go to
+the listener that owns the job. While too many lines wait to be stored the socket is not read: the trial's own file is
+the buffer.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
+from nni_manager.platform_kit.keeper_connection import Connection
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ class Keeper:
         self._listeners: dict[str, Listener] = {}
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._ids = itertools.count(1)
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._needed = asyncio.Event()
         self._lost = asyncio.Event()
         self._changed = asyncio.Event()
@@ -122,7 +124,7 @@ class Keeper:
 
     # Connection
 
-    async def _until_connected(self) -> _Connection:
+    async def _until_connected(self) -> Connection:
         """A keeper that is being started or sought is worth a moment; one that was sought in vain or lost is not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -158,7 +160,7 @@ class Keeper:
         return clock() - began >= _STEADY_S or not self._needed.is_set()
 
     async def _open(self) -> None:
-        transport = await self._connect(lambda: _Connection(self))
+        transport = await self._connect(lambda: Connection(self))
         self._connection = transport.get_protocol()  # type: ignore[assignment]
         if not self._needed.is_set():  # everybody left meanwhile
             self._close("no experiment needs it")
@@ -181,7 +183,7 @@ class Keeper:
             self._connection.transport.close()
             self.on_lost(self._connection, why)
 
-    def on_lost(self, connection: _Connection, why: str) -> None:
+    def on_lost(self, connection: Connection, why: str) -> None:
         if connection is not self._connection:
             return
         self._connection = None
@@ -195,7 +197,7 @@ class Keeper:
         for listener in list(self._listeners.values()):
             listener.on_disconnected()
 
-    def on_silence(self, connection: _Connection, why: str) -> None:
+    def on_silence(self, connection: Connection, why: str) -> None:
         self._note_trouble(PlatformUnavailable(why))
         self.on_lost(connection, why)
 
@@ -240,9 +242,7 @@ class Keeper:
             connection.transport.pause_reading()
         stored.add_done_callback(lambda done: self._on_stored(connection, owner, done, len(lines)))
 
-    def _on_stored(
-        self, connection: _Connection | None, owner: str, stored: asyncio.Future[object], count: int
-    ) -> None:
+    def _on_stored(self, connection: Connection | None, owner: str, stored: asyncio.Future[object], count: int) -> None:
         error = None if stored.cancelled() else stored.exception()
         if connection is None or connection is not self._connection:
             return
@@ -259,58 +259,3 @@ def _error(kind: object, sentence: str) -> PlatformError:
     if kind == protocol.UNAVAILABLE:
         return PlatformUnavailable(sentence, refused=True)
     return SubmitRejected(sentence)
-
-
-class _Connection(asyncio.Protocol):
-    """Cuts what comes into messages."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._decoder = protocol.Decoder()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            for message in self._decoder.feed(data):
-                self._keeper.on_message(message)
-        except (ValueError, RecursionError, protocol.FrameTooLarge):
-            log.exception("the keeper sent something that is no message; connecting again")
-            self.transport.abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._keeper.on_lost(self, str(error or "it ended"))
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        self.transport.write(protocol.encode(dict(message)))
-
-    def lose_patience_after(self, seconds: float) -> _Patience:
-        return _Patience(self, seconds)
-
-    def give_up(self, seconds: float) -> None:
-        self._keeper.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
-        self.transport.abort()
-
-
-class _Patience:
-    """With an answer. While we do not read, none can come, and nobody is to blame."""
-
-    def __init__(self, connection: _Connection, seconds: float) -> None:
-        self._connection = connection
-        self._seconds = seconds
-        self._begin()
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-
-    def _begin(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
-
-    def _end(self) -> None:
-        if self._connection.transport.is_reading():
-            self._connection.give_up(self._seconds)
-        else:
-            self._begin()

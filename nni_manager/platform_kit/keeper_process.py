@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.lock_holder import lock_holder
 
 #: A keeper that has not said that it is ready by then has failed, in seconds.
 _START_TIMEOUT_S = 20.0
@@ -45,18 +46,9 @@ class LocalKeeper:
 
     async def ended(self, within_s: float) -> None:
         """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
-        if (pid := await asyncio.to_thread(self._holder)) is not None:
+        if (pid := await asyncio.to_thread(lock_holder, self._directory / "keeper.lock")) is not None:
             with suppress(TimeoutError, ProcessLookupError):
                 await asyncio.wait_for(_end_of(pid), within_s)
-
-    def _holder(self) -> int | None:
-        """The process that holds the keeper's lock."""
-        with suppress(FileNotFoundError), (self._directory / "keeper.lock").open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(lock.read() or 0) or None
-        return None
 
     async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, str(self._socket))
@@ -100,6 +92,19 @@ class LocalKeeper:
                 command, pass_fds=(ready,), start_new_session=True, cwd="/",
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=_environment(),
             )  # fmt: skip
+
+
+@asynccontextmanager
+async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[Keeper]:
+    """The keeper as its clients see it, connected while anybody listens. Its jobs run on when this is left."""
+    keeper = Keeper(process.connect, name)
+    tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
+    try:
+        yield keeper
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 def _environment() -> dict[str, str]:

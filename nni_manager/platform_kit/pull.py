@@ -1,4 +1,4 @@
-"""Reads what trial runners leave in a folder that they share with us: who they are, results, logs, their end.
+"""Takes what trial runners leave in a folder that they share with us: who they are, results, logs, their end.
 
 For clusters that cannot reach the trial listener. No notice of another machine's writes comes through a mounted
 folder, so it is polled: soon while something happens, ever more seldom while nothing does. What was read is nobody's
@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nni_manager.domain.errors import NniManagerError, VersionRefused
-from nni_manager.domain.version import is_legible
-from nni_manager.platform_kit import outbox_file
+from nni_manager.platform_kit import outbox_file, runner_folder
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.runner_folder import End
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -31,12 +28,6 @@ LONGEST_WAIT_S = 10.0
 _GROWTH = 1.5
 #: Stretches of results taken in one look at an attempt, so that the others have their turn.
 _MOST_STRETCHES = 16
-_LOGS = (protocol.STDOUT_FILE, protocol.STDERR_FILE, protocol.TRIAL_LOG_FILE)
-_COPY_BYTES = 1024 * 1024
-#: Bytes of `runner.json` and `exit.json` that are read.
-_WORD_BYTES = 64 * 1024
-
-Word = Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,25 +131,25 @@ class Pull:
 
     async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
         """(stretches of results that were taken, whether anything was new)."""
-        end = await asyncio.to_thread(_read_word, attempt.folder / protocol.EXIT_FILE)  # first: the rest is complete
+        end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: the rest is complete then
         if not attempt.has_greeted and not await self._greet(attempt):
-            if end is not None and end.get("pid") == 0:  # the command was never started: nothing else will come
+            if end is not None and not end.was_started:  # the command was never started: nothing else will come
                 await self._tell_end(attempt, end)
             return 0, False
         is_all = end is not None or attempt.give_up_at is not None
         stretches = await self._take_results(attempt, is_all=is_all)
-        copied = await asyncio.to_thread(_copy_logs, attempt.folder, attempt.logs)
+        copied = await asyncio.to_thread(runner_folder.copy_logs, attempt.folder, attempt.logs)
         if end is not None and stretches < _MOST_STRETCHES:
             await self._tell_end(attempt, end)
         return stretches, bool(stretches or copied)
 
     async def _greet(self, attempt: _Attempt) -> bool:
         """Whether the runner may be listened to."""
-        greeting = await asyncio.to_thread(_read_word, attempt.folder / protocol.RUNNER_FILE)
+        greeting = await asyncio.to_thread(runner_folder.read_greeting, attempt.folder)
         if greeting is None:
             return False
         try:
-            await self._host.greet(attempt.job_name, _version(greeting), protocol.PULL)
+            await self._host.greet(attempt.job_name, greeting.version, protocol.PULL)
         except VersionRefused:
             self._close(attempt)
             return False
@@ -189,12 +180,11 @@ class Pull:
         offsets[outbox] = stretch.end
         return True
 
-    async def _tell_end(self, attempt: _Attempt, end: Word) -> None:
-        tail = "" if end["exit_code"] == 0 else await asyncio.to_thread(_tail, attempt.folder / protocol.STDERR_FILE)
+    async def _tell_end(self, attempt: _Attempt, end: End) -> None:
+        tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
         word = {
-            "exitCode": end["exit_code"], "signal": end["signal"], "stderrTail": tail,
-            "startedMs": _number(end.get("started_ms")), "endedMs": _number(end.get("ended_ms")),
-            "outboxes": attempt.offsets or {},
+            "exitCode": end.exit_code, "signal": end.signal, "stderrTail": tail, "startedMs": end.started_ms,
+            "endedMs": end.ended_ms, "outboxes": attempt.offsets or {},
         }  # fmt: skip
         await self._host.exited(attempt.job_name, json.dumps(word))
         self._close(attempt)
@@ -203,74 +193,3 @@ class Pull:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)
-
-
-def _read_word(path: Path) -> Word | None:
-    """A JSON object that a runner left; None while there is none, or none that makes sense. Raises OSError."""
-    try:
-        word = json.loads(_read(path, 0, _WORD_BYTES))
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError):
-        word = None
-    if isinstance(word, dict) and (path.name != protocol.EXIT_FILE or _is_end(word)):
-        return word
-    log.warning("%s is not what a trial runner writes; it is passed over", path)
-    return None
-
-
-def _is_end(word: Word) -> bool:
-    return (_number(word.get("exit_code")) is None) != (_number(word.get("signal")) is None) and {
-        "exit_code", "signal",
-    } <= word.keys()  # fmt: skip
-
-
-def _version(greeting: Word) -> str | None:
-    """None: it names none, or none that people could be shown."""
-    version = greeting.get("version")
-    return version.strip() or None if isinstance(version, str) and is_legible(version) else None
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _tail(path: Path) -> str:
-    with suppress(OSError):
-        start = max(0, path.stat().st_size - protocol.MAX_STDERR_TAIL)
-        return _read(path, start, protocol.MAX_STDERR_TAIL).decode(errors="replace")
-    return ""
-
-
-def _copy_logs(folder: Path, target: Path) -> int:
-    """Bytes that were new. A log that was not written yet is none. Raises OSError of the target's disk."""
-    if folder == target:
-        return 0
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return sum(_copy(folder / name, target / name) for name in _LOGS)
-
-
-def _copy(source: Path, target: Path) -> int:
-    size = start = target.lstat().st_size if target.exists() else 0
-    while data := _read_if_there(source, size):
-        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            size += os.write(file, data)
-        finally:
-            os.close(file)
-    return size - start
-
-
-def _read_if_there(path: Path, offset: int) -> bytes:
-    try:
-        return _read(path, offset, _COPY_BYTES)
-    except OSError:
-        return b""  # it is looked for again
-
-
-def _read(path: Path, offset: int, limit: int) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.pread(file, limit, offset)
-    finally:
-        os.close(file)

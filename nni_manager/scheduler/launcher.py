@@ -7,56 +7,23 @@ the rest fails.
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sqlite3
-import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from nni_manager.config import experiment_file
-from nni_manager.config.settings import own_environment
-from nni_manager.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
-from nni_manager.domain.ids import new_experiment_id
+from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.scheduler.code_archive import find_or_pack
+from nni_manager.scheduler import experiment_folder
 from nni_manager.scheduler.open_experiment import OpenExperiment, platform_class
+from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index, migrate, nni_folder, trials
-from nni_manager.store.database import classified
+from nni_manager.store import experiments, index
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
-from nni_manager.store.ownership import Ownership
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """A new experiment, and on whose behalf it runs."""
-
-    spec: ExperimentSpec
-    #: What the experiment is going to be called.
-    id: str = field(default_factory=new_experiment_id)
-    #: The caller's environment; trials and the tuner run with it.
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: The caller's Python; empty: the daemon's.
-    interpreter: str = ""
-    #: None: no view.
-    view: ViewWish | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reopening:
-    """How an experiment that exists is opened again."""
-
-    #: None: the view it has, if it has one.
-    view: ViewWish | None = None
-    #: The folder of the experiment, or the one that holds it, when the daemon is not to look where it knows one.
-    directory: Path | None = None
-    #: Switches `debug` on.
-    debug: bool = False
 
 
 class Launcher:
@@ -92,7 +59,7 @@ class Launcher:
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._viewed(id, how.view, entry.view) as view:
-                await asyncio.to_thread(_upgrade, entry.folder)
+                await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
                 status, now_ms = ExperimentStatus.VIEWED, self._means.clock()
                 viewed = replace(entry, status=status, is_open=False, view=view, launched_ms=now_ms)
                 await self._supervisor.write(lambda c: index.put(c, viewed))
@@ -102,9 +69,7 @@ class Launcher:
     # The port
 
     @asynccontextmanager
-    async def _viewed(
-        self, id: str, wish: ViewWish | None, before: View | None = None
-    ) -> AsyncIterator[View | None]:  # fmt: skip
+    async def _viewed(self, id: str, wish: ViewWish | None, before: View | None = None) -> AsyncIterator[View | None]:
         """`before`: the view it has, which stays when no other is asked for, and comes back on a failure."""
         if wish is None or (before is not None and not wish.is_explicit):
             yield before
@@ -124,7 +89,7 @@ class Launcher:
     async def _create(self, id_: str, submission: Submission, view: View | None) -> None:
         folder = Folder(Path(submission.spec.working_directory) / id_)
         try:
-            await asyncio.to_thread(self._make_folder, id_, folder, submission, view)
+            await asyncio.to_thread(self._make, folder, submission, view)
             entry = await asyncio.to_thread(index.read_folder, folder)
             await self._supervisor.write(lambda c: index.put(c, entry))
         except BaseException:
@@ -137,27 +102,10 @@ class Launcher:
             await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
             raise
 
-    def _make_folder(self, id_: str, folder: Folder, submission: Submission, view: View | None) -> None:
-        """Runs in a thread. Raises InvalidInput when the folder cannot be made."""
-        try:
-            folder.create(self._means.settings.data_dir)
-            if _ships_code(submission.spec):
-                find_or_pack(Path(submission.spec.trial_code_directory), folder.code)
-            migrate.migrate(folder.database, "experiment")
-            connection = sqlite3.connect(folder.database)
-            with connection:
-                experiments.create(
-                    connection, id=id_, config=json.dumps(submission.spec.canonical),
-                    environment=submission.environment, interpreter=submission.interpreter or sys.executable,
-                    folder=str(folder.path), now_ms=self._means.clock(),
-                )  # fmt: skip
-                experiments.set_view(connection, view)
-            connection.close()
-        except (OSError, sqlite3.OperationalError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise InvalidInput(
-                f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
-            ) from error
+    def _make(self, folder: Folder, submission: Submission, view: View | None) -> None:
+        experiment_folder.make(
+            folder, submission, view, data_dir=self._means.settings.data_dir, now_ms=self._means.clock()
+        )
 
     # Opening again
 
@@ -165,7 +113,7 @@ class Launcher:
         """Raises NotFound, InvalidInput or StoreError."""
         if directory is None:
             return await self._supervisor.index.read(lambda c: index.get(c, id))
-        folder = _folder_in(directory, id)
+        folder = experiment_folder.find_in(directory, id)
         found = await asyncio.to_thread(index.read_folder, folder)
         if found.id != id:
             raise InvalidInput(
@@ -182,11 +130,11 @@ class Launcher:
             )
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
-                status = await asyncio.to_thread(_reopen, entry.folder, view, now_ms, debug=how.debug)
+                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, debug=how.debug)
                 try:
                     await self._supervisor.open(opened)
                 except BaseException:
-                    await asyncio.to_thread(_put_back, entry.folder, status, entry.ended_ms or now_ms)
+                    await asyncio.to_thread(experiment_folder.put_back, entry.folder, status, entry.ended_ms or now_ms)
                     raise
             self._supervisor.viewed.discard(id_)
 
@@ -216,92 +164,6 @@ class Launcher:
         await experiment.database.try_write(lambda c: _clear(c, self._means.clock()))
         experiment.changes.note()
         experiment.loop.wake()
-
-
-def adopt(folder: Folder) -> None:
-    """Makes a folder of NNI's ours; its trials will run as if the daemon's user had created it. Blocks.
-
-    Raises Conflict or StoreError.
-    """
-    nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
-
-
-def _ships_code(spec: ExperimentSpec) -> bool:
-    return platform_class(spec).capabilities_for(spec.platforms[0].settings).ships_code
-
-
-def _folder_in(directory: Path, id: str) -> Folder:
-    """Raises NotFound."""
-    for path in (directory / id, directory):
-        if path.name == id and Folder(path).database.exists():
-            return Folder(path)
-    raise NotFound(f"there is no experiment folder {directory / id}; name the folder that holds it")
-
-
-def _upgrade(folder: Folder) -> None:
-    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it."""
-    adopt(folder)
-    with suppress(StoreUnavailable):
-        migrate.migrate(folder.database, "experiment")
-
-
-def _reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
-    """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
-
-    Raises AlreadyOwned, having touched nothing, while another manager works on it.
-    """
-    if not folder.database.exists():
-        raise NotFound(f"the folder of the experiment is gone: {folder.path}")
-    lock = _own(folder)
-    try:
-        adopt(folder)
-        migrate.migrate(folder.database, "experiment")
-        return _set_running(folder, view, now_ms, debug=debug)
-    finally:
-        lock.release()
-
-
-def _own(folder: Folder) -> Ownership:
-    try:
-        return Ownership(folder.lock, f"the experiment folder {folder.path}")
-    except OSError as error:
-        raise StoreUnavailable(
-            f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
-            " writable, or copy it"
-        ) from error
-
-
-def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
-    connection = sqlite3.connect(folder.database, timeout=1)
-    try:
-        with connection:
-            before = experiments.load(connection).status
-            trials.reopen_stopped(connection)
-            experiments.set_hold(connection, None)
-            experiments.set_view(connection, view)
-            if debug:
-                _switch_debug_on(connection)
-            experiments.skip_time(connection, now_ms)
-            experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
-            return before
-    except sqlite3.DatabaseError as error:
-        raise classified(folder.database, error) from error
-    finally:
-        connection.close()
-
-
-def _put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
-    """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
-    if status is ExperimentStatus.STOPPED:
-        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
-            with connection:
-                experiments.set_view(connection, None)
-                experiments.set_status(connection, status, ended_ms)
-
-
-def _switch_debug_on(connection: sqlite3.Connection) -> None:
-    spec = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
-    experiments.set_config(connection, json.dumps(experiment_file.in_debug(spec).canonical))
 
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:

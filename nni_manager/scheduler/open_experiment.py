@@ -28,9 +28,10 @@ from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.runner_door import RunnerDoor
-from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
+from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
+from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import experiments, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
@@ -79,6 +80,13 @@ class OpenExperiment:
     @property
     def code_archive(self) -> CodeArchive:
         return self.loop.code_archive
+
+    def go_by(self, spec: ExperimentSpec) -> None:
+        """The config was changed, and the change is stored: loop and tuner go by it from now on."""
+        has_other_space = spec.search_space != self.spec.search_space
+        self.loop.spec = self.loop.feed.spec = spec
+        if has_other_space:
+            self.loop.feed.change_search_space(spec)
 
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""

@@ -11,20 +11,22 @@ from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
-from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler.launcher import Launcher, Reopening, Submission, adopt
+from nni_manager.scheduler.experiment_folder import adopt
+from nni_manager.scheduler.launcher import Launcher
 from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import experiments, index, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
+from nni_manager.store.overview import Live
 
 T = TypeVar("T")
-
 
 #: Neither another view nor another folder.
 _AS_IT_WAS = Reopening()
@@ -46,16 +48,12 @@ class Service:
 
     async def change(self, id: str, fields: Mapping[str, object]) -> None:
         """Changes limits, name or search space of an experiment at work; names as in the config."""
-        experiment = self._writable(id)
+        experiment = self._supervisor.find(id)
         async with experiment.changing:
-            before = experiment.spec
-            spec = experiment_file.change(before, fields)
+            spec = experiment_file.change(experiment.spec, fields)
             text = json.dumps(spec.canonical)
             await self._write(experiment, lambda c: _change(c, text, self._means.clock()))
-            experiment.loop.spec = spec
-            experiment.loop.feed.spec = spec
-            if spec.search_space != before.search_space:
-                experiment.loop.feed.change_search_space(spec)
+            experiment.go_by(spec)
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
@@ -122,7 +120,7 @@ class Service:
 
     async def add_trial(self, id: str, values: object) -> dict[str, Any]:
         """A trial with parameters given by a person; waits for a free slot. Answers ``id`` and ``sequenceId``."""
-        experiment = self._writable(id)
+        experiment = self._supervisor.find(id)
         parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values=values)
         try:
             json.dumps(values, allow_nan=False)
@@ -135,13 +133,13 @@ class Service:
 
     async def kill_trial(self, id: str, trial_id: str) -> None:
         """Asks a trial to end; it is USER_CANCELED once it has. Quiet for one that has ended."""
-        experiment = self._writable(id)
+        experiment = self._supervisor.find(id)
         await self._write(experiment, lambda c: _kill(c, trial_id))
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
         """Results from elsewhere, for the tuner: [{parameter, value}]."""
-        experiment = self._writable(id)
+        experiment = self._supervisor.find(id)
         text, now_ms = json.dumps(data), self._means.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
         experiment.loop.feed.import_data(data)
@@ -159,10 +157,11 @@ class Service:
         finally:
             await database.close()
 
-    def derived_hold(self, id: str) -> Hold | None:
-        """Why nothing new starts although no hold is recorded: it will end by itself."""
+    def live(self, id: str) -> Live:
+        """What no database knows of it."""
         experiment = self._supervisor.get(id)
-        return experiment.loop.derived_hold if experiment is not None else None
+        derived_hold = experiment.loop.derived_hold if experiment is not None else None
+        return Live(at_work=experiment is not None, derived_hold=derived_hold, problem=self.problem(id))
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:
@@ -201,10 +200,6 @@ class Service:
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
         await self._means.view_door.close(id)
-
-    def _writable(self, id: str) -> OpenExperiment:
-        experiment = self._supervisor.find(id)
-        return experiment
 
     async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
         """A command is refused, not queued, while it cannot be stored."""
@@ -247,6 +242,6 @@ def _add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int
 
 
 def _kill(connection: sqlite3.Connection, trial_id: str) -> None:
-    if connection.execute("SELECT 1 FROM trials WHERE id = ?", (trial_id,)).fetchone() is None:
+    if trials.status(connection, trial_id) is None:
         raise NotFound(f"there is no trial {trial_id}")
     trials.ask_stop(connection, trial_id, StopRequest.USER)

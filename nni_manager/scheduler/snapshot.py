@@ -11,7 +11,8 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobState
 from nni_manager.store import experiments, jobs, runners, trials
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.trials import AttemptRow, OpenTrial
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.trials import OpenTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
         retries={id_: jobs.retries(connection, id_) for id_ in ended},
         drained=frozenset(_drained(connection, open_trials)),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
-        first_ended=tuple(trials.first_failures(connection, first_ended)) if few else (),
+        first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         here=here,
     )
 

@@ -17,7 +17,8 @@ from nni_manager.scheduler.decisions import (
 )
 from nni_manager.scheduler.snapshot import Snapshot
 from nni_manager.store import jobs
-from nni_manager.store.trials import AttemptRow, OpenTrial
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
 
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN.

@@ -13,14 +13,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.snapshot import Proposal
-from nni_manager.scheduler.tuner_host import TunerHost
+from nni_manager.scheduler.watched_tuner import HostPlace, WatchedTuner
 from nni_manager.store import history
 from nni_manager.store.database import Database
 
@@ -36,16 +35,6 @@ MIN_AHEAD, MAX_AHEAD = 16, 32
 Item = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPlace:
-    """What a tuner process is started with."""
-
-    interpreter: str
-    environment: dict[str, str]
-    folder: Path
-    log_folder: Path
-
-
 class TunerFeed:
     """`wake` is called when there is news: proposals, a verdict, trouble."""
 
@@ -55,10 +44,8 @@ class TunerFeed:
     ) -> None:  # fmt: skip
         self.spec = spec
         self._database = database
-        self._place = place
-        self._patience_s = patience_s
         self._wake = wake
-        self._host: TunerHost | None = None
+        self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
         self._work = asyncio.Event()
         self._deaths: deque[float] = deque()
         #: In hand, in order; the loop takes them when it made trials of them.
@@ -75,14 +62,17 @@ class TunerFeed:
         self.judged_bad: list[str] = []
         #: What stopped the feed; a person must resume.
         self.failure: Hold | None = None
-        #: The present call takes too long; ends by itself.
-        self.silence: Hold | None = None
         self.next_parameter_id = 0
         self._resting = False
         self._results: list[Item] = []
         self._to_judge: dict[str, int] = {}
         self._judged: dict[str, int] = {}
         self._changes: list[tuple[str, Item]] = []
+
+    @property
+    def silence(self) -> Hold | None:
+        """The present call takes too long; ends by itself."""
+        return self._tuner.silence
 
     # What the loop wants
 
@@ -105,7 +95,7 @@ class TunerFeed:
         for result in results:
             self._judged.pop(result["trial_id"], None)
             self._to_judge.pop(result["trial_id"], None)
-        if self._host is None and not self.asked:
+        if not self._tuner.is_started and not self.asked:
             self._results.clear()  # the next process learns them from the store
         elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
             self._work.set()  # a tuner that proposes ahead is told when it is asked
@@ -130,12 +120,16 @@ class TunerFeed:
         self.exhausted = False
         self._work.set()
 
+    def rest(self) -> None:
+        """The experiment is over for now: once everything is told, give the process's memory back."""
+        self._resting = True
+        self._work.set()
+
     async def reset(self) -> None:
         """A person resumed: begin again with a fresh process."""
         self.failure = None
         self._deaths.clear()
-        await self._drop_host()  # at once when it is silent
-        self.silence = None
+        await self._drop_tuner()
         self._work.set()
         self._wake()
 
@@ -151,28 +145,23 @@ class TunerFeed:
                 if self.failure is None:
                     await self._survive(self._turn)
                 if self._resting and not self._work.is_set():
-                    await self._drop_host()
+                    await self._drop_tuner()
         finally:
-            await self._drop_host()
-
-    def rest(self) -> None:
-        """The experiment is over for now: once everything is told, give the process's memory back."""
-        self._resting = True
-        self._work.set()
+            await self._drop_tuner()
 
     async def _turn(self) -> None:
         """One round of calls, in the order that lets a proposal know every result."""
-        if self._host is None:
+        if not self._tuner.is_started:
             if not (self.asked or self._to_judge):
                 return
-            await self._start_host()
+            await self._start_tuner()
         while self._changes:
             verb, arguments = self._changes[0]
-            await self._call(verb, **arguments)
+            await self._tuner.call(verb, **arguments)
             self._changes.pop(0)
         if self._results:
             results, self._results = self._results, []
-            await self._call("learn", results=results)
+            await self._tuner.call("learn", results=results)
         if self._to_judge:
             await self._judge_all()
         if self.asked and not self._results:
@@ -180,13 +169,9 @@ class TunerFeed:
         elif self.asked:
             self._work.set()
 
-    async def _start_host(self) -> None:
-        gpus = ",".join(map(str, self.spec.tuner_gpu_indices or ()))
-        place = self._place
-        self._host = await TunerHost.start(
-            interpreter=place.interpreter, environment=place.environment, folder=place.folder,
-            log_folder=place.log_folder, gpus=gpus,
-        )  # fmt: skip
+    async def _start_tuner(self) -> None:
+        """A fresh process, told the past. What ends or is imported once that was read, it is told later."""
+        await self._tuner.start(self.spec.tuner_gpu_indices or ())
         assessed, until = self.spec.assessor is not None, self.told
         self._changes.clear()  # what comes from here on may be new to what is read now
         past, open_trials, imported = await self._database.read(
@@ -201,7 +186,7 @@ class TunerFeed:
         self._judged.clear()
         self.proposals.clear()
         self.exhausted = False
-        started = await self._call(
+        started = await self._tuner.call(
             "start",
             search_space=self.spec.search_space,
             tuner=asdict(self.spec.tuner),
@@ -218,7 +203,7 @@ class TunerFeed:
     async def _propose(self) -> None:
         count = self.asked
         ids = list(range(self.next_parameter_id, self.next_parameter_id + count))
-        answer = await self._call("propose", ids=ids)
+        answer = await self._tuner.call("propose", ids=ids)
         self.next_parameter_id += count
         self.asked -= count
         if any(change == "search_space" for change, _ in self._changes):
@@ -238,39 +223,13 @@ class TunerFeed:
         ]
         if not trials:
             return
-        answer = await self._call("judge", trials=trials)
+        answer = await self._tuner.call("judge", trials=trials)
         self._judged.update((str(trial["trial_id"]), len(values[str(trial["trial_id"])])) for trial in trials)
         if answer["stop"]:
             self.judged_bad += answer["stop"]
             self._wake()
 
     # What may go wrong
-
-    async def _call(self, verb: str, **arguments: Any) -> Any:
-        if self._host is None:  # a person resumed while the store was asked
-            raise TunerDied("the tuner was started afresh")
-        try:
-            return await self._host.call(
-                verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
-            )
-        finally:
-            if self.silence is not None:
-                self.silence = None
-                self._wake()
-
-    def _note_silence(self, verb: str) -> None:
-        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"
-        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
-        self._wake()
-        self._stack_task = asyncio.ensure_future(self._add_stack(self.silence))
-
-    async def _add_stack(self, silence: Hold) -> None:
-        host = self._host
-        details = await host.stacks() if host is not None else ""
-        if self.silence is silence:
-            self.silence = Hold(code=silence.code, sentence=silence.sentence, details=details)
-            log.warning("%s\n%s", silence.sentence, details)
-            self._wake()
 
     async def _survive(self, turn: Callable[[], Awaitable[None]]) -> None:
         """A tuner may do what it likes; the experiment says so and lives on."""
@@ -291,19 +250,17 @@ class TunerFeed:
         if len(self._deaths) >= MAX_DEATHS:
             await self._fail(HoldCode.TUNER_DIED, f"{error}, {len(self._deaths)} times in ten minutes", error)
         else:
-            await self._drop_host()
+            await self._drop_tuner()
             self._work.set()
 
     async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:
         self.failure = Hold(code=code, sentence=f"{sentence}; put it right, then resume", details=error.details)
-        await self._drop_host(kill=True)
+        await self._drop_tuner(kill=True)
         self._wake()
 
-    async def _drop_host(self, *, kill: bool = False) -> None:
+    async def _drop_tuner(self, *, kill: bool = False) -> None:
         """What was asked of it must be asked again."""
-        host, self._host = self._host, None
-        if host is not None:
-            await host.close(kill=kill or self.silence is not None)
+        await self._tuner.end(kill=kill)
         self.proposals.clear()
         if self.failure is not None:
             self.asked = 0

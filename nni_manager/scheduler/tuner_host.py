@@ -1,7 +1,7 @@
 """The child process that runs one experiment's tuner and assessor, seen from the daemon.
 
 `tuner_process` is the other end. Calls are serialised: one is under way at a time. This class knows how to start, ask,
-look into and end the process; when to do so is `tuner_feed`'s business.
+look into and end the process; when to do so is `watched_tuner`'s and `tuner_feed`'s business.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
+from nni_manager.scheduler.tuner_process import STACK_FILE
 from trial_runner import protocol
 
 #: The process gets so long to end by itself when its input is closed, in seconds; the daemon's own end waits for it.
@@ -43,7 +44,7 @@ class TunerHost:
         surroundings = {
             **environment,
             protocol.ENV_GPUS: gpus,
-            "NNI_MANAGER_STACK_FILE": str(stack_file),
+            STACK_FILE: str(stack_file),
             "NNI_CHECKPOINT_DIRECTORY": str(folder),
             "NNI_LOG_DIRECTORY": str(log_folder),
         }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 
@@ -13,6 +16,39 @@ INTENT = "INTENT"
 #: Why another attempt follows an ended one.
 PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """An attempt as the scheduler sees it; its fields bear the names of the columns."""
+
+    job_name: str
+    #: ``INTENT`` or a JobState.
+    state: str
+    #: JSON of the platform's handle; None until the platform has answered.
+    handle: str | None
+    exit_code: int | None
+    signal: int | None
+    reason: str
+    message: str
+    stderr_tail: str
+    started_ms: int | None
+    ended_ms: int | None
+    #: keeper, push or pull; empty: not known (yet).
+    channel: str = ""
+    #: JSON of the runner's word about the end, and when it was stored.
+    runner_exit: str | None = None
+    runner_exit_ms: int | None = None
+    #: When the platform's end of it was stored.
+    final_seen_ms: int | None = None
+
+
+ATTEMPT_COLUMNS = tuple(AttemptRow.__dataclass_fields__)
+
+
+def attempt_row(values: Sequence[Any]) -> AttemptRow:
+    """From the values of `ATTEMPT_COLUMNS`."""
+    return AttemptRow(**dict(zip(ATTEMPT_COLUMNS, values, strict=True)))
 
 
 def intend(connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, now_ms: int) -> None:

@@ -74,8 +74,8 @@ def trial(connection: sqlite3.Connection, folder: str, id: str) -> bytes:
     return text
 
 
-def ended_trials(connection: sqlite3.Connection) -> int:
-    """The first sequence id that is not below all of trials that have not ended: what is before it changes no more."""
+def settled_trials(connection: sqlite3.Connection) -> int:
+    """The lowest sequence id of a trial that has not ended, else one behind all: what is before it changes no more."""
     query = (
         f"SELECT coalesce((SELECT min(sequence_id) FROM trials WHERE status IN ({_OPEN})),"
         " (SELECT max(sequence_id) + 1 FROM trials), 0)"
@@ -98,7 +98,7 @@ def metrics(
 
 
 def settled_metrics(connection: sqlite3.Connection) -> int:
-    """The first metric id of trials that have not ended: which of those before it count changes no more."""
+    """The lowest id of a result of such a trial, else one behind all: what is before it changes no more."""
     query = (
         "SELECT coalesce((SELECT min(first) FROM (SELECT (SELECT m.id FROM metrics m WHERE m.trial_id = t.id"
         " AND m.attempt = t.attempt ORDER BY m.id LIMIT 1) AS first"

@@ -1,6 +1,6 @@
 """Folders that NNI 2.x and 3.0 made: their three tables are taken over into ours, and the folder is ours from then on.
 
-The original database stays beside the new one. What NNI kept as a log of events becomes one row a trial; trials that
+The original database stays beside the new one. What NNI kept as a log of events becomes one row per trial; trials that
 were under way when it ended wait for `resume`, as ours do after a stop.
 """
 
@@ -23,7 +23,7 @@ from nni_manager.store import nni_history
 from nni_manager.store.database import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
-from nni_manager.store.nni_history import NniExperiment, NniHead, NniMetric, NniTrial
+from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 
 T = TypeVar("T")
 

@@ -10,12 +10,13 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from nni_manager.domain.metrics import MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.store import stored_config
+from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
 
 #: Status → why, as far as NNI knew.
 _REASONS = {
@@ -30,82 +31,6 @@ _MEANINGS = {"USER_TO_CANCEL": TrialStatus.USER_CANCELED, "ADD_RESUMED": TrialSt
 _UNFINISHED = "under way when NNI's manager ended; resume starts it again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NniMetric:
-    #: Id of the parameters its trial had, as text; None for a customised trial's.
-    parameter_id: str | None
-    type: MetricType
-    sequence: int
-    stored_ms: int
-    #: JSON of the value.
-    data: str
-    value: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NniTrial:
-    id: str
-    sequence_id: int
-    status: TrialStatus
-    reason: Reason
-    message: str
-    parameters: Parameters
-    created_ms: int
-    started_ms: int | None
-    ended_ms: int
-    metrics: tuple[NniMetric, ...] = ()
-
-    @property
-    def final(self) -> NniMetric | None:
-        """The first one counts."""
-        return next((metric for metric in self.metrics if metric.type is MetricType.FINAL), None)
-
-    @property
-    def last_intermediate(self) -> NniMetric | None:
-        return next((metric for metric in reversed(self.metrics) if metric.type is MetricType.PERIODICAL), None)
-
-    @property
-    def intermediates(self) -> int:
-        return sum(metric.type is MetricType.PERIODICAL for metric in self.metrics)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NniExperiment:
-    id: str
-    #: Canonical config, JSON; secrets included, never log it.
-    params: str = field(repr=False)
-    created_ms: int
-    ended_ms: int
-    exec_ms: int
-    #: In the order in which they ended.
-    trials: tuple[NniTrial, ...]
-    #: (ms, JSON list of {parameter, value}).
-    imports: tuple[tuple[int, str], ...]
-    #: Rows of ``ExperimentProfile`` as they are.
-    profiles: tuple[tuple[object, ...], ...] = field(repr=False)
-
-    @property
-    def next_sequence_id(self) -> int:
-        return max((trial.sequence_id for trial in self.trials), default=-1) + 1
-
-    @property
-    def next_parameter_id(self) -> int:
-        ids = (trial.parameters.parameter_id for trial in self.trials)
-        return max((id_ for id_ in ids if id_ is not None), default=-1) + 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NniHead:
-    """What a list of experiments shows."""
-
-    id: str
-    name: str | None
-    #: Names joined by comma when there are several.
-    platform: str
-    created_ms: int
-    ended_ms: int | None
-
-
 def read_head(connection: sqlite3.Connection) -> NniHead | None:
     """Without a look at its trials; None when no experiment was ever saved. Raises sqlite3.DatabaseError."""
     row = connection.execute(
@@ -116,15 +41,12 @@ def read_head(connection: sqlite3.Connection) -> NniHead | None:
     id_, params, created_ms, ended_ms = row
     config = json.loads(params)
     return NniHead(
-        id=id_, name=config.get("experimentName"), platform=_platform(config), created_ms=created_ms, ended_ms=ended_ms
+        id=id_,
+        name=config.get("experimentName"),
+        platform=stored_config.platform(config),
+        created_ms=created_ms,
+        ended_ms=ended_ms,
     )
-
-
-def _platform(config: Mapping[str, Any]) -> str:
-    """2.x experiments in the v1 dialect have it beside the section."""
-    section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
-    sections = section if isinstance(section, list) else [section]
-    return ",".join(str(one.get("platform", "")) for one in sections)
 
 
 def read(connection: sqlite3.Connection) -> NniExperiment | None:

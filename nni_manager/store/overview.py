@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.experiment import Hold
-from nni_manager.store import answers, experiments
+from nni_manager.store import answers, experiments, stored_config
 from nni_manager.store.experiments import ExperimentRow
 
 
@@ -56,8 +56,7 @@ class Overview:
     @property
     def platform(self) -> str:
         """Names joined by comma when there are several."""
-        section = self.config["trainingService"]
-        return ",".join(one["platform"] for one in (section if isinstance(section, list) else [section]))
+        return stored_config.platform(self.config)
 
 
 def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
@@ -88,14 +87,9 @@ def exec_ms(row: ExperimentRow, live: Live, now_ms: int) -> int:
 
 
 def _best(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Best | None:
-    found = answers.best(connection, maximize=_maximizes(config))
+    found = answers.best(connection, maximize=stored_config.maximizes(config))
     if found is None:
         return None
     trial_id, value, record = found
     parameters = json.loads(record, parse_constant=lambda _: None)["parameters"]
     return Best(trial_id=trial_id, value=value if math.isfinite(value) else None, parameters=parameters)
-
-
-def _maximizes(config: Mapping[str, Any]) -> bool:
-    arguments = config["tuner"].get("classArgs") or {}
-    return bool(arguments.get("optimize_mode") != "minimize")

@@ -9,6 +9,8 @@ from typing import Any
 from nni_manager.domain.ids import new_trial_ids
 from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
+from nni_manager.store import jobs
+from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,33 +31,9 @@ class OpenTrial:
     job: AttemptRow | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRow:
-    job_name: str
-    #: ``INTENT`` or a JobState.
-    state: str
-    #: JSON of the platform's handle; None until the platform has answered.
-    handle: str | None
-    exit_code: int | None
-    signal: int | None
-    reason: str
-    message: str
-    stderr_tail: str
-    started_ms: int | None
-    ended_ms: int | None
-    #: keeper, push or pull; empty: not known (yet).
-    channel: str = ""
-    #: JSON of the runner's word about the end, and when it was stored.
-    runner_exit: str | None = None
-    runner_exit_ms: int | None = None
-    #: When the platform's end of it was stored.
-    final_seen_ms: int | None = None
-
-
-_OPEN = """
+_OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
-       a.job_name, a.state, a.handle, a.exit_code, a.signal, a.reason, a.message, a.stderr_tail, a.started_ms,
-       a.ended_ms, a.channel, a.runner_exit, a.runner_exit_ms, a.final_seen_ms
+       {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
 """
@@ -71,18 +49,14 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     return OpenTrial(
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
-        job=_attempt(job) if job[0] is not None else None,
+        job=jobs.attempt_row(job) if job[0] is not None else None,
     )  # fmt: skip
 
 
-def _attempt(row: list[Any]) -> AttemptRow:
-    return AttemptRow(**dict(zip(_ATTEMPT_FIELDS, row, strict=True)))
-
-
-_ATTEMPT_FIELDS = (
-    "job_name", "state", "handle", "exit_code", "signal", "reason", "message", "stderr_tail", "started_ms", "ended_ms",
-    "channel", "runner_exit", "runner_exit_ms", "final_seen_ms",
-)  # fmt: skip
+def status(connection: sqlite3.Connection, id: str) -> TrialStatus | None:
+    """None for a trial that nobody knows."""
+    row = connection.execute("SELECT status FROM trials WHERE id = ?", (id,)).fetchone()
+    return None if row is None else TrialStatus(row[0])
 
 
 def fresh_ids(connection: sqlite3.Connection, count: int) -> tuple[str, ...]:
@@ -195,7 +169,7 @@ def reopen_stopped(connection: sqlite3.Connection) -> int:
     return len(rows)
 
 
-def first_failures(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str]]:
+def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str]]:
     """(status, reason, message) of the first `count` trials that ended."""
     return connection.execute(
         "SELECT status, reason, message FROM trials WHERE end_order <= ? ORDER BY end_order", (count,)

@@ -1,7 +1,7 @@
 """GridSearch: every combination once.
 
 Finite dimensions are gone through completely. The others are halved again and again: first the median, then the
-quartiles, then the eighths… Such a grid contains the coarser ones, so what has been proposed, by whom ever, is
+quartiles, then the eighths… Such a grid contains the coarser ones, so what has been proposed, by whomever, is
 remembered and left out. That memory is the whole state: a restarted tuner goes through the grid from its beginning
 and leaves out what was recorded.
 """

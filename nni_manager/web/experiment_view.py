@@ -12,9 +12,9 @@ from nni_manager.scheduler.service import Service
 from nni_manager.store import overview
 from nni_manager.store.database import Connection
 from nni_manager.store.index import Entry
-from nni_manager.store.overview import Live, Overview
+from nni_manager.store.overview import Overview
 from nni_manager.web import trial_table
-from nni_manager.web.trial_table import Table, View
+from nni_manager.web.trial_table import Table, TableView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,9 @@ class ShownExperiment:
 
 async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperiment:
     """One that cannot be read says why; a list must not fail because of it."""
+    live = service.live(entry.id)
     try:
-        found = await service.read(entry.id, lambda c: overview.load(c, live(service, entry.id), now_ms))
+        found = await service.read(entry.id, lambda c: overview.load(c, live, now_ms))
     except NniManagerError as error:
         return ListedExperiment(entry=entry, status=entry.status, hold=None, errors=(str(error),), ended=0, of=0)
     return ListedExperiment(
@@ -70,22 +71,17 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
     )  # fmt: skip
 
 
-async def shown(service: Service, id: str, view: View, now_ms: int) -> ShownExperiment:
+async def shown(service: Service, id: str, view: TableView, now_ms: int) -> ShownExperiment:
     """Raises NotFound or StoreError."""
-    state = live(service, id)
+    live = service.live(id)
 
     def read(connection: Connection) -> tuple[Overview, Table]:
-        return overview.load(connection, state, now_ms), trial_table.read(connection, view, now_ms)
+        return overview.load(connection, live, now_ms), trial_table.read(connection, view, now_ms)
 
     entry = await service.entry(id)
     found, table = await service.read(id, read)
     view_url = service.view_url(entry.view) if entry.view is not None else ""
-    return ShownExperiment(overview=found, entry=entry, at_work=state.at_work, table=table, view_url=view_url)
-
-
-def live(service: Service, id: str) -> Live:
-    at_work = service.at_work(id) is not None
-    return Live(at_work=at_work, derived_hold=service.derived_hold(id), problem=service.problem(id))
+    return ShownExperiment(overview=found, entry=entry, at_work=live.at_work, table=table, view_url=view_url)
 
 
 def status(found: Overview, entry: Entry) -> ExperimentStatus:

@@ -16,12 +16,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nni_manager.domain.clock import Clock, now_ms
-from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
+from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.service import Service
 from nni_manager.web import experiment_view
 from nni_manager.web.rendering import HERE, is_on_view, render
-from nni_manager.web.trial_table import PAGE_SIZE, View, page_number
+from nni_manager.web.trial_table import PAGE_SIZE, TableView, page_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ async def _fragment(request: Request) -> Response:
 
 
 async def _render_experiment(request: Request, template: str) -> Response:
-    context, view = _context(request), View.parse(request.query_params)
+    context, view = _context(request), TableView.parse(request.query_params)
     found = await experiment_view.shown(context.service, _experiment_id(request), view, context.clock())
     limits = experiment_view.limits(found.overview)
     return render(request, template, shown=found, table=found.table, view=view, limits=limits)
@@ -109,7 +109,7 @@ async def _kill(request: Request) -> Response:
 
 def _back(request: Request) -> Response:
     """To the page that the button stands on, as it was sorted and paged."""
-    query = View.parse(request.query_params).query()
+    query = TableView.parse(request.query_params).query()
     base = request.scope.get("root_path", "")
     return RedirectResponse(f"{base}/experiments/{_experiment_id(request)}?{query}", HTTPStatus.SEE_OTHER)
 
@@ -135,6 +135,7 @@ _STATUS: Mapping[type[Exception], HTTPStatus] = {
     InvalidInput: HTTPStatus.BAD_REQUEST,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
+    AlreadyOwned: HTTPStatus.CONFLICT,
     StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

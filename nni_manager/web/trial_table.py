@@ -19,7 +19,7 @@ PAGE_SIZE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class TableView:
     """What the query string asks for."""
 
     order: str = "-sequence"
@@ -29,14 +29,14 @@ class View:
     page: int = 1
 
     @staticmethod
-    def parse(query: Mapping[str, str]) -> View:
+    def parse(query: Mapping[str, str]) -> TableView:
         """Raises InvalidInput."""
         order, status = query.get("order", "-sequence"), query.get("status", "")
         if order not in answers.TRIAL_ORDERS:
             raise InvalidInput(f"order: must be one of {', '.join(answers.TRIAL_ORDERS)}")
         if status and status not in TrialStatus.__members__:
             raise InvalidInput(f"status: must be one of {', '.join(TrialStatus)}")
-        return View(order=order, status=status, page=page_number(query))
+        return TableView(order=order, status=status, page=page_number(query))
 
     def query(self, **changes: object) -> str:
         """The query string of this view with something changed."""
@@ -75,7 +75,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    view: View
+    view: TableView
     total: int
     rows: list[Row]
 
@@ -84,7 +84,7 @@ class Table:
         return max(1, -(-self.total // PAGE_SIZE))
 
 
-def read(connection: Connection, view: View, now_ms: int) -> Table:
+def read(connection: Connection, view: TableView, now_ms: int) -> Table:
     """One page of it."""
     page = Page(limit=PAGE_SIZE, offset=(view.page - 1) * PAGE_SIZE)
     found = json.loads(answers.trials(connection, status=view.status or None, order=view.order, page=page))

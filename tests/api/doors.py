@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
-from nni_manager.app.doors import Doors, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import reserve
 from nni_manager.client.address import Address
 
 

@@ -19,7 +19,7 @@ from nni_manager.api.application import create_application
 from nni_manager.api.code_folders import CodeFolders
 from nni_manager.domain.errors import AlreadyOwned
 from nni_manager.platform_kit.archive import pack
-from nni_manager.scheduler.launcher import Submission
+from nni_manager.scheduler.submission import Submission
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.unit
 async def test_it_lives_and_is_ready(api: httpx.AsyncClient, world: World) -> None:
     assert (await api.get("/healthz")).json() == {"status": "ok"}
     assert (await api.get("/readyz")).json() == {"status": "ok"}
-    world.not_ready = "experiments are being opened"
+    await world.lose_index()
     answer = await api.get("/readyz")
-    assert (answer.status_code, answer.json()) == (503, {"error": "experiments are being opened"})
+    assert answer.status_code == 503 and "index.sqlite cannot be opened" in answer.json()["error"]
     assert (await api.get("/healthz")).status_code == 200
 
 

@@ -42,8 +42,11 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
     }  # fmt: skip
 
 
-async def test_the_best_is_the_least_when_the_tuner_minimizes(api: httpx.AsyncClient, world: World) -> None:
-    tuner = {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}
+@pytest.mark.parametrize("arguments", [{"optimize_mode": "minimize"}, {}], ids=["said", "default"])
+async def test_the_best_is_the_least_when_the_tuner_minimizes(
+    api: httpx.AsyncClient, world: World, arguments: dict[str, str]
+) -> None:
+    tuner = {"name": "TPE", "classArgs": arguments}
     await world.add("seeded", tuner=tuner)
     best = (await api.get(f"{EXPERIMENTS}/seeded")).json()["best"]
     assert best == {"trialId": "infin", "value": None, "parameters": {"x": 0.75}}

@@ -31,7 +31,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import launcher, open_experiment
+from nni_manager.scheduler import experiment_folder, launcher, open_experiment
 from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -85,16 +85,20 @@ class World:
     supervisor: Supervisor
     service: Service
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    not_ready: str = ""
     daemon_stops: list[bool] = field(default_factory=list)
 
     @property
     def context(self) -> ApiContext:
         return ApiContext(
             service=self.service, version="1.2.3", data_directory=self.data, started_ms=CREATED_MS,
-            doors=lambda: [{"kind": "control", "address": "/run/control.sock"}], ready=lambda: self.not_ready,
+            doors=lambda: [{"kind": "control", "address": "/run/control.sock"}],
             stop_daemon=self.daemon_stops.append, stopping=self.stopping, environment={"PATH": "/usr/bin"},
         )  # fmt: skip
+
+    async def lose_index(self) -> None:
+        """As when its disk is gone."""
+        await self.supervisor.index.close()
+        self.supervisor.index.path.unlink()
 
     @asynccontextmanager
     async def calling(self, application: ASGIApp | None = None, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
@@ -151,7 +155,7 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (open_experiment, launcher):
+    for module in (open_experiment, launcher, experiment_folder):
         monkeypatch.setattr(module, "platform_class", lambda _spec: MemoryPlatform)
     monkeypatch.setattr(open_experiment, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})

@@ -12,7 +12,8 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.app import http_connection
-from nni_manager.app.doors import Doors, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import reserve
 
 pytestmark = pytest.mark.unit
 

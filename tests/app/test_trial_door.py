@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -15,10 +15,12 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.app import trial_door
-from nni_manager.app.doors import Doors, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import reserve
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import PlatformUnavailable
+from tests.app.foreign_port import free_port, listening
 
 pytestmark = pytest.mark.unit
 
@@ -43,18 +45,6 @@ async def opened(data: Path, *, allowed: bool = True, **settings: object) -> Asy
     door.bind(doors, Says("trials"))
     yield door, doors
     await doors.close()
-
-
-@contextmanager
-def listening() -> Iterator[int]:
-    """A port that somebody else has."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        yield other.getsockname()[1]
-
-
-def free_port() -> int:
-    with listening() as port:
-        return port
 
 
 def port_of(door: TrialDoor) -> int:

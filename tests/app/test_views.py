@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -14,12 +14,14 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.app.doors import Doors, reserve
+from nni_manager.app.doors import Doors
+from nni_manager.app.ports import reserve
 from nni_manager.app.view_application import ViewParts
 from nni_manager.app.views import Views
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput
 from nni_manager.domain.view import DEFAULT_PORT, View, ViewWish
+from tests.app.foreign_port import free_port, listening
 
 pytestmark = pytest.mark.unit
 
@@ -45,18 +47,6 @@ async def opened(data: Path, *, allowed: bool = True, **settings: object) -> Asy
     yield views, doors
     await views.end()
     await doors.close()
-
-
-@contextmanager
-def listening() -> Iterator[int]:
-    """A port that somebody else has."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        yield other.getsockname()[1]
-
-
-def free_port() -> int:
-    with listening() as port:
-        return port
 
 
 async def answer_at(url: str, method: str = "GET") -> httpx.Response:

@@ -110,12 +110,12 @@ async def test_states_come_until_the_experiment_is_stopped(client: ManagerClient
 
 async def test_the_daemon(client: ManagerClient, world: World) -> None:
     assert await to_thread(client.health) == await to_thread(client.ready) == {"status": "ok"}
-    world.not_ready = "the index is being rebuilt"
-    with pytest.raises(StoreUnavailable, match="the index is being rebuilt"):
-        await to_thread(client.ready)
     assert (await to_thread(client.daemon))["version"] == "1.2.3"
     await to_thread(lambda: client.stop_daemon(experiments=True))
     assert world.daemon_stops == [True]
+    await world.lose_index()
+    with pytest.raises(StoreUnavailable, match=r"index\.sqlite cannot be opened"):
+        await to_thread(client.ready)
 
 
 async def test_refusals_are_domain_errors(client: ManagerClient, world: World) -> None:

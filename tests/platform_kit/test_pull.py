@@ -197,6 +197,13 @@ async def test_an_end_that_makes_no_sense_is_none(
     assert attempt.recorder.ends == {} and protocol.EXIT_FILE in caplog.text
 
 
+async def test_of_an_end_only_numbers_are_taken(attempt: Attempt) -> None:
+    attempt.greet()
+    (attempt.folder / protocol.EXIT_FILE).write_text('{"exit_code": false, "signal": 9, "ended_ms": "late"}')
+    await attempt.look()
+    assert (attempt.word["exitCode"], attempt.word["signal"], attempt.word["endedMs"]) == (None, 9, None)
+
+
 async def test_logs_are_copied_as_they_grow(attempt: Attempt) -> None:
     attempt.greet()
     (attempt.folder / "stdout").write_text("one\n")

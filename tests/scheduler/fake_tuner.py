@@ -12,8 +12,9 @@ import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.scheduler import tuner_feed
-from nni_manager.scheduler.tuner_feed import HostPlace, TunerFeed
+from nni_manager.scheduler import watched_tuner
+from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store.database import Database
 
 Arguments = dict[str, Any]
@@ -128,7 +129,7 @@ async def feeding(
 ) -> AsyncIterator[Feed]:
     """Runs a feed on the database at `path`."""
     script = script or Script()
-    monkeypatch.setattr(tuner_feed, "TunerHost", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": script}))
     database = database_class(path)
     feed = Feed(database, spec, script, told)
     task = asyncio.create_task(feed.feed.run())

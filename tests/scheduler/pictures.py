@@ -13,7 +13,8 @@ from nni_manager.scheduler.decisions import AskTuner, Cancel, Decisions, Forget,
 from nni_manager.scheduler.plan import plan
 from nni_manager.scheduler.snapshot import Proposal, Snapshot, Surroundings
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.trials import AttemptRow, OpenTrial
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.trials import OpenTrial
 
 NOW = 1_000_000
 HANDLE = json.dumps({"platform": "fake", "version": 1, "data": ""})

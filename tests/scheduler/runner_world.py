@@ -14,9 +14,9 @@ import pytest
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.platform_kit.runner_token import RunnerTokens
-from nni_manager.scheduler.launcher import Submission
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
+from nni_manager.scheduler.submission import Submission
 from nni_manager.store import answers
 from tests.api.world import MemoryPlatform, World, config, make_world
 

@@ -1,4 +1,4 @@
-"""The tuner's process: its verbs in this process, and its pipes, signals and log in a real one."""
+"""The tuner's process, a real one: its pipes, signals and log."""
 
 from __future__ import annotations
 
@@ -14,151 +14,14 @@ from typing import Any
 
 import pytest
 
-from nni_manager.scheduler.tuner_process import STACK_FILE, Host
+from nni_manager.scheduler.tuner_process import STACK_FILE
+from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder, encode
+
+pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = ROOT / "trial_runner" / "stand_in"
-SPACE = {"x": {"_type": "uniform", "_value": [0, 1]}}
-
-Message = dict[str, Any]
-
-
-def start(**changes: Any) -> Message:
-    request = {"verb": "start", "search_space": SPACE, "tuner": {"name": "Random", "class_args": {"seed": 1}}}
-    return {**request, "assessor": None, "history": [], "unfinished": [], "imported": [], **changes}
-
-
-def item(number: int | None, value: object, parameters: object = None, **changes: Any) -> Message:
-    status = "FAILED" if value is None else "SUCCEEDED"
-    fields = {"parameter_id": number, "parameters": parameters or {"x": 0.5}, "value": value, "status": status}
-    return {**fields, "trial_id": f"t{number}", "source": "algorithm", **changes}
-
-
-# ------------------------------------------------------------------------------------------------ verbs
-
-
-class InProcess:
-    def __init__(self) -> None:
-        self.host = Host()
-
-    def ask(self, **request: Any) -> Message:
-        (answer,) = Decoder().feed(self.host.answer({"id": 7, **request}))
-        assert answer.pop("id") == 7
-        return answer
-
-    def result(self, **request: Any) -> Any:
-        answer = self.ask(**request)
-        assert "error" not in answer, answer
-        return answer["result"]
-
-
-@pytest.fixture
-def host() -> InProcess:
-    return InProcess()
-
-
-@pytest.mark.unit
-def test_a_tuner_proposes_and_learns(host: InProcess) -> None:
-    assert host.result(**start()) == {"proposes_ahead": True}
-    answer = host.result(verb="propose", ids=[0, 1])
-    assert [one["parameter_id"] for one in answer["proposals"]] == [0, 1] and answer["exhausted"] is False
-    assert all(0 <= one["parameters"]["x"] <= 1 for one in answer["proposals"])
-    assert host.result(verb="learn", results=[item(0, 0.5), item(1, None)]) == {}
-    assert host.result(verb="state") == {"tuner": {"proposed": 2}}
-
-
-@pytest.mark.unit
-def test_an_exhausted_grid_says_so(host: InProcess) -> None:
-    space = {"x": {"_type": "choice", "_value": [1, 2]}}
-    host.result(**start(tuner={"name": "GridSearch"}, search_space=space))
-    answer = host.result(verb="propose", ids=[5, 6, 7])
-    proposals = [{"parameter_id": 5, "parameters": {"x": 1}}, {"parameter_id": 6, "parameters": {"x": 2}}]
-    assert answer == {"proposals": proposals, "exhausted": True}
-    assert host.result(verb="search_space", search_space={"x": {"_type": "choice", "_value": [2, 3]}}) == {}
-    assert host.result(verb="propose", ids=[7])["proposals"] == [{"parameter_id": 7, "parameters": {"x": 3}}]
-
-
-@pytest.mark.unit
-def test_history_unfinished_and_imported_are_all_restored(host: InProcess) -> None:
-    pending = {"parameter_id": 1, "parameters": {"x": 1}, "trial_id": "b", "source": "resumed"}
-    request = start(
-        tuner={"name": "GridSearch"},
-        search_space={"x": {"_type": "randint", "_value": [0, 5]}},
-        history=[item(0, 1, {"x": 0}), item(None, 1, {"x": 3}, source="customized")],
-        unfinished=[pending],
-        imported=[[{"parameter": {"x": 2}, "value": 1}]],
-    )
-    assert host.result(**request) == {"proposes_ahead": True}
-    assert host.result(verb="propose", ids=[2])["proposals"] == [{"parameter_id": 2, "parameters": {"x": 4}}]
-
-
-@pytest.mark.unit
-def test_imported_data_reaches_the_tuner(host: InProcess) -> None:
-    host.result(**start(tuner={"name": "TPE"}))
-    assert host.result(verb="import", data=[{"parameter": {"x": 0.5}, "value": 1}]) == {}
-    assert host.result(verb="state")["tuner"]["learned"] == 1
-
-
-@pytest.mark.unit
-def test_trials_are_judged_step_by_step_from_where_it_was_left(host: InProcess) -> None:
-    done = item(0, 10, intermediates=[10, 10, {"default": 10}])
-    host.result(**start(assessor={"name": "Medianstop"}, history=[done]))
-    trials = [
-        {"trial_id": "good", "values": [11, 1, 1], "from": 0},
-        {"trial_id": "bad", "values": [9, 11], "from": 0},
-        {"trial_id": "known", "values": [9, 11], "from": 1},
-        {"trial_id": "nan", "values": [float("nan"), {"default": 3}], "from": 1},
-        {"trial_id": "nothing new", "values": [1], "from": 1},
-    ]
-    assert host.result(verb="judge", trials=trials) == {"stop": ["bad", "nan"]}
-
-
-@pytest.mark.unit
-def test_the_assessor_hears_of_ended_trials(host: InProcess) -> None:
-    host.result(**start(assessor={"name": "Medianstop"}))
-    trial = {"trial_id": "a", "values": [1], "from": 0}
-    assert host.result(verb="judge", trials=[trial]) == {"stop": []}
-    host.result(verb="learn", results=[item(0, None, intermediates=[100]), item(1, 3)])
-    assert host.result(verb="judge", trials=[trial]) == {"stop": []}
-    host.result(verb="learn", results=[item(2, 3, intermediates=[2])])
-    assert host.result(verb="judge", trials=[trial]) == {"stop": ["a"]}
-
-
-@pytest.mark.unit
-def test_without_an_assessor_nothing_is_stopped(host: InProcess) -> None:
-    host.result(**start())
-    assert host.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": []}
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        (start(tuner={"name": "Radnom"}), "did you mean Random"),
-        (start(tuner={"name": "TPE", "class_args": {"x": 1}}), "classArgs.x"),
-        (start(assessor={"name": "Curvefitting"}), "not available here yet"),
-        (start(search_space={"x": 3}), "searchSpace.x"),
-        ({"verb": "propose", "ids": [0]}, "has not been started"),
-        ({"verb": "dance"}, "KeyError: 'dance'"),
-    ],
-)
-def test_errors_are_answered_with_their_traceback(host: InProcess, request_: Message, words: str) -> None:
-    error = host.ask(**request_)["error"]
-    assert error["kind"] == "raised" and words in error["message"]
-    assert error["details"].startswith("Traceback")
-
-
-@pytest.mark.unit
-def test_after_a_failed_start_another_one_may_succeed(host: InProcess) -> None:
-    host.result(**start())
-    assert "error" in host.ask(**start(search_space=[]))
-    assert "has not been started" in host.ask(verb="propose", ids=[0])["error"]["message"]
-    host.result(**start())
-    assert len(host.result(verb="propose", ids=[0])["proposals"]) == 1
-
-
-# ------------------------------------------------------------------------------------------------ process
 
 
 class Child:
@@ -235,7 +98,6 @@ def user_tuner(folder: Path, body: str, name: str = "mine") -> Message:
     return {"class_name": f"{name}.Mine", "code_directory": str(folder)}
 
 
-@pytest.mark.acceptance
 def test_requests_sent_together_are_answered_in_order_and_eof_ends_it(child: Callable[..., Child]) -> None:
     tuner = child()
     tuner.send(start(), {"verb": "propose", "ids": [0]}, {"verb": "dance"}, {"verb": "state"})
@@ -248,7 +110,6 @@ def test_requests_sent_together_are_answered_in_order_and_eof_ends_it(child: Cal
     assert "ERROR (nni_manager.tuner_process) dance failed\nTraceback" in log
 
 
-@pytest.mark.acceptance
 def test_what_the_user_prints_or_reads_cannot_break_the_pipes(child: Callable[..., Child], tmp_path: Path) -> None:
     body = (
         "print('by print')\n"
@@ -264,7 +125,6 @@ def test_what_the_user_prints_or_reads_cannot_break_the_pipes(child: Callable[..
     assert all(words in log for words in ("by print", "by write", "by a child"))
 
 
-@pytest.mark.acceptance
 def test_it_outlives_what_a_user_class_raises(child: Callable[..., Child], tmp_path: Path) -> None:
     body = (
         "if parameter_id == 0: raise ValueError('a mistake')\n"
@@ -285,7 +145,6 @@ def test_it_outlives_what_a_user_class_raises(child: Callable[..., Child], tmp_p
     assert "ValueError: a mistake" in tuner.log()
 
 
-@pytest.mark.acceptance
 def test_classes_written_for_nni_run_unchanged(child: Callable[..., Child], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from nni.assessor import Assessor, AssessResult\n"
@@ -305,7 +164,6 @@ def test_classes_written_for_nni_run_unchanged(child: Callable[..., Child], tmp_
     assert tuner.ask(verb="learn", results=[item(1, 1, intermediates=[3, 1])])["result"] == {}
 
 
-@pytest.mark.acceptance
 def test_a_hanging_call_shows_its_stack(child: Callable[..., Child], tmp_path: Path) -> None:
     hanging, release, stacks = tmp_path / "hanging", tmp_path / "release", tmp_path / "stacks"
     os.mkfifo(hanging)
@@ -335,7 +193,6 @@ def _text_with(path: Path, words: str) -> str:
     return text
 
 
-@pytest.mark.acceptance
 def test_without_a_stack_file_the_log_has_the_stack(child: Callable[..., Child]) -> None:
     tuner = child()
     tuner.ask(**start())
@@ -344,7 +201,6 @@ def test_without_a_stack_file_the_log_has_the_stack(child: Callable[..., Child])
     assert "result" in tuner.ask(verb="state")
 
 
-@pytest.mark.acceptance
 def test_ctrl_c_is_not_for_it(child: Callable[..., Child]) -> None:
     tuner = child()
     tuner.ask(**start())
@@ -353,7 +209,6 @@ def test_ctrl_c_is_not_for_it(child: Callable[..., Child]) -> None:
     assert "KeyboardInterrupt" not in tuner.log() and tuner.process.returncode == 0
 
 
-@pytest.mark.acceptance
 def test_a_thread_left_running_does_not_keep_it(child: Callable[..., Child], tmp_path: Path) -> None:
     body = "threading.Thread(target=threading.Event().wait).start()\nreturn {}"
     tuner = child()
@@ -363,14 +218,13 @@ def test_a_thread_left_running_does_not_keep_it(child: Callable[..., Child], tmp
     assert tuner.process.returncode == 0
 
 
-@pytest.mark.acceptance
 @pytest.mark.parametrize("name", ["Random", "GridSearch", "TPE"])
 def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
     code = (
         "import sys\n"
-        "from nni_manager.scheduler.tuner_process import Host\n"
-        f"host = Host(); host.answer({start(tuner={'name': name})!r} | {{'id': 0}})\n"
-        "assert b'proposals' in host.answer({'id': 1, 'verb': 'propose', 'ids': [0]})\n"
+        "from nni_manager.scheduler.tuner_verbs import Verbs\n"
+        f"verbs = Verbs(); verbs.answer({start(tuner={'name': name})!r} | {{'id': 0}})\n"
+        "assert b'proposals' in verbs.answer({'id': 1, 'verb': 'propose', 'ids': [0]})\n"
         "sys.exit(', '.join({'asyncio', 'numpy', 'optuna', 'pydantic'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)

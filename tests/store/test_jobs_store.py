@@ -9,7 +9,7 @@ import pytest
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import WaitCode
 from nni_manager.store import jobs, trials
-from nni_manager.store.trials import AttemptRow
+from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, one
 
 pytestmark = pytest.mark.unit

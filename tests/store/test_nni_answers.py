@@ -158,16 +158,16 @@ def test_an_experiment_without_trials(connection: sqlite3.Connection) -> None:
         nni_answers.export(connection), nni_answers.imports(connection), nni_answers.statistics(connection),
     ]  # fmt: skip
     assert found == [b""] * 6
-    assert (nni_answers.ended_trials(connection), nni_answers.settled_metrics(connection)) == (0, 0)
+    assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (0, 0)
 
 
 def test_what_will_not_change_any_more(connection: sqlite3.Connection) -> None:
     three_trials(connection)
-    assert (nni_answers.ended_trials(connection), nni_answers.settled_metrics(connection)) == (0, 1)
+    assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (0, 1)
     end(connection, "aaaaa")
-    assert (nni_answers.ended_trials(connection), nni_answers.settled_metrics(connection)) == (2, 3)
+    assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (2, 3)
     end(connection, "ccccc")
-    assert (nni_answers.ended_trials(connection), nni_answers.settled_metrics(connection)) == (3, 8)
+    assert (nni_answers.settled_trials(connection), nni_answers.settled_metrics(connection)) == (3, 8)
 
 
 def test_the_export_has_three_keys_and_values_encoded_once(connection: sqlite3.Connection) -> None:

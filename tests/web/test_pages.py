@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -199,6 +200,16 @@ async def test_buttons_explain_what_they_cannot_do(visitor: httpx.AsyncClient, w
     for path in ("/experiments/unknown1/stop", "/experiments/unknown1/resume", "/experiments/seeded/trials/../kill",
                  "/experiments/seeded/trials/x/kill"):  # fmt: skip
         assert (await visitor.post(path)).status_code == 404
+
+
+async def test_a_folder_that_another_manager_works_on_is_a_conflict(visitor: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(world, visitor)
+    await visitor.post(f"/experiments/{id_}/stop")
+    folder = (await world.service.entry(id_)).folder
+    other = Ownership(folder.lock, "the folder")
+    page = await visitor.post(f"/experiments/{id_}/resume")
+    other.release()
+    assert page.status_code == 409 and "is in use by process" in Page(page.text).text
 
 
 async def test_other_sites_cannot_press_buttons_and_links_press_none(visitor: httpx.AsyncClient, world: World) -> None:

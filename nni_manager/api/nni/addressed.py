@@ -10,8 +10,9 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from nni_manager.api.context import ApiContext
-from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.ids import TRIAL_ID
 from nni_manager.store.folder import Folder
 
 ROOT = "/api/v1/nni"
@@ -27,6 +28,14 @@ def experiment_of(scope: Scope) -> str:
 def addressed(request: Request) -> tuple[ApiContext, str]:
     """The daemon, and the id of the experiment."""
     return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
+
+
+def trial_of(request: Request) -> str:
+    """The trial's id in the path. Raises NotFound for what cannot be one."""
+    id_ = str(request.path_params["id"])
+    if TRIAL_ID.fullmatch(id_) is None:
+        raise NotFound(f"{id_!r} is no trial id; `nnictl trial ls` shows all")
+    return id_
 
 
 async def folder(request: Request) -> Folder:

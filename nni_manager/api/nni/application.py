@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.context import ApiContext
-from nni_manager.api.errors import Barrier, status_of
+from nni_manager.api.errors import Barrier, sentence_of, status_of
 from nni_manager.api.nni import experiment, tensorboard
 from nni_manager.api.nni.addressed import ROOT
 from nni_manager.api.nni.files import log_file, trial_file
@@ -32,7 +32,7 @@ Table = Mapping[str, Mapping[str, Endpoint]]
 
 
 def create_nni_application(context: ApiContext) -> ASGIApp:
-    """Serves ``/api/v1/nni/…`` and ``/logs/<file>`` of the experiment ``scope["state"]["nni_experiment"]``."""
+    """Serves ``/api/v1/nni/…`` and ``/logs/<file>`` of the experiment in ``scope["state"]``, see `addressed`."""
     status = StatusAnswers(context)
     answers = Starlette(
         routes=[*_routes(_table(context, status)), Route("/logs/{name}", log_file)],
@@ -116,9 +116,4 @@ async def _on_domain_error(_: Request, error: Exception) -> Response:
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    sentences = {
-        404: f"there is nothing at {request.url.path}",
-        405: f"{request.method} is not possible at {request.url.path}",
-    }
-    sentence = sentences.get(error.status_code) or f"{error.detail}"
-    return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
+    return JSONResponse({"error": sentence_of(request, error)}, error.status_code, headers=error.headers)

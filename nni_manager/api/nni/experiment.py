@@ -28,7 +28,6 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.store import experiments, nni_answers, overview
 from nni_manager.store.experiments import ExperimentRow
-from nni_manager.store.overview import Live
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +52,9 @@ async def show(request: Request) -> Response:
 
 
 def _profile(row: ExperimentRow, path: str, context: ApiContext) -> dict[str, Any]:
-    live = Live(at_work=context.service.at_work(row.id) is not None, derived_hold=None, problem="")
+    exec_ms = overview.exec_ms(row, context.service.live(row.id), context.clock())
     profile = {
-        "params": mask(json.loads(row.config)), "id": row.id,
-        "execDuration": overview.exec_ms(row, live, context.clock()) // 1000, "logDir": path,
+        "params": mask(json.loads(row.config)), "id": row.id, "execDuration": exec_ms // 1000, "logDir": path,
         "startTime": row.created_ms, "nextSequenceId": row.next_sequence_id, "revision": row.revision,
     }  # fmt: skip
     return profile if row.ended_ms is None else {**profile, "endTime": row.ended_ms}

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from nni_manager.api.log_file import stretch
-from nni_manager.api.nni.addressed import addressed, folder
+from nni_manager.api.nni.addressed import addressed, folder, trial_of
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.ids import TRIAL_ID, attempt_directory
+from nni_manager.domain.ids import attempt_directory
 from nni_manager.store import answers
 
 _TEXTS = ("trial.log", "stdout", "stderr")
@@ -23,9 +23,7 @@ _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 async def trial_file(request: Request) -> Response:
     """A file of a trial's current attempt; anything but its three texts as bytes."""
     context, id_ = addressed(request)
-    trial_id, name = str(request.path_params["id"]), _plain(request)
-    if TRIAL_ID.fullmatch(trial_id) is None:
-        raise NotFound(f"{trial_id!r} is no trial id; `nnictl trial ls` shows all")
+    name, trial_id = _plain(request), trial_of(request)
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
     path = (await folder(request)).attempt(attempt_directory(trial_id, attempt)) / name
     if name in _TEXTS:

@@ -59,7 +59,7 @@ class StatusAnswers:
         if experiment is None:
             return await self._show_closed(id_)
         state = self._state(experiment)
-        response = _response(await experiment.database.read(experiments.load), self._live(id_))
+        response = _response(await experiment.database.read(experiments.load), self._context.service.live(id_))
         self._kept[experiment] = _Kept(state=state, body=bytes(response.body), headers=response.raw_headers)
         return response
 
@@ -68,17 +68,10 @@ class StatusAnswers:
 
     async def _show_closed(self, id_: str) -> Response:
         entry = await self._context.service.entry(id_)
-        live = self._live(id_)
+        live = self._context.service.live(id_)
         if entry.is_open and not live.problem:
             return Response(NOT_READY, media_type="text/html")
         return await self._context.service.read(id_, lambda c: _response_of_closed(c, entry, live))
-
-    def _live(self, id_: str) -> Live:
-        service = self._context.service
-        return Live(
-            at_work=service.at_work(id_) is not None, derived_hold=service.derived_hold(id_),
-            problem=service.problem(id_),
-        )  # fmt: skip
 
 
 def _response(row: ExperimentRow, live: Live, status: ExperimentStatus | None = None) -> Response:

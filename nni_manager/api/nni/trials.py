@@ -20,13 +20,13 @@ from nni_manager.api.nni.addressed import (
     read_json,
     require_finite,
     require_writable,
+    trial_of,
 )
 from nni_manager.api.nni.growing_list import GrowingList, ListResponse
-from nni_manager.domain.errors import InvalidInput, NotFound
-from nni_manager.domain.ids import TRIAL_ID
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.scheduler.open_experiment import OpenExperiment
-from nni_manager.store import nni_answers
+from nni_manager.store import nni_answers, trials
 
 #: Seconds that the end of a trial is waited for at most: NNI's clients wait 20 for an answer.
 _MOST_WAIT_S = 15.0
@@ -45,22 +45,22 @@ class TrialAnswers:
         context, id_ = addressed(request)
         status = request.query_params.get("status")
         if status is not None:
-            trials = str((await folder(request)).trials)
+            directory = str((await folder(request)).trials)
             wanted = status if status in list(TrialStatus) else "-"
-            return listed(await context.service.read(id_, lambda c: nni_answers.trials(c, trials, status=wanted)))
+            return listed(await context.service.read(id_, lambda c: nni_answers.trials(c, directory, status=wanted)))
         experiment = context.service.at_work(id_)
         rows = self._list(experiment, (await folder(request)).trials)
         return ListResponse(await context.service.read(id_, rows.read))
 
-    def _list(self, experiment: OpenExperiment | None, trials: Path) -> GrowingList:
-        fresh = GrowingList(TrialRows(str(trials)), end=nni_answers.END)
+    def _list(self, experiment: OpenExperiment | None, directory: Path) -> GrowingList:
+        fresh = GrowingList(TrialRows(str(directory)), end=nni_answers.END)
         return fresh if experiment is None else self._lists.setdefault(experiment, fresh)
 
     async def show(self, request: Request) -> Response:
         """One, by its id."""
         context, id_ = addressed(request)
-        trials, trial_id = str((await folder(request)).trials), request.path_params["id"]
-        return json_text(await context.service.read(id_, lambda c: nni_answers.trial(c, trials, trial_id)))
+        directory, trial_id = str((await folder(request)).trials), request.path_params["id"]
+        return json_text(await context.service.read(id_, lambda c: nni_answers.trial(c, directory, trial_id)))
 
     async def statistics(self, request: Request) -> Response:
         """How many there are of each status that occurs."""
@@ -82,9 +82,7 @@ class TrialAnswers:
         """Answers when it has ended, or its grace period is over."""
         await require_writable(request)
         context, id_ = addressed(request)
-        trial_id = str(request.path_params["id"])
-        if TRIAL_ID.fullmatch(trial_id) is None:
-            raise NotFound(f"{trial_id!r} is no trial id; `nnictl trial ls` shows all")
+        trial_id = trial_of(request)
         await context.service.kill_trial(id_, trial_id)
         experiment = context.service.at_work(id_)
         if experiment is not None:
@@ -93,16 +91,16 @@ class TrialAnswers:
 
 
 class TrialRows:
-    """All trials, for `GrowingList`."""
+    """All trials, for `GrowingList`. `directory`: where their folders are."""
 
-    def __init__(self, trials: str) -> None:
-        self._trials = trials
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
 
     def settled(self, connection: sqlite3.Connection) -> int:
-        return nni_answers.ended_trials(connection)
+        return nni_answers.settled_trials(connection)
 
     def items(self, connection: sqlite3.Connection, *, start: int, end: int) -> bytes:
-        return nni_answers.trials(connection, self._trials, start=start, end=end)
+        return nni_answers.trials(connection, self._directory, start=start, end=end)
 
 
 async def _wait_for_end(experiment: OpenExperiment, trial_id: str) -> None:
@@ -115,5 +113,5 @@ async def _wait_for_end(experiment: OpenExperiment, trial_id: str) -> None:
 
 
 def _has_ended(connection: sqlite3.Connection, trial_id: str) -> bool:
-    row = connection.execute("SELECT status FROM trials WHERE id = ?", (trial_id,)).fetchone()
-    return row is None or TrialStatus(row[0]).is_final
+    status = trials.status(connection, trial_id)
+    return status is None or status.is_final

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
-from nni_manager.app.doctor.running_daemon import lock_holder
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import PlatformError
-from nni_manager.platform_kit.keeper_client import Job, Keeper
-from nni_manager.platform_kit.keeper_process import LocalKeeper
+from nni_manager.platform_kit.keeper_client import Job
+from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
+from nni_manager.platform_kit.lock_holder import lock_holder
 
 #: Seconds that it may take to start and to answer, and then to end.
 _ANSWER_S, _END_S = 30.0, 5.0
@@ -47,18 +47,14 @@ def _try(folder: Path) -> Finding:
 
 async def _facts(folder: Path) -> dict[str, Any]:
     process = LocalKeeper(folder, folder / "keeper.sock")
-    keeper = Keeper(process.connect, "doctor's")
-    tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            await keeper.listen("doctor", _Listener())
-            facts: dict[str, Any] = await keeper.request("facts")
-    finally:
-        keeper.leave("doctor")
-        await process.ended(_END_S)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    async with connected(process, "doctor's") as keeper:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await keeper.listen("doctor", _Listener())
+                facts: dict[str, Any] = await keeper.request("facts")
+        finally:
+            keeper.leave("doctor")
+            await process.ended(_END_S)
     return facts
 
 

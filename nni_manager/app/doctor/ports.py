@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nni_manager.app import doors
+from nni_manager.app import ports
 from nni_manager.app.doctor import running_daemon
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
 from nni_manager.app.exposure import is_loopback
@@ -39,13 +39,12 @@ def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) 
     if port in ours:
         return ok(check, f"{port} is open: the {ours[port]} door of the running daemon")
     try:
-        taken = doors.reserve(host, port, options=options)
+        taken = ports.reserve(host, port, options=options)
     except AlreadyOwned as error:
         sentence, _, advice = str(error).partition("; ")
         return warning(check, sentence, advice)
     except InvalidInput as error:
         sentence, _, advice = str(error).partition("; ")
         return failure(check, sentence, advice)
-    for each in taken.sockets:
-        each.close()
+    taken.give_back()
     return ok(check, f"{port} on {host} is free")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from nni_manager.app.doctor.finding import Finding, failure, ok, warning
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.platform_kit.lock_holder import lock_holder
 
 _CHECK = "daemon"
 
@@ -41,21 +40,6 @@ def open_ports(data_dir: Path) -> dict[int, str]:
     except NniManagerError:
         return {}
     return {int(d["address"].rpartition(":")[2]): str(d["kind"]) for d in doors if d["kind"] != "control"}
-
-
-def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock file; None when nobody does. Makes no file."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return int(os.read(file, 32).strip() or 0) or None
-    finally:
-        os.close(file)
-    return None
 
 
 def _ask(client: ManagerClient) -> Finding:

@@ -1,4 +1,4 @@
-"""The cluster's memory: one file a job in the experiment's folder, so that it outlives the daemon."""
+"""The cluster's memory: one file per job in the experiment's folder, so that it outlives the daemon."""
 
 from __future__ import annotations
 

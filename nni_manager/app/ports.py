@@ -1,0 +1,122 @@
+"""TCP ports: taken before anything is started, and given back when they were not needed after all.
+
+A port that somebody else has is an error with the name of who holds it, and costs nothing yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+
+_BACKLOG = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """A TCP port that is ours. `address`: ``http://host:port``, the host as it was given."""
+
+    address: str
+    port: int
+    #: They listen; several where a name stands for several addresses.
+    sockets: tuple[socket.socket, ...]
+
+    def give_back(self) -> None:
+        """It was not needed after all."""
+        for each in self.sockets:
+            each.close()
+
+
+def reserve(host: str, port: int, *, options: str = "") -> Reserved:
+    """Looks the host up and takes the port; 0: any free one. `options`: what ``--port`` and ``--host`` begin with.
+
+    Raises AlreadyOwned, naming who holds it, or InvalidInput for an address that is not ours.
+    """
+    try:
+        taken = _take(host, port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise AlreadyOwned(
+                f"port {port} is in use by {_holder(port)}; choose another with --{options}port"
+            ) from None
+        reason = error.strerror or str(error)
+        option = "port" if error.errno in (errno.EACCES, errno.EPERM) else "host"
+        raise InvalidInput(
+            f"{host}:{port} cannot be listened on ({reason}); choose another with --{options}{option}"
+        ) from None
+    bound = taken[0].getsockname()[1]
+    return Reserved(address=http_address(host, bound), port=bound, sockets=tuple(taken))
+
+
+async def reserve_in_thread(choose: Callable[[], Reserved]) -> Reserved:
+    """Off the loop, as host names are looked up. Whoever is cancelled meanwhile leaves no port taken. Raises what
+    `choose` raises."""
+    reserving = asyncio.ensure_future(asyncio.to_thread(choose))
+    try:
+        return await asyncio.shield(reserving)
+    except asyncio.CancelledError:
+        await asyncio.wait({reserving})  # the next one to try would find the port taken
+        if not reserving.cancelled() and reserving.exception() is None:
+            reserving.result().give_back()
+        raise
+
+
+def http_address(host: str, port: int) -> str:
+    """``http://host:port``, an IPv6 address in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _take(host: str, port: int) -> list[socket.socket]:
+    """All addresses of a name that this machine has; one port for all. Raises OSError."""
+    taken: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in _addresses(host, port):
+        try:
+            taken.append(_listen(family, address, taken[0].getsockname()[1] if taken else port))
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                for each in taken:
+                    each.close()
+                raise
+            missing = error  # such as the IPv6 address of localhost where there is no IPv6
+    if not taken and missing is not None:
+        raise missing
+    return taken
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
+    taken = socket.socket(family)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taken.bind((address[0], port, *address[2:]))
+        taken.listen(_BACKLOG)
+        taken.setblocking(False)
+    except OSError:
+        taken.close()
+        raise
+    return taken
+
+
+def _holder(port: int) -> str:
+    """Who listens on a port, as far as we may know."""
+    with suppress(psutil.Error):
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
+                name = psutil.Process(connection.pid).name()
+                return f"process {connection.pid} ({name})"
+    return "another process"

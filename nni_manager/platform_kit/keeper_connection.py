@@ -1,0 +1,80 @@
+"""One connection to a keeper, from its first byte to its last, and the patience with what is asked through it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+
+class Client(Protocol):
+    """Whose connection it is."""
+
+    def on_message(self, message: object) -> None:
+        """Raises ValueError when it is none of the wire contract's."""
+
+    def on_lost(self, connection: Connection, why: str) -> None:
+        """It has ended, or is about to."""
+
+    def on_silence(self, connection: Connection, why: str) -> None:
+        """The keeper did not answer in time; the connection is given up."""
+
+
+class Connection(asyncio.Protocol):
+    """Cuts what comes into messages, each of which `client` hears of."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._decoder = protocol.Decoder()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._decoder.feed(data):
+                self._client.on_message(message)
+        except (ValueError, RecursionError, protocol.FrameTooLarge):
+            log.exception("the keeper sent something that is no message; connecting again")
+            self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._client.on_lost(self, str(error or "it ended"))
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.transport.write(protocol.encode(dict(message)))
+
+    def lose_patience_after(self, seconds: float) -> _Patience:
+        return _Patience(self, seconds)
+
+    def give_up(self, seconds: float) -> None:
+        self._client.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
+        self.transport.abort()
+
+
+class _Patience:
+    """With an answer. While we do not read, none can come, and nobody is to blame."""
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._begin()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._end)
+
+    def _end(self) -> None:
+        if self._connection.transport.is_reading():
+            self._connection.give_up(self._seconds)
+        else:
+            self._begin()

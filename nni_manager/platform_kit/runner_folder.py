@@ -1,0 +1,135 @@
+"""What a trial runner leaves in its folder beside results: who it is, how its command ended, logs. Blocks; for threads.
+
+The folder is on storage of others: what is in it may be half written, wrong, huge or a link. `outbox_file` reads the
+results.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.version import is_legible
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+_LOGS = (protocol.STDOUT_FILE, protocol.STDERR_FILE, protocol.TRIAL_LOG_FILE)
+_COPY_BYTES = 1024 * 1024
+#: Bytes of `runner.json` and `exit.json` that are read.
+_WORD_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    #: None: it names none, or none that people could be shown.
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a command ended, by the runner's clock; one of the first two is set."""
+
+    exit_code: int | None
+    signal: int | None
+    started_ms: int | None
+    ended_ms: int | None
+    #: False: the runner could not even start it.
+    was_started: bool
+
+
+def read_greeting(folder: Path) -> Greeting | None:
+    """None while the runner has not written it, or none that makes sense. Raises OSError."""
+    word = _read_word(folder / protocol.RUNNER_FILE)
+    if word is None:
+        return None
+    version = word.get("version")
+    shown = version.strip() if isinstance(version, str) and is_legible(version) else ""
+    return Greeting(version=shown or None)
+
+
+def read_end(folder: Path) -> End | None:
+    """As `read_greeting`."""
+    path = folder / protocol.EXIT_FILE
+    word = _read_word(path)
+    if word is None:
+        return None
+    exit_code, signal = _number(word.get("exit_code")), _number(word.get("signal"))
+    if (exit_code is None) == (signal is None) or not {"exit_code", "signal"} <= word.keys():
+        _complain(path)
+        return None
+    return End(
+        exit_code=exit_code, signal=signal, started_ms=_number(word.get("started_ms")),
+        ended_ms=_number(word.get("ended_ms")), was_started=word.get("pid") != 0,
+    )  # fmt: skip
+
+
+def stderr_tail(folder: Path) -> str:
+    """Its last bytes; empty when there is none that can be read."""
+    path = folder / protocol.STDERR_FILE
+    with suppress(OSError):
+        start = max(0, path.stat().st_size - protocol.MAX_STDERR_TAIL)
+        return _read(path, start, protocol.MAX_STDERR_TAIL).decode(errors="replace")
+    return ""
+
+
+def copy_logs(folder: Path, target: Path) -> int:
+    """Bytes that were new. A log that was not written yet is none. Raises OSError of the target's disk."""
+    if folder == target:
+        return 0
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return sum(_copy(folder / name, target / name) for name in _LOGS)
+
+
+def _copy(source: Path, target: Path) -> int:
+    size = start = target.lstat().st_size if target.exists() else 0
+    while data := _read_if_there(source, size):
+        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            size += os.write(file, data)
+        finally:
+            os.close(file)
+    return size - start
+
+
+def _read_word(path: Path) -> Mapping[str, Any] | None:
+    """A JSON object; None while there is none. Raises OSError."""
+    try:
+        word = json.loads(_read(path, 0, _WORD_BYTES))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        word = None
+    if isinstance(word, dict):
+        return word
+    _complain(path)
+    return None
+
+
+def _complain(path: Path) -> None:
+    log.warning("%s is not what a trial runner writes; it is passed over", path)
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _read_if_there(path: Path, offset: int) -> bytes:
+    try:
+        return _read(path, offset, _COPY_BYTES)
+    except OSError:
+        return b""  # it is looked for again
+
+
+def _read(path: Path, offset: int, limit: int) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.pread(file, limit, offset)
+    finally:
+        os.close(file)

@@ -1,0 +1,129 @@
+"""What becomes of an experiment's folder when it is made, opened again or only read. Everything here blocks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing, suppress
+from pathlib import Path
+
+from nni_manager.config import experiment_file
+from nni_manager.config.settings import own_environment
+from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.view import View
+from nni_manager.scheduler.code_archive import find_or_pack
+from nni_manager.scheduler.open_experiment import platform_class
+from nni_manager.scheduler.submission import Submission
+from nni_manager.store import experiments, migrate, nni_folder, trials
+from nni_manager.store.database import classified
+from nni_manager.store.folder import Folder
+from nni_manager.store.ownership import Ownership
+
+
+def make(folder: Folder, submission: Submission, view: View | None, *, data_dir: Path, now_ms: int) -> None:
+    """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made."""
+    try:
+        folder.create(data_dir)
+        if _ships_code(submission.spec):
+            find_or_pack(Path(submission.spec.trial_code_directory), folder.code)
+        migrate.migrate(folder.database, "experiment")
+        with closing(sqlite3.connect(folder.database)) as connection, connection:
+            experiments.create(
+                connection, id=submission.id, config=json.dumps(submission.spec.canonical),
+                environment=submission.environment, interpreter=submission.interpreter or sys.executable,
+                folder=str(folder.path), now_ms=now_ms,
+            )  # fmt: skip
+            experiments.set_view(connection, view)
+    except (OSError, sqlite3.OperationalError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InvalidInput(
+            f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
+        ) from error
+
+
+def find_in(directory: Path, id: str) -> Folder:
+    """The folder of the experiment in `directory`, or `directory` itself. Raises NotFound."""
+    for path in (directory / id, directory):
+        if path.name == id and Folder(path).database.exists():
+            return Folder(path)
+    raise NotFound(f"there is no experiment folder {directory / id}; name the folder that holds it")
+
+
+def upgrade(folder: Folder) -> None:
+    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it."""
+    adopt(folder)
+    with suppress(StoreUnavailable):
+        migrate.migrate(folder.database, "experiment")
+
+
+def adopt(folder: Folder) -> None:
+    """Makes a folder of NNI's ours; its trials will run as if the daemon's user had created it.
+
+    Raises Conflict or StoreError.
+    """
+    nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
+
+
+def reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+    """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
+
+    Raises AlreadyOwned, having touched nothing, while another manager works on it.
+    """
+    if not folder.database.exists():
+        raise NotFound(f"the folder of the experiment is gone: {folder.path}")
+    lock = _own(folder)
+    try:
+        adopt(folder)
+        migrate.migrate(folder.database, "experiment")
+        return _set_running(folder, view, now_ms, debug=debug)
+    finally:
+        lock.release()
+
+
+def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
+    """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
+    if status is ExperimentStatus.STOPPED:
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
+            with connection:
+                experiments.set_view(connection, None)
+                experiments.set_status(connection, status, ended_ms)
+
+
+def _ships_code(spec: ExperimentSpec) -> bool:
+    return platform_class(spec).capabilities_for(spec.platforms[0].settings).ships_code
+
+
+def _own(folder: Folder) -> Ownership:
+    try:
+        return Ownership(folder.lock, f"the experiment folder {folder.path}")
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
+            " writable, or copy it"
+        ) from error
+
+
+def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+    connection = sqlite3.connect(folder.database, timeout=1)
+    try:
+        with connection:
+            before = experiments.load(connection).status
+            trials.reopen_stopped(connection)
+            experiments.set_hold(connection, None)
+            experiments.set_view(connection, view)
+            if debug:
+                _switch_debug_on(connection)
+            experiments.skip_time(connection, now_ms)
+            experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
+            return before
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
+    finally:
+        connection.close()
+
+
+def _switch_debug_on(connection: sqlite3.Connection) -> None:
+    spec = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
+    experiments.set_config(connection, json.dumps(experiment_file.in_debug(spec).canonical))

@@ -1,0 +1,38 @@
+"""What somebody asks for when an experiment is to be open: a new one, or one that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.ids import new_experiment_id
+from nni_manager.domain.view import ViewWish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A new experiment, and on whose behalf it runs."""
+
+    spec: ExperimentSpec
+    #: What the experiment is going to be called.
+    id: str = field(default_factory=new_experiment_id)
+    #: The caller's environment; trials and the tuner run with it.
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The caller's Python; empty: the daemon's.
+    interpreter: str = ""
+    #: None: no view.
+    view: ViewWish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopening:
+    """How an experiment that exists is opened again."""
+
+    #: None: the view it has, if it has one.
+    view: ViewWish | None = None
+    #: The folder of the experiment, or the one that holds it, when the daemon is not to look where it knows one.
+    directory: Path | None = None
+    #: Switches `debug` on.
+    debug: bool = False

@@ -1,0 +1,89 @@
+"""The tuner's process that an experiment has at the moment, if any, watched while it is asked.
+
+`tuner_host` is one process; this starts one, ends it, and says so when it keeps its caller waiting. What to ask, and
+what follows from a death, is `tuner_feed`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import TunerDied
+from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.scheduler.tuner_host import TunerHost
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlace:
+    """What a tuner process is started with."""
+
+    interpreter: str
+    environment: dict[str, str]
+    folder: Path
+    log_folder: Path
+
+
+class WatchedTuner:
+    """`changed` is called when a silence begins, is explained or is over."""
+
+    def __init__(self, place: HostPlace, *, patience_s: float, changed: Callable[[], None]) -> None:
+        self._place = place
+        self._patience_s = patience_s
+        self._changed = changed
+        self._host: TunerHost | None = None
+        self._explaining: asyncio.Task[None] | None = None
+        #: The present call takes too long; ends by itself.
+        self.silence: Hold | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._host is not None
+
+    async def start(self, gpus: Sequence[int]) -> None:
+        """`gpus`: those that it may see. Raises TunerDied."""
+        place = self._place
+        self._host = await TunerHost.start(
+            interpreter=place.interpreter, environment=place.environment, folder=place.folder,
+            log_folder=place.log_folder, gpus=",".join(map(str, gpus)),
+        )  # fmt: skip
+
+    async def call(self, verb: str, **arguments: Any) -> Any:
+        """Asks and waits, however long. Raises TunerRaised or TunerDied."""
+        if self._host is None:  # a person resumed while the store was asked
+            raise TunerDied("the tuner was started afresh")
+        try:
+            return await self._host.call(
+                verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
+            )
+        finally:
+            if self.silence is not None:
+                self.silence = None
+                self._changed()
+
+    async def end(self, *, kill: bool = False) -> None:
+        """Ends the process if there is one: at once when it is silent, or on `kill`. Idempotent."""
+        host, self._host = self._host, None
+        if host is not None:
+            await host.close(kill=kill or self.silence is not None)
+        self.silence = None
+
+    def _note_silence(self, verb: str) -> None:
+        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"
+        self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
+        self._changed()
+        self._explaining = asyncio.create_task(self._add_stack(self.silence), name="stack of a silent tuner")
+
+    async def _add_stack(self, silence: Hold) -> None:
+        host = self._host
+        details = await host.stacks() if host is not None else ""
+        if self.silence is silence:
+            self.silence = replace(silence, details=details)
+            log.warning("%s\n%s", silence.sentence, details)
+            self._changed()

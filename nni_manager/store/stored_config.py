@@ -1,0 +1,27 @@
+"""What the store itself reads in a config: canonical, or as an NNI before us has written it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.domain.metrics import OptimizeMode
+
+#: Tuners that go by smaller results where nothing else is said; all others of NNI's go by greater ones.
+MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
+
+
+def platform(config: Mapping[str, Any]) -> str:
+    """Names joined by comma when there are several. NNI 2.x has the one of its first dialect beside the section."""
+    section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
+    sections = section if isinstance(section, list) else [section]
+    return ",".join(str(one.get("platform", "")) for one in sections)
+
+
+def maximizes(config: Mapping[str, Any]) -> bool:
+    """Whether greater results are better, to the tuner, or to the advisor that NNI has in its place."""
+    algorithm = config.get("tuner") or config.get("advisor") or {}
+    said = (algorithm.get("classArgs") or {}).get("optimize_mode")
+    if said is None:
+        return algorithm.get("name") not in MINIMIZE_BY_DEFAULT
+    return bool(said != OptimizeMode.MINIMIZE)

@@ -1,0 +1,148 @@
+"""A world whose jobs are processes of this machine: a real keeper, and commands that are led through pipes."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.platform_kit.keeper_process import LocalKeeper
+from nni_manager.platform_kit.testing import World
+from tests.platforms.counting_keeper import CountingKeeper
+from tests.platforms.obedient_job import SCRIPT, Pipes, ended
+from trial_runner import protocol
+
+
+class KeeperWorld(World):
+    """`directory`: of the test, for everything but the keeper's socket."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.code = directory / "code"
+        self._keeper_directory = directory / "keeper"
+        self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))  # paths of sockets are short
+        self._process = LocalKeeper(self._keeper_directory, self._runtime / "keeper.sock")
+        self._pipes: dict[str, Pipes] = {}
+        self.keeper: CountingKeeper
+
+    @abc.abstractmethod
+    def command(self, trial_id: str, command: str) -> JobSpec:
+        """A job that runs a command of its own; the same one every time for the same trial."""
+
+    @abc.abstractmethod
+    def directory(self, job_name: str) -> Path:
+        """The output folder of a job."""
+
+    @property
+    def keeper_pid(self) -> int | None:
+        """None when none has ever run."""
+        with suppress(FileNotFoundError, ValueError):
+            return int((self._keeper_directory / "keeper.lock").read_text())
+        return None
+
+    async def restart(self) -> None:
+        await self._disconnect()
+        self._connect_anew()
+
+    # Jobs
+
+    def job(self, trial_id: str) -> JobSpec:
+        spec = self.command(trial_id, "exec /bin/sh job.sh")
+        if spec.name not in self._pipes:
+            self._pipes[spec.name] = Pipes(self.directory(spec.name))
+        return spec
+
+    async def tell(self, handle: JobHandle, order: str) -> None:
+        """Has the obedient job do something; returns when it is done."""
+        await self._pipes[handle.job_name].tell(order)
+
+    async def end(self, handle: JobHandle, exit_code: int) -> None:
+        pid = self.pid(handle)
+        self._pipes[handle.job_name].order(f"exit {exit_code}")
+        await ended(pid)
+
+    async def count(self, job_name: str) -> int:
+        await self._pipes[job_name].tell("ping")
+        return len((self.directory(job_name) / "starts").read_text().splitlines())
+
+    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
+        await self.tell(handle, "environment")
+        entries = self._shown(handle).rstrip("\0").split("\0")
+        return dict(entry.split("=", 1) for entry in entries)
+
+    async def code_file(self, handle: JobHandle, name: str) -> str:
+        await self.tell(handle, f"show {name}")  # relative to where it runs
+        return self._shown(handle)
+
+    async def parameter_record(self, handle: JobHandle) -> str:
+        environment = await self.environment(handle)
+        await self.tell(handle, f"show {environment[protocol.ENV_SYSTEM_DIR]}/{protocol.PARAMETER_FILE}")
+        return self._shown(handle)
+
+    async def write_log(self, handle: JobHandle, line: str) -> None:
+        await self.tell(handle, f"print {line}")
+
+    def pid(self, handle: JobHandle) -> int:
+        """The main process, as the keeper recorded it."""
+        entries = map(json.loads, self._state_file(handle).read_text().splitlines())
+        return next(int(entry["pid"]) for entry in entries if "pid" in entry)
+
+    # The platform
+
+    @property
+    def remote_calls(self) -> int:
+        return self.keeper.calls
+
+    # For worlds
+
+    def _write_code(self) -> None:
+        self.code.mkdir()
+        (self.code / "job.sh").write_text(SCRIPT)
+        for name, text in self.code_files.items():
+            (self.code / name).write_text(text)
+
+    def _connect_anew(self) -> None:
+        self.keeper = CountingKeeper(self._connect)
+        self._run = asyncio.create_task(self.keeper.run(), name="keeper")
+
+    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        return await self._process.connect(make_protocol)
+
+    async def _disconnect(self) -> None:
+        self._run.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._run
+
+    async def _clean_up(self) -> None:
+        """Once no keeper runs any more, or is about to end."""
+        if self._process._process is not None:
+            await asyncio.to_thread(self._process._process.wait)
+        for pipes in self._pipes.values():
+            pipes.close()
+        shutil.rmtree(self._runtime)
+
+    def _state_file(self, handle: JobHandle) -> Path:
+        return self._keeper_directory / "jobs" / f"{handle.job_name}.jsonl"
+
+    def _shown(self, handle: JobHandle) -> str:
+        return (self.directory(handle.job_name) / "shown").read_text()
+
+
+def job_spec(*, name: str, experiment_id: str, trial_id: str, sequence_id: int = 0, **fields: Any) -> JobSpec:
+    """What all of them are submitted with."""
+    return JobSpec(
+        name=name, experiment_id=experiment_id, trial_id=trial_id, sequence_id=sequence_id,
+        parameter_record='{"parameter_id": 0, "parameters": {"x": "ä"}}',
+        protocol_environment={
+            protocol.ENV_EXPERIMENT_ID: experiment_id, protocol.ENV_TRIAL_ID: trial_id,
+            protocol.ENV_SEQUENCE_ID: str(sequence_id),
+        },
+        **fields,
+    )  # fmt: skip
