@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.scheduler import decisions as d
@@ -48,8 +48,6 @@ class Seen:
     #: Trials the assessor wants to end.
     judged_bad: tuple[str, ...] = ()
     hold: Hold | None = None
-    #: A hold with this code has ended by itself.
-    hold_over: HoldCode | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +107,6 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Re
         jobs.set_forgotten(connection, name)
     for trial_id in seen.judged_bad:
         trials.ask_stop(connection, trial_id, StopRequest.ASSESSOR)
-    if seen.hold_over is not None:
-        experiments.end_hold(connection, seen.hold_over)
     if seen.hold is not None:
         experiments.set_hold(connection, seen.hold)
     return receipts

@@ -112,13 +112,6 @@ def set_hold(connection: sqlite3.Connection, hold: Hold | None) -> None:
     connection.execute("UPDATE experiment SET hold_code = ?, hold_sentence = ?, hold_details = ?", values)
 
 
-def end_hold(connection: sqlite3.Connection, code: HoldCode) -> None:
-    """Ends the hold when it is the one with this code."""
-    connection.execute(
-        "UPDATE experiment SET hold_code = '', hold_sentence = '', hold_details = '' WHERE hold_code = ?", (code,)
-    )
-
-
 def set_config(connection: sqlite3.Connection, config: str) -> None:
     connection.execute("UPDATE experiment SET config = ?", (config,))
     nni_format.save_profile(connection)

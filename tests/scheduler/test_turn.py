@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import StopRequest
@@ -155,13 +155,8 @@ def test_what_the_assessor_dislikes_is_stopped_in_the_same_turn(turns: Turns) ->
 def test_a_hold_counts_in_the_turn_it_is_seen(turns: Turns) -> None:
     found = turns.take(Seen(hold=hold()), proposals=proposals(0))
     assert (found.calls, found.hold) == ((), hold())
-    over = turns.take(Seen(hold_over=HoldCode.TUNER_RAISED), proposals=proposals(0))
-    assert [type(call) for call in over.calls] == [d.Submit, d.AskTuner]
-
-
-def test_a_hold_of_another_kind_is_not_over(turns: Turns) -> None:
-    turns.take(Seen(hold=Hold(code=HoldCode.INTERNAL, sentence="oh")))
-    assert turns.take(Seen(hold_over=HoldCode.TUNER_RAISED), proposals=proposals(0)).calls == ()
+    experiments.set_hold(turns.connection, None)
+    assert [type(call) for call in turns.take(proposals=proposals(0)).calls] == [d.Submit, d.AskTuner]
 
 
 def test_results_are_told_once_and_in_order(turns: Turns) -> None:

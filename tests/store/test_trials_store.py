@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import StopRequest, TrialStatus, WaitCode
 from nni_manager.store import experiments, history, jobs, trials
@@ -213,15 +213,6 @@ def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:
         experiments.set_status(connection, ExperimentStatus(status), now)
         ends.append(experiments.load(connection).ended_ms)
     assert ends == [5, 5, 5, None, None, 10, 10]
-
-
-def test_a_hold_ends_by_its_own_code_only(connection: sqlite3.Connection) -> None:
-    hold = Hold(code=HoldCode.TUNER_SILENT, sentence="silent", details="stack")
-    experiments.set_hold(connection, hold)
-    experiments.end_hold(connection, HoldCode.TUNER_DIED)
-    assert experiments.load(connection).hold == hold
-    experiments.end_hold(connection, HoldCode.TUNER_SILENT)
-    assert experiments.load(connection).hold is None
 
 
 @pytest.mark.parametrize("status", TrialStatus)
