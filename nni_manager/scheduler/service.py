@@ -19,7 +19,7 @@ from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler.launcher import Launcher, Reopening, Submission, adopt
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index, trials
+from nni_manager.store import experiments, index, nni_folder, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 
@@ -96,11 +96,12 @@ class Service:
             await self._launcher.view(id, how)
 
     async def delete(self, id: str) -> None:
-        """Removes a stopped experiment's folder and its entry."""
+        """Removes a stopped experiment's folder and its entry; not while NNI runs it."""
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
+            await asyncio.to_thread(nni_folder.require_idle, entry.folder)
             await self._supervisor.write(lambda c: index.remove(c, id))
             await self._let_go(id)
             await asyncio.to_thread(entry.folder.remove)
