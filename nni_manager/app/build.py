@@ -101,14 +101,18 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
 
 
 async def _open_index(data_directory: Path) -> Database:
-    """The index; made from the folders when it is missing."""
+    """The index; made from the folders when it is missing. What NNI made since is added: many use both for a while."""
     path = data_directory / "index.sqlite"
     is_new = not path.exists()
     await asyncio.to_thread(migrate.migrate, path, "index")
     database = Database(path)
     if is_new:
-        for entry in await asyncio.to_thread(index.find_folders, data_directory):
-            await database.write(lambda c, entry=entry: index.put(c, entry))  # type: ignore[misc]
+        found = await asyncio.to_thread(index.find_folders, data_directory)
+    else:
+        known = {entry.id for entry in await database.read(index.all_entries)}
+        found = await asyncio.to_thread(index.find_nni_folders, data_directory, known)
+    for entry in found:
+        await database.write(lambda c, entry=entry: index.put(c, entry))  # type: ignore[misc]
     return database
 
 

@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from nni_manager.app.doors import Door
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus
@@ -31,6 +33,8 @@ _BUSY_WAIT_S = 0.05
 _BUSY_TRIES = 200
 #: Between two tries after any other trouble, in seconds.
 _TROUBLE_WAIT_S = 10.0
+#: NNI's manager begins at most so long after the time that its launcher notes, in milliseconds.
+_LAUNCH_MS = 60_000
 #: What the last word may take when the daemon ends, in seconds.
 _LAST_S = 0.5
 
@@ -123,6 +127,18 @@ def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str])
 
 
 def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """A copy of the experiment, at work in another folder under another manager, while ours is stopped."""
-    is_stopped = entry["status"] == ExperimentStatus.STOPPED
-    return is_stopped and known.get("status") not in (None, "STOPPED") and known.get("logDir") != entry["logDir"]
+    """Stopped for us and at work under another manager: a copy in another folder, or one that NNI itself still runs."""
+    if entry["status"] != ExperimentStatus.STOPPED or known.get("status") in (None, "STOPPED"):
+        return False
+    return known.get("logDir") != entry["logDir"] or _is_alive(known)
+
+
+def _is_alive(known: Mapping[str, Any]) -> bool:
+    """Whether the process that runs it is there, and not a later one that has its number."""
+    pid, launched_ms = known.get("pid"), known.get("startTime")
+    if not isinstance(pid, int) or not isinstance(launched_ms, int) or pid == os.getpid():
+        return False
+    try:
+        return psutil.Process(pid).create_time() * 1000 < launched_ms + _LAUNCH_MS
+    except (psutil.Error, ValueError):
+        return False

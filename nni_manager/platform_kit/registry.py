@@ -124,9 +124,17 @@ def _import(name: str, load: _Loader) -> object:
         ) from error
 
 
+#: What users of NNI may write and this version has no adapter for; one that has is found before anybody looks here.
+_NOT_YET = (
+    "remote", "openpai", "pai", "paiYarn", "kubeflow", "frameworkcontroller", "adl", "dlts", "aml", "dlc", "hybrid",
+)  # fmt: skip
+
+
 def _unknown(name: str, known: tuple[str, ...]) -> str:
     import difflib  # only ever needed for an error
 
+    if name in _NOT_YET:
+        return f"the platform '{name}' is not in this version yet; known here: {', '.join(known)}"
     near = difflib.get_close_matches(name.lower(), known, n=1)
     guess = f"did you mean {near[0]}? " if near else ""
     return f"there is no platform '{name}'; {guess}Known: {', '.join(known)}"

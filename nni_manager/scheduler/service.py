@@ -21,7 +21,7 @@ from nni_manager.scheduler.launcher import Launcher
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index, trials
+from nni_manager.store import experiments, index, nni_folder, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
@@ -94,11 +94,12 @@ class Service:
             await self._launcher.view(id, how)
 
     async def delete(self, id: str) -> None:
-        """Removes a stopped experiment's folder and its entry."""
+        """Removes a stopped experiment's folder and its entry; not while NNI runs it."""
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
+            await asyncio.to_thread(nni_folder.require_idle, entry.folder)
             await self._supervisor.write(lambda c: index.remove(c, id))
             await self._let_go(id)
             await asyncio.to_thread(entry.folder.remove)

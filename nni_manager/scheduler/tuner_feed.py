@@ -254,7 +254,9 @@ class TunerFeed:
             self._work.set()
 
     async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:
-        self.failure = Hold(code=code, sentence=f"{sentence}; put it right, then resume", details=error.details)
+        self.failure = Hold(
+            code=code, sentence=f"{sentence.rstrip('.')}; put it right, then resume", details=error.details
+        )
         await self._drop_tuner(kill=True)
         self._wake()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.errors import NotFound, StoreCorrupt
+from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.store import nni_folder
@@ -107,13 +110,33 @@ def find_folders(data_directory: Path) -> list[Entry]:
     found = []
     for path in sorted(data_directory.glob("*/db")):
         folder = Folder(path.parent)
-        if not folder.database.exists():
+        if _is_second_name(path.parent) or not folder.database.exists():
             continue
         try:
             found.append(read_folder(folder))
         except Exception as error:
             log.warning("%s looks like an experiment folder but cannot be read: %s", folder.path, error)
     return found
+
+
+def find_nni_folders(data_directory: Path, known: Collection[str]) -> list[Entry]:
+    """What NNI made there that is not among the `known` ids; what cannot be read now is left for another time.
+
+    Our own folders are not looked for: a copy must not begin to work because it lies there.
+    """
+    found = []
+    with os.scandir(data_directory) as items:
+        paths = [Path(item.path) for item in items if item.name not in known and item.is_dir()]
+    for folder in (Folder(path) for path in paths if not _is_second_name(path)):
+        with suppress(StoreError):
+            if folder.database.exists() and nni_folder.is_made_by_nni(folder.database):
+                found.append(_read_nni_folder(folder))
+    return [entry for entry in found if entry.id not in known]
+
+
+def _is_second_name(path: Path) -> bool:
+    """NNI's ``_latest``, a link to the folder beside it that was made last."""
+    return path.is_symlink() and os.path.dirname(os.path.realpath(path)) == os.path.realpath(path.parent)
 
 
 def read_folder(folder: Folder) -> Entry:

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import psutil
 
-from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreUnavailable
+from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.store import nni_history
 from nni_manager.store.database import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
@@ -76,6 +76,12 @@ def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -
         ) from error
 
 
+def require_idle(folder: Folder) -> None:
+    """Raises Conflict while NNI is at work on it; quiet for one of ours. Blocks."""
+    if folder.database.exists() and _may_be_nni_s(folder.database):
+        _refuse_while_used(folder.database)
+
+
 def take_over(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
     """Makes the folder ours; `environment` and `interpreter` are what its trials will run with. Blocks.
 
@@ -104,10 +110,19 @@ def _is_nni_s(database: Path) -> bool:
     return is_made_by_nni(database)
 
 
+def _may_be_nni_s(database: Path) -> bool:
+    """Also one that cannot be read, as while it is written."""
+    try:
+        return is_made_by_nni(database)
+    except StoreError:
+        return True
+
+
 def _refuse_while_used(database: Path) -> None:
     """NNI takes no lock; whoever has the file open shows."""
+    path = os.path.realpath(database)
     for process in psutil.process_iter(["open_files", "name"]):
-        if any(file.path == str(database) for file in process.info["open_files"] or ()):
+        if any(file.path == path for file in process.info["open_files"] or ()):
             raise Conflict(
                 f"{database} is in use by process {process.pid} ({process.info['name']}):"
                 " stop that experiment with the nnictl that started it, then try again"

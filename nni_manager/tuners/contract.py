@@ -57,7 +57,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Answer to a request for several proposals: as many of the first ids as there was something for."""
+    """Answer to a request for several proposals: for the first ids, as many as there was something for.
+
+    In place of an id there may be one that was asked for earlier and had nothing then.
+    """
 
     proposals: Sequence[tuple[int, object]]
     #: There will never be another one.

@@ -49,9 +49,11 @@ def create(spec: AlgorithmSpec) -> Tuner:
     """The tuner itself. Raises InvalidInput, and whatever a user's class raises."""
     if spec.class_name:
         # costs 10 ms (inspect), which built-ins need not pay
-        from nni_manager.tuners.user_class import UserTuner
+        from nni_manager.tuners.user_class import UserTuner, require_tuner
 
-        return UserTuner(load_user_class(spec.class_name, spec.code_directory)(**spec.class_args))
+        loaded = load_user_class(spec.class_name, spec.code_directory)
+        require_tuner(loaded, spec.class_name)
+        return UserTuner(loaded(**spec.class_args))
     tuner = CATALOGUE.find(spec.name).create(spec.class_args)
     if not isinstance(tuner, Tuner):
         raise InvalidInput(f"name: what is installed as tuner {spec.name!r} is no nni_manager.tuners.contract.Tuner.")

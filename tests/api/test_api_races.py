@@ -129,6 +129,24 @@ async def test_a_folder_that_another_manager_works_on_is_not_touched(world: Worl
     assert (await asyncio.to_thread(index.read_folder, folder)).view is None
 
 
+@pytest.mark.parametrize("maker", ["nni", "us"])
+async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: httpx.AsyncClient, maker: str) -> None:
+    """NNI keeps its database open and takes no lock; with ours, somebody may just be reading it."""
+    folder = await world.add("theirs")
+    if maker == "nni":
+        folder.database.unlink()
+        with closing(sqlite3.connect(folder.database)) as connection:
+            for table in ("TrialJobEvent", "MetricData", "ExperimentProfile"):
+                connection.execute(f"CREATE TABLE {table} (a)")
+    with folder.database.open("rb"):
+        answer = await api.delete(f"{EXPERIMENTS}/theirs")
+        assert answer.status_code == (409 if maker == "nni" else 204)
+        assert maker == "us" or "stop that experiment with the nnictl that started it" in answer.json()["error"]
+        assert folder.database.exists() == (maker == "nni")
+    assert (await api.delete(f"{EXPERIMENTS}/theirs")).status_code == (204 if maker == "nni" else 404)
+    assert not folder.path.exists()
+
+
 async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(world: World, door: FakeViewDoor) -> None:
     """As a daemon leaves it that was killed in the middle of `resume`."""
     folder = await world.add("half")

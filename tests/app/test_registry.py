@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -132,6 +133,22 @@ async def test_a_copy_at_work_elsewhere_is_not_ours(ours: Ours) -> None:
     async with ours.running():
         found = await ours.until(lambda file: "def" in file)
     assert found["abc"] == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("pid", "launched_ms", "kept"),
+    [(os.getppid(), int(time.time() * 1000), True), (os.getppid(), 5, False), (2**22 + 1, 5, False), (None, 5, False)],
+)
+async def test_what_nni_itself_still_runs_stays_its_own(
+    ours: Ours, pid: int | None, launched_ms: int, kept: bool
+) -> None:
+    """Its folder lies among ours, and is stopped as far as we know. The process may be gone, its number another's."""
+    running = {"id": "abc", "status": "RUNNING", "pid": pid, "port": 1, "logDir": "/data", "startTime": launched_ms}
+    ours.path.write_text(json.dumps({"abc": running}))
+    ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, view=None), replace(ENTRY, id="def")]
+    async with ours.running():
+        found = await ours.until(lambda file: "def" in file)
+    assert (found["abc"] == running, found["abc"]["status"]) == (kept, "RUNNING" if kept else "STOPPED")
 
 
 async def test_a_busy_file_is_waited_for(ours: Ours) -> None:

@@ -105,6 +105,13 @@ def test_an_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -
         registry.find("Hives")
 
 
+def test_a_platform_of_nni_that_has_no_adapter_yet_is_no_spelling_mistake(plug_in: PlugIn) -> None:
+    with pytest.raises(InvalidInput, match=r"the platform 'hybrid' is not in this version yet; known here: .*local"):
+        registry.find("hybrid")
+    plug_in("hybrid", HIVE)
+    assert registry.find("hybrid")
+
+
 @pytest.mark.parametrize("name", ["", "..", "local.config", "os"])
 def test_only_a_listed_name_is_ever_imported(name: str) -> None:
     with pytest.raises(InvalidInput, match="there is no platform"):

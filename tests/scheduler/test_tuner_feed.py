@@ -162,13 +162,13 @@ async def test_an_exception_is_a_hold_with_its_traceback(monkeypatch: Patch, pat
         if verb == "learn":
             at.feed.want(1)
             await at.proposed(1)
-        script.next[verb] = [raised("KeyError: 'lr'")]
+        script.next[verb] = [raised("KeyError: 'lr'.")]
         at.feed.want(1)
         at.feed.tell([result(1)])
         await at.until(lambda: at.feed.failure)
         failure = at.feed.failure
         assert failure is not None
-        assert (failure.code, failure.details) == (HoldCode.TUNER_RAISED, "Traceback: KeyError: 'lr'")
+        assert (failure.code, failure.details) == (HoldCode.TUNER_RAISED, "Traceback: KeyError: 'lr'.")
         assert failure.sentence == "the tuner or assessor raised KeyError: 'lr'; put it right, then resume"
         assert (at.feed.asked, list(at.feed.proposals)) == (0, [])
         await at.until(lambda: script.closed)

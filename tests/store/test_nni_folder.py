@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -244,7 +245,43 @@ def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> No
 def test_nni_at_work_is_left_alone(old: Old) -> None:
     with old.folder.database.open("rb"), pytest.raises(Conflict, match=r"is in use by process \d+ .*stop that"):
         old.take_over()
+    old.folder.path.with_name("link").symlink_to(old.folder.path)
+    with old.folder.database.open("rb"), pytest.raises(Conflict, match=r"is in use by process \d+ .*stop that"):
+        nni_folder.require_idle(Folder(old.folder.path.with_name("link")))
     assert nni_folder.is_made_by_nni(old.folder.database)
+
+
+def test_one_that_cannot_be_read_may_be_at_work_too(old: Old) -> None:
+    nni_folder.require_idle(old.folder)
+    with old.folder.database.open("rb"):
+        old.folder.database.write_text("no database " * 99)
+        with pytest.raises(Conflict, match="is in use by process"):
+            nni_folder.require_idle(old.folder)
+    nni_folder.require_idle(old.folder)
+
+
+def test_the_link_to_the_latest_is_no_folder_of_its_own(old: Old, tmp_path: Path) -> None:
+    (tmp_path / "Zlatest").symlink_to("oldexp")  # before it,
+    (tmp_path / "zlatest").symlink_to("oldexp")  # and after it
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "far").symlink_to(old.folder.path)
+    for find in (index.find_folders, lambda place: index.find_nni_folders(place, known=())):
+        assert [entry.folder.path.name for entry in find(tmp_path)] == ["oldexp"]
+        assert [entry.folder.path.name for entry in find(tmp_path / "elsewhere")] == ["far"]
+
+
+def test_what_nni_made_since_the_index_was_is_found(old: Old, tmp_path: Path) -> None:
+    assert [entry.id for entry in index.find_nni_folders(tmp_path, known=())] == ["oldexp"]
+    assert index.find_nni_folders(tmp_path, known={"oldexp"}) == []
+    shutil.copytree(old.folder.path, tmp_path / "copy")
+    assert index.find_nni_folders(tmp_path, known={"oldexp"}) == []  # the copy is not another experiment
+    shutil.rmtree(tmp_path / "copy")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken" / "db").mkdir(parents=True)
+    (tmp_path / "broken" / "db" / "nni.sqlite").write_text("no database " * 99)
+    assert [entry.id for entry in index.find_nni_folders(tmp_path, known=())] == ["oldexp"]
+    old.take_over().close()
+    assert index.find_nni_folders(tmp_path, known=()) == []  # a folder of ours begins to work by `resume` only
 
 
 def test_a_folder_without_an_experiment(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -126,6 +128,15 @@ def test_outside_a_trial_the_error_says_what_to_do(outbox: ModuleType, monkeypat
         (numpy.bool_(True), "true"),
         (numpy.array(1.5), "1.5"),
         ({"default": numpy.int8(1)}, '{"default": 1}'),
+        ({3, 1, 2}, '{"__set__": [1, 2, 3]}'),
+        (frozenset(), '{"__set__": []}'),
+        (1 - 2j, '{"__complex__": [1.0, -2.0]}'),
+        (numpy.complex64(1j), '{"__complex__": [0.0, 1.0]}'),
+        (Decimal("0.10"), '{"__decimal__": "0.10"}'),
+        ({"model": Path("/a/b")}, '{"model": {"__pathlib__": "/a/b"}}'),
+        (datetime(2026, 11, 2, 0, 5), '{"__datetime__": null, "year": 2026, "month": 11, "day": 2, "minute": 5}'),
+        (date(2026, 11, 2), '{"__date__": null, "year": 2026, "month": 11, "day": 2}'),
+        (timedelta(minutes=2), '{"__timedelta__": null, "seconds": 120}'),
         (numpy.array([1.0, 2.0]), '{"__ndarray__": [1.0, 2.0], "dtype": "float64", "shape": [2]}'),
         (numpy.array([[1], [2]], "int32"), '{"__ndarray__": [[1], [2]], "dtype": "int32", "shape": [2, 1]}'),
     ],
@@ -144,12 +155,28 @@ def test_tensors_on_other_devices_are_asked_for_numpy(outbox: ModuleType) -> Non
 
 @pytest.mark.parametrize(
     ("value", "name"),
-    [({1, 2}, "set"), (object(), "object"), (1j, "complex"), (numpy.complex64(1j), "complex"), ({(1, 2): 3}, "tuple")],
+    [(object(), "object"), ({object()}, "object"), ({(1, 2): 3}, "tuple"), (datetime.now(UTC), "datetime")],
 )
 def test_what_is_not_json_is_refused_by_its_type(outbox: ModuleType, folder: Path, value: object, name: str) -> None:
     with pytest.raises(TypeError, match=rf"cannot be reported: .*\b{name}\b"):
         outbox.report(outbox.FINAL, {"default": value})
     assert not folder.exists()
+
+
+def test_a_set_that_has_no_order_is_written_as_it_comes(outbox: ModuleType) -> None:
+    assert sorted(json.loads(outbox.json_text({1, "a"}))["__set__"], key=str) == [1, "a"]
+
+
+def test_once_settled_neither_the_environment_nor_the_folder_matters(
+    outbox: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NNI_OUTBOX", "outbox/main.jsonl")
+    outbox.settle()
+    monkeypatch.delenv("NNI_OUTBOX")
+    monkeypatch.chdir("/")
+    outbox.report(outbox.FINAL, 1)
+    assert lines_of(tmp_path / "outbox") == [['{"type":"final","value":1}']]
 
 
 def test_a_line_may_take_a_million_bytes_and_no_more(outbox: ModuleType, folder: Path) -> None:

@@ -89,6 +89,17 @@ def test_a_trial_gets_its_parameters_and_reports(trial: Trial) -> None:
     assert last == {"type": "final", "value": {"default": 0.5}}
 
 
+def test_a_program_that_clears_its_environment_keeps_its_results_and_ids(trial: Trial) -> None:
+    code = """if True:
+        import nni, os
+        os.environ.clear()
+        nni.report_final_result(1)
+        print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())
+    """
+    assert trial.prints(code) == "exp1 abcde 3"
+    assert trial.outboxes() == [[{"type": "final", "value": 1}]]
+
+
 def test_results_need_neither_parameters_nor_a_manager(trial: Trial) -> None:
     (trial.folder / protocol.PARAMETER_FILE).unlink()
     trial.prints("import nni; nni.report_final_result(1)")
@@ -164,7 +175,7 @@ def test_outside_an_experiment_it_warns_and_prints(trial: Trial, platform: str |
 
 def test_outside_an_experiment_a_wrong_value_is_refused_too(trial: Trial) -> None:
     trial.environment = {}
-    assert "a value of type set is not JSON" in trial.fails("import nni; nni.report_final_result({1})")
+    assert "a value of type object is not JSON" in trial.fails("import nni; nni.report_final_result(object())")
 
 
 def test_its_version_is_the_managers_and_says_what_it_is(trial: Trial) -> None:

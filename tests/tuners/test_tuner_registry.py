@@ -68,6 +68,7 @@ def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: 
 def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "registry_user_code.py").write_text(
         "import registry_user_neighbour\nclass Mine:\n    def __init__(self, seed): self.seed = seed\n"
+        "class MsgDispatcherBase: pass\nclass Advisor(MsgDispatcherBase): pass\n"
     )
     (tmp_path / "registry_user_neighbour.py").write_text("")
     (tmp_path / "registry_user_broken.py").write_text("import no_such_module_anywhere\n")
@@ -88,9 +89,10 @@ def test_a_users_class_is_loaded_from_its_folder(user_code: Path) -> None:
         ("Mine", "className: 'Mine' names no module"),
         ("registry_nowhere.Mine", "className: no module 'registry_nowhere'"),
         ("registry_user_code.Other", "className: module 'registry_user_code' has no class 'Other'"),
+        ("registry_user_code.Advisor", r"className: registry_user_code\.Advisor is an advisor, .*nni\.tuner\.Tuner"),
     ],
 )
-def test_a_users_class_that_is_not_there_is_named(user_code: Path, class_name: str, words: str) -> None:
+def test_a_users_class_that_cannot_be_used_is_named(user_code: Path, class_name: str, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         registry.create(AlgorithmSpec(class_name=class_name, code_directory=str(user_code)))
 

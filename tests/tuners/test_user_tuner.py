@@ -10,7 +10,7 @@ import pytest
 
 from nni_manager.domain.parameters import ParameterSource
 from nni_manager.tuners.contract import NoMoreProposals, Result, Tuner
-from nni_manager.tuners.testing import TunerContract, result
+from nni_manager.tuners.testing import TunerContract, result, through_json
 from nni_manager.tuners.user_class import UserTuner, plain
 
 pytestmark = pytest.mark.unit
@@ -136,6 +136,50 @@ def test_its_own_way_to_generate_several_is_used() -> None:
     assert tuner.propose_many([1, 2, 3]).proposals == [(1, {"x": 10}), (2, {"x": 20})]
     tuner.learn(result(3, {}, 1))  # never proposed
     assert user.calls == [("several", [1, 2, 3]), ("import", [{"parameter": {}, "value": 1}])]
+
+
+class Owing(Recorder):
+    """As NNI's PBT: two run at a time, and what it had nothing for is proposed by the callback after a result."""
+
+    owed: list[int]
+
+    def generate_multiple_parameters(self, parameter_ids: list[int], **kwargs: Any) -> Any:
+        self.calls.append(("several", parameter_ids))
+        self.callback = kwargs["st_callback"]
+        self.owed = parameter_ids[2:]
+        return [{"x": number} for number in parameter_ids[:2]]
+
+    def receive_trial_result(self, parameter_id: Any, parameters: Any, value: Any, **kwargs: Any) -> None:
+        for number in self.owed:
+            self.callback(number, {"late": numpy.int64(number)})
+        self.owed = []
+
+
+def test_what_a_class_proposes_by_the_callback_comes_first_and_under_its_own_id() -> None:
+    user = Owing()
+    tuner = UserTuner(user)
+    assert tuner.propose_many([0, 1, 2, 3, 4]).proposals == [(0, {"x": 0}), (1, {"x": 1})]
+    tuner.learn(result(0, {"x": 0}, 1))
+    assert tuner.propose_many([5]).proposals == [(2, {"late": 2})]
+    assert tuner.propose_many([6, 7, 8]).proposals == [(3, {"late": 3}), (4, {"late": 4}), (8, {"x": 8})]
+    tuner.learn(result(2, {"late": 2}, 1))  # known as its own, not imported
+    asked = [("several", [0, 1, 2, 3, 4]), ("end", 0, True), ("several", [8]), ("end", 2, True)]
+    assert user.calls == asked  # and for nothing that it owes
+
+
+def test_results_come_with_the_parameters_as_the_class_made_them() -> None:
+    made = {"layers": (16, 8), 3: numpy.float32(0.1)}
+
+    class Exact(Recorder):
+        def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+            return made
+
+    user = Exact()
+    tuner = UserTuner(user)
+    stored = through_json(tuner.propose(0))
+    assert stored != made
+    tuner.learn(result(0, stored, 1))
+    assert user.calls[0][2] is made
 
 
 def test_customized_trials_are_told_only_if_accepted() -> None:

@@ -58,10 +58,11 @@ def test_parameters_need_not_be_a_mapping(upstream_trial: UpstreamTrial) -> None
 
 def test_values_of_every_kind(upstream_trial: UpstreamTrial) -> None:
     code = """if True:
-        import nni, numpy
+        import fractions, nni, numpy
         nni.get_next_parameter()
         for value in [float("nan"), -numpy.inf, numpy.float32(0.25), numpy.int64(7), numpy.bool_(True),
-                      {"default": numpy.float64(0.5), "list": (1, None)}, numpy.array([[1, 2]]), {1}]:
+                      {"default": numpy.float64(0.5), "list": (1, None)}, numpy.array([[1, 2]]), {1},
+                      fractions.Fraction(1, 2)]:
             nni.report_intermediate_result(value)
     """
     assert upstream_trial.run("-W", "error::UserWarning", "-c", code).stderr == ""
@@ -75,7 +76,8 @@ def test_values_of_every_kind(upstream_trial: UpstreamTrial) -> None:
         True,
         {"default": 0.5, "list": [1, None]},
         {"__ndarray__": [[1, 2]], "dtype": "int64", "shape": [1, 2]},
-        {"__set__": [1]},  # no JSON of ours: the SDK's own serializer
+        {"__set__": [1]},
+        {"__fraction__": True, "numerator": 1, "denominator": 2},  # no JSON of ours: the SDK's own serializer
     ]
 
 
@@ -88,6 +90,22 @@ def test_arrays_are_written_as_the_sdk_reads_them(upstream_trial: UpstreamTrial)
         assert json.loads(nni.dump(array)).items() >= json.loads(nni_outbox.json_text(array)).items()
     """
     upstream_trial.run("-c", code)
+
+
+def test_tagged_values_are_written_as_the_sdk_writes_them(upstream_trial: UpstreamTrial) -> None:
+    code = """if True:
+        import datetime, decimal, json, nni, nni_outbox, pathlib
+        times = datetime.datetime(2026, 11, 2, 0, 5), datetime.date(2026, 11, 2), datetime.timedelta(1, 2, 3)
+        for value in [{3, 1, 2}, 1 - 2j, decimal.Decimal("0.10"), pathlib.Path("/a/b"), *times]:
+            assert nni_outbox.json_text(value) == nni.dump(value), (nni_outbox.json_text(value), nni.dump(value))
+    """
+    upstream_trial.run("-c", code)
+
+
+def test_a_program_may_clear_its_environment(upstream_trial: UpstreamTrial) -> None:
+    code = "import nni, os; nni.get_next_parameter(); os.environ.clear(); nni.report_final_result(1)"
+    upstream_trial.run("-c", code)
+    assert upstream_trial.outboxes() == [['{"type":"final","value":1}']]
 
 
 def test_a_burst_arrives_whole_and_in_order(upstream_trial: UpstreamTrial) -> None:

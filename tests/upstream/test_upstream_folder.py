@@ -28,21 +28,52 @@ nni.report_final_result(x)
 def left(tmp_path: Path, nni3: Path) -> tuple[Path, str]:
     """(home folder, id) of an experiment that NNI has done and stopped."""
     with Nni(tmp_path) as nni:
-        (nni.code / "trial.py").write_text(TRIAL)
-        config = {
-            "experimentName": "theirs", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-            "trialCommand": f"{nni3} trial.py", "trialCodeDirectory": str(nni.code), "trialConcurrency": 2,
-            "maxTrialNumber": TRIALS, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
-        }  # fmt: skip
-        nni.create(config)
-        id_ = nni.id
-        nni.wait("DONE")
-        return nni.home, id_
+        return nni.home, _done(nni, nni3)
+
+
+def _done(nni: Nni, nni3: Path) -> str:
+    (nni.code / "trial.py").write_text(TRIAL)
+    config = {
+        "experimentName": "theirs", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"{nni3} trial.py", "trialCodeDirectory": str(nni.code), "trialConcurrency": 2,
+        "maxTrialNumber": TRIALS, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+    }  # fmt: skip
+    nni.create(config)
+    nni.wait("DONE")
+    return nni.id
+
+
+def _daemon(home: Path) -> Daemon:
+    return Daemon(home / "nni-experiments", environment={"HOME": str(home), "NNI_MANAGER_DATA": ""})
+
+
+def _noted(nni: Nni) -> tuple[int, int]:
+    """What NNI's tools need to reach it."""
+    entry = json.loads((nni.home / "nni-experiments" / ".experiment").read_text())[nni.id]
+    return entry["pid"], entry["port"]
+
+
+def test_one_that_nni_still_runs_is_shown_and_left_to_it(tmp_path: Path, nni3: Path) -> None:
+    with Nni(tmp_path) as nni:
+        daemon = _daemon(nni.home)
+        daemon.start()
+        daemon.terminate()  # its index is older than the experiment
+        id_ = _done(nni, nni3)
+        noted = _noted(nni)
+        daemon.start()
+        try:
+            assert [one["id"] for one in daemon.call("GET", "/experiments")["experiments"]] == [id_]
+            with daemon.client() as client:
+                assert client.delete(f"/api/v1/experiments/{id_}").status_code == 409
+        finally:
+            daemon.terminate()
+        assert _noted(nni) == noted
+        assert nni.get("check-status")["status"] == "DONE"
 
 
 def test_an_experiment_of_nni_is_shown_and_goes_on(left: tuple[Path, str], nni3: Path) -> None:
     home, id_ = left
-    daemon = Daemon(home / "nni-experiments", environment={"HOME": str(home), "NNI_MANAGER_DATA": ""})
+    daemon = _daemon(home)
     with closing(sqlite3.connect(home / "nni-experiments" / id_ / "db" / "nni.sqlite")) as connection:
         reported = dict(connection.execute("SELECT trialJobId, data FROM MetricData WHERE type = 'FINAL'").fetchall())
     daemon.start()

@@ -14,7 +14,10 @@ _KINDS = {"PERIODICAL": nni_outbox.INTERMEDIATE, "FINAL": nni_outbox.FINAL}
 
 
 class OutboxChannel(TrialCommandChannel):  # type: ignore[misc]
-    """Parameters from the trial's folder, results to its outbox."""
+    """Parameters from the trial's folder, results to its outbox. Made at the SDK's first call."""
+
+    def __init__(self) -> None:
+        nni_outbox.settle()
 
     def receive_parameter(self) -> object:
         """The trial's parameter record, the same at every call. Raises RuntimeError when there is none."""

@@ -46,6 +46,11 @@ def report_text(kind: str, text: str) -> None:
     _outbox.append(encode_line(kind, text))
 
 
+def settle() -> None:
+    """Remembers where results go. A program may change its environment later, or leave its folder."""
+    _outbox.settle()
+
+
 def encode_line(kind: str, text: str) -> bytes:
     """The line of one result, newline included. Raises ValueError above `MAX_LINE`."""
     line = '{{"type":"{}","value":{}}}\n'.format(kind, text).encode()
@@ -60,6 +65,7 @@ def encode_line(kind: str, text: str) -> bytes:
 def json_text(value: object) -> str:
     """JSON of a value, ASCII only. NaN and Infinity stand bare; arrays become ``{"__ndarray__", "dtype", "shape"}``.
 
+    Sets, complex and decimal numbers, paths and times without a zone are written as NNI's SDK writes them: tagged.
     Arrays and scalars of numpy, PyTorch, JAX and TensorFlow are recognised by their methods; none of them is imported.
     Raises TypeError naming the type that has no JSON form.
     """
@@ -87,7 +93,41 @@ def _plain(value: Any) -> object:
         return float(number) if type(number) is type(value) else number  # numpy.longdouble is its own item
     if hasattr(value, "numpy"):
         return value.numpy()
-    raise TypeError("a value of type {} is not JSON".format(type(value).__qualname__))
+    tagged = _tagged(value)
+    if tagged is None:
+        raise TypeError("a value of type {} is not JSON".format(type(value).__qualname__))
+    return tagged
+
+
+#: The parts of a time that are written, where they are not 0.
+_PARTS = {
+    "datetime.datetime": ("year", "month", "day", "hour", "minute", "second", "microsecond"),
+    "datetime.date": ("year", "month", "day"),
+    "datetime.timedelta": ("days", "seconds", "microseconds"),
+}
+
+
+def _tagged(value: Any) -> object:
+    if isinstance(value, (set, frozenset)):
+        return {"__set__": _in_order(value)}
+    if isinstance(value, complex):
+        return {"__complex__": [value.real, value.imag]}
+    if hasattr(value, "__fspath__"):
+        return {"__pathlib__": os.fspath(value)}
+    name = "{}.{}".format(type(value).__module__, type(value).__qualname__)  # its module is not imported for that
+    if name == "decimal.Decimal":
+        return {"__decimal__": str(value)}
+    if name not in _PARTS or getattr(value, "tzinfo", None) is not None:
+        return None
+    parts = {part: getattr(value, part) for part in _PARTS[name] if getattr(value, part)}
+    return dict({"__{}__".format(type(value).__name__): None}, **parts)
+
+
+def _in_order(values: Any) -> object:
+    try:
+        return sorted(values)
+    except TypeError:
+        return list(values)
 
 
 class Outbox:
@@ -100,11 +140,18 @@ class Outbox:
     _file: _File | None
 
     def __init__(self, folder: str | None = None) -> None:
-        """`folder` is where files are made; None asks the environment at the first append."""
+        """`folder` is where files are made; None asks the environment, at `settle` or the first append."""
         self._folder = folder
         self._begin_anew()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
+
+    def settle(self) -> None:
+        """Asks the environment now. Where it names no folder, the first append says so."""
+        try:
+            self._folder = self._folder or _folder_from_environment()
+        except RuntimeError:
+            pass
 
     def append(self, line: bytes) -> None:
         """Writes one line, newline included. Raises OSError naming the file, RuntimeError when there is no folder."""

@@ -11,6 +11,13 @@ TYPE_CHECKING = False  # `typing` is slow to import and only checkers need it
 if TYPE_CHECKING:
     from typing import Any, Dict
 
+#: The environment as the program found it: it may change its own.
+_platform = os.environ.get("NNI_PLATFORM")
+_experiment_id = os.environ.get("NNI_EXP_ID") or "STANDALONE"
+_trial_id = os.environ.get("NNI_TRIAL_JOB_ID") or "STANDALONE"
+_sequence_id = int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
+nni_outbox.settle()
+
 _record: Dict[str, Any] | None = None
 _printed = 0
 
@@ -53,17 +60,17 @@ def report_final_result(metric: object) -> None:
 
 def get_experiment_id() -> str:
     """The experiment's id; ``STANDALONE`` outside one."""
-    return os.environ.get("NNI_EXP_ID") or "STANDALONE"
+    return _experiment_id
 
 
 def get_trial_id() -> str:
     """The trial's id; ``STANDALONE`` outside an experiment."""
-    return os.environ.get("NNI_TRIAL_JOB_ID") or "STANDALONE"
+    return _trial_id
 
 
 def get_sequence_id() -> int:
     """The trial's number in its experiment, from 0; 0 outside an experiment."""
-    return int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
+    return _sequence_id
 
 
 def _report(kind: str, metric: object) -> None:
@@ -74,7 +81,7 @@ def _report(kind: str, metric: object) -> None:
 
 
 def _standalone() -> bool:
-    return os.environ.get("NNI_PLATFORM") in (None, "", "unittest")
+    return _platform in (None, "", "unittest")
 
 
 def _load_record() -> Any:
