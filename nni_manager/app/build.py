@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nni_manager import __version__
+from nni_manager.app import index_file, leftovers
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
@@ -21,7 +22,6 @@ from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.view_door import ViewDoor
-from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
@@ -49,8 +49,9 @@ async def experiments(
     """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
     was started."""
     async with AsyncExitStack() as stack:
-        index_database = await _open_index(settings.data_dir)
+        index_database = Database(await asyncio.to_thread(index_file.prepare, settings.data_dir))
         stack.push_async_callback(index_database.close)
+        await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(_keeper(process))
         means = Means(
@@ -102,18 +103,6 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
             await asyncio.sleep(0.05)
-
-
-async def _open_index(data_directory: Path) -> Database:
-    """The index; made from the folders when it is missing."""
-    path = data_directory / "index.sqlite"
-    is_new = not path.exists()
-    await asyncio.to_thread(migrate.migrate, path, "index")
-    database = Database(path)
-    if is_new:
-        for entry in await asyncio.to_thread(index.find_folders, data_directory):
-            await database.write(lambda c, entry=entry: index.put(c, entry))  # type: ignore[misc]
-    return database
 
 
 @asynccontextmanager

@@ -76,7 +76,7 @@ async def _serve(
         async with _doors(settings, service, stopping, reserved, views, auto=auto) as doors:
             trial_door.bind(doors, create_trial_listener(desk))
             await views.tried()
-            async with _registry(supervisor, service, views, doors):
+            async with _registry(settings, supervisor, service, views, doors):
                 _favour_the_loop()
                 _say_ready(settings, ready_fd)
                 await stopping.wait()
@@ -131,13 +131,17 @@ async def _doors(
 
 
 @asynccontextmanager
-async def _registry(supervisor: Supervisor, service: Service, views: Views, doors: Doors) -> AsyncIterator[None]:
+async def _registry(
+    settings: Settings, supervisor: Supervisor, service: Service, views: Views, doors: Doors
+) -> AsyncIterator[None]:
     """NNI's list of experiments is kept current meanwhile."""
     path = nni_registry.default_path()
     if path is None:
         yield
         return
-    registry = Registry(path=path, entries=service.entries, doors=lambda: doors.open, url=views.url)
+    registry = Registry(
+        path=path, entries=service.entries, doors=lambda: doors.open, url=views.url, data_directory=settings.data_dir
+    )
     supervisor.on_change = registry.note
     task = asyncio.create_task(registry.run(), name="registry")
     try:

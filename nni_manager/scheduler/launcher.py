@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -45,6 +44,8 @@ class Submission:
     interpreter: str = ""
     #: None: no view.
     view: ViewWish | None = None
+    #: Entered around the making, when a daemon that is killed meanwhile leaves a note that the next one acts on.
+    around: Callable[[], AbstractAsyncContextManager[None]] = field(default=nullcontext, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,18 +124,18 @@ class Launcher:
 
     async def _create(self, id_: str, submission: Submission, view: View | None) -> None:
         folder = Folder(Path(submission.spec.working_directory) / id_)
+        # until it is listed, whoever starts after a kill removes what there is of it
+        await self._supervisor.write(lambda c: _announce(c, id_, folder))
         try:
-            await asyncio.to_thread(self._make_folder, id_, folder, submission, view)
-            entry = await asyncio.to_thread(index.read_folder, folder)
-            await self._supervisor.write(lambda c: index.put(c, entry))
+            async with submission.around():
+                await asyncio.to_thread(self._make_folder, id_, folder, submission, view)
+                entry = await asyncio.to_thread(index.read_folder, folder)
+                await self._supervisor.write(lambda c: index.put(c, entry))
+                await self._supervisor.open(entry)
         except BaseException:
-            await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
-            raise
-        try:
-            await self._supervisor.open(entry)
-        except BaseException:
-            await self._supervisor.note(lambda c: index.remove(c, id_))
-            await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
+            await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
+            await asyncio.to_thread(folder.remove)
+            await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
 
     def _make_folder(self, id_: str, folder: Folder, submission: Submission, view: View | None) -> None:
@@ -224,6 +225,13 @@ def adopt(folder: Folder) -> None:
     Raises Conflict or StoreError.
     """
     nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
+
+
+def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
+    """Raises Conflict where removing what is half made would remove what is somebody's."""
+    if index.find(connection, id_) is not None or folder.path.exists():
+        raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; try again")
+    index.set_leftover(connection, id_, folder)
 
 
 def _ships_code(spec: ExperimentSpec) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,15 +95,19 @@ class Service:
         async with self._supervisor.turn(id):
             await self._launcher.view(id, how)
 
-    async def delete(self, id: str) -> None:
-        """Removes a stopped experiment's folder and its entry."""
+    async def delete(self, id: str, also: Callable[[], Awaitable[None]]) -> None:
+        """Removes a stopped experiment's folder and its entry, then what `also` does. A daemon that is killed meanwhile
+        leaves a note that the next one acts on."""
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
-            await self._supervisor.write(lambda c: index.remove(c, id))
+            await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
-            await asyncio.to_thread(entry.folder.remove)
+            is_gone = await asyncio.to_thread(entry.folder.remove)
+            await also()
+            if is_gone:
+                await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.look_whether_empty()
 
