@@ -20,7 +20,7 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.trial_listener import create_trial_listener
-from nni_manager.app import exposure
+from nni_manager.app import descriptors, exposure
 from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership, pointer
 from nni_manager.app.doors import Doors, Reserved, reserve
@@ -54,6 +54,7 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     if service and not insecure:
         exposure.check(settings)
     logs.set_up(settings.log_level)
+    descriptors.allow_many()
     return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 
 
