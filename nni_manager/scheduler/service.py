@@ -26,6 +26,8 @@ from nni_manager.store.index import Entry
 T = TypeVar("T")
 
 
+#: The platform whose jobs are the keeper's.
+_LOCAL = "local"
 #: Neither another view nor another folder.
 _AS_IT_WAS = Reopening()
 
@@ -102,6 +104,7 @@ class Service:
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
+            await self._end_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
             is_gone = await asyncio.to_thread(entry.folder.remove)
@@ -197,10 +200,16 @@ class Service:
     async def _put_away(self, entry: Entry) -> None:
         """One that nobody works on: it is only viewed, or could not be opened. Quiet for a stopped one."""
         if entry.status is ExperimentStatus.VIEWED or entry.id in self._supervisor.not_opened:
+            await self._end_jobs(entry)
             status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._means.clock()
             await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=False))
             await self._let_go(entry.id)
             self._supervisor.look_whether_empty()
+
+    async def _end_jobs(self, entry: Entry) -> None:
+        """Of one that could not be opened, or not any more, jobs may run that its own loop cannot end."""
+        if entry.id in self._supervisor.not_opened and _LOCAL in entry.platform.split(","):
+            await self._means.keeper.end_jobs(entry.id)
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
