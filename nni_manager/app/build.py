@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from nni_manager import __version__
 from nni_manager.app import index_file, leftovers
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
@@ -25,8 +23,6 @@ from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
-#: In the data directory: where the control socket is.
-POINTER_FILE = "control.json"
 #: How long the end of a keeper that has no job is waited for, in seconds.
 _KEEPER_END_S = 0.5
 
@@ -67,19 +63,6 @@ async def experiments(
 def control_socket(data_directory: Path) -> Path:
     """Where the control socket of a data directory lies."""
     return _socket(data_directory, "control")
-
-
-@asynccontextmanager
-async def pointer(data_directory: Path, socket: Path) -> AsyncIterator[None]:
-    """Tells clients where the control socket is, for as long as it is open."""
-    path = data_directory / POINTER_FILE
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps({"socket": str(socket), "pid": os.getpid(), "version": __version__}))
-    draft.replace(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _make_data_directory(path: Path) -> None:

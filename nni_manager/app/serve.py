@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import uvloop
 from starlette.types import ASGIApp
@@ -22,8 +23,9 @@ from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.trial_listener import create_trial_listener
 from nni_manager.app import descriptors, exposure
 from nni_manager.app import log as logs
-from nni_manager.app.build import control_socket, experiments, ownership, pointer
+from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.doors import Doors, Reserved, reserve
+from nni_manager.app.presence import Presence
 from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.app.view_application import ViewParts
@@ -97,7 +99,6 @@ async def _doors(
     settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, views: Views, *,
     auto: bool,
 ) -> AsyncIterator[Doors]:  # fmt: skip
-    socket = control_socket(settings.data_dir)
     doors: Doors
     context = ApiContext(
         service=service,
@@ -117,13 +118,13 @@ async def _doors(
     )  # fmt: skip
     doors = Doors(application, lag=context.loop_lag)
     try:
-        await doors.open_control(socket)
-        if reserved is not None:
-            await doors.open_service(reserved)
-        for door in doors.open:
-            log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
-        views.bind(doors, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
-        async with pointer(settings.data_dir, socket):
+        presence = Presence(doors, settings.data_dir, partial(control_socket, settings.data_dir))
+        async with presence.kept():
+            if reserved is not None:
+                await doors.open_service(reserved)
+            for door in doors.open:
+                log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
+            views.bind(doors, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
             yield doors
     finally:
         stopping.set()

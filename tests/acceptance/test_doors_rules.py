@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from nni_manager.api import trial_listener
-from nni_manager.app.build import POINTER_FILE
+from nni_manager.app.presence import POINTER_FILE
 from nni_manager.web.pages import PagesContext, create_pages
 from tests.acceptance import runner_flood
 from tests.fuzz.malformed import CONVERSATIONS, converse, report_one
