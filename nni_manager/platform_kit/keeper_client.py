@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
+from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
 from trial_runner import protocol
 
@@ -193,11 +194,24 @@ class Keeper:
             self._close("no experiment needs it")
             return
         greeting = await self.request("hello")  # one that hangs takes connections all the same
+        self._check_version(greeting)
         self.trouble = ""
         self._note_change()
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
         for listener in list(self._listeners.values()):
             await listener.on_connected()
+
+    def _check_version(self, greeting: object) -> None:
+        """One that runs jobs outlives an upgrade of the daemon. Left alone, it ends with the last of them, and what it
+        kept of them is read by the next. Raises PlatformUnavailable."""
+        told = greeting if isinstance(greeting, Mapping) else {}
+        theirs = str(told.get("version"))
+        if not version.fits(protocol.VERSION, theirs):
+            raise PlatformUnavailable(
+                f"the {self.name} keeper (process {told.get('pid')}) is version {theirs}, this daemon is"
+                f" {protocol.VERSION}: its trials run on, and their results are read when the last of them has ended;"
+                " to go on with them at once, start the daemon of that version again"
+            )
 
     def _note_trouble(self, error: Exception) -> None:
         if str(error) != self.trouble:
