@@ -19,6 +19,7 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.snapshot import Proposal
 from nni_manager.scheduler.tuner_host import TunerHost
 from nni_manager.store import history
@@ -144,6 +145,7 @@ class TunerFeed:
     async def run(self) -> None:
         """Ends only by cancellation, and ends the process then."""
         self._work.set()  # there may be something left from an earlier run
+        await self._end_strays()
         try:
             while True:
                 await self._work.wait()
@@ -154,6 +156,14 @@ class TunerFeed:
                     await self._drop_host()
         finally:
             await self._drop_host()
+
+    async def _end_strays(self) -> None:
+        """Of a tuner whose daemon was killed."""
+        log_folder = self._place.log_folder
+        if (log_folder / "dispatcher.log").exists():  # there was one
+            count = await asyncio.to_thread(tuner_strays.end, tuner_strays.prefix(log_folder))
+            if count:
+                log.warning("%d processes that an earlier tuner had left were ended", count)
 
     def rest(self) -> None:
         """The experiment is over for now: once everything is told, give the process's memory back."""
