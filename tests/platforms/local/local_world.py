@@ -170,7 +170,7 @@ class LocalWorld(World):
             text = (self._keeper_directory / "keeper.lock").read_text()
         except FileNotFoundError:
             return None
-        return int(text) if text else None
+        return int(text.split()[0]) if text else None
 
     async def kill_keeper(self, number: signal.Signals) -> None:
         """Returns when it is dead; quiet when it has left by itself."""

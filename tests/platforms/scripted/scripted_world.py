@@ -85,7 +85,7 @@ class ScriptedWorld(World):
     @property
     def keeper_pid(self) -> int | None:
         with suppress(FileNotFoundError, ValueError):
-            return int((self._keeper_directory / "keeper.lock").read_text())
+            return int((self._keeper_directory / "keeper.lock").read_text().partition("\n")[0])
         return None
 
     # The adapter
