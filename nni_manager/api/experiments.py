@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -38,8 +40,8 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
     new = await submission.read(request, context)
-    async with code.claimed(context.data_directory, new.spec.trial_code_directory, new.id):
-        id_ = await context.service.create(new)
+    claimed = partial(code.claimed, context.data_directory, new.spec.trial_code_directory, new.id)
+    id_ = await context.service.create(replace(new, around=claimed))
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
     return Created(id=id_)
 
@@ -115,8 +117,7 @@ async def view(body: Annotated[View, Body()], context: Context) -> ExperimentSum
 )  # fmt: skip
 async def delete(id: ExperimentId, context: Context) -> None:
     """Removes its folder: database, logs, what its trials wrote."""
-    await context.service.delete(id)
-    await code.release(context.data_directory, id)
+    await context.service.delete(id, also=partial(code.release, context.data_directory, id))
 
 
 @router.post(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from nni_manager import __version__
-from nni_manager.client.address import POINTER_FILE
+from nni_manager.app import index_file, leftovers
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
@@ -21,7 +19,6 @@ from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.view_door import ViewDoor
-from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
@@ -47,8 +44,9 @@ async def experiments(
     """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
     was started."""
     async with AsyncExitStack() as stack:
-        index_database = await _open_index(settings.data_dir)
+        index_database = Database(await asyncio.to_thread(index_file.prepare, settings.data_dir))
         stack.push_async_callback(index_database.close)
+        await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
         means = Means(settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms)
@@ -62,19 +60,6 @@ async def experiments(
 def control_socket(data_directory: Path) -> Path:
     """Where the control socket of a data directory lies."""
     return _socket(data_directory, "control")
-
-
-@asynccontextmanager
-async def pointer(data_directory: Path, socket: Path) -> AsyncIterator[None]:
-    """Tells clients where the control socket is, for as long as it is open."""
-    path = data_directory / POINTER_FILE
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps({"socket": str(socket), "pid": os.getpid(), "version": __version__}))
-    draft.replace(path)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _make_data_directory(path: Path) -> None:
@@ -98,22 +83,6 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
             if asyncio.get_running_loop().time() >= deadline:
                 raise
             await asyncio.sleep(0.05)
-
-
-async def _open_index(data_directory: Path) -> Database:
-    """The index; made from the folders when it is missing. What NNI made since is added: many use both for a while."""
-    path = data_directory / "index.sqlite"
-    is_new = not path.exists()
-    await asyncio.to_thread(migrate.migrate, path, "index")
-    database = Database(path)
-    if is_new:
-        found = await asyncio.to_thread(index.find_folders, data_directory)
-    else:
-        known = {entry.id for entry in await database.read(index.all_entries)}
-        found = await asyncio.to_thread(index.find_nni_folders, data_directory, known)
-    for entry in found:
-        await database.write(lambda c, entry=entry: index.put(c, entry))  # type: ignore[misc]
-    return database
 
 
 def _socket(data_directory: Path, kind: str) -> Path:

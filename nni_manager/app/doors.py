@@ -41,6 +41,14 @@ class Door:
         return 0 if self.kind == "control" else int(self.address.rpartition(":")[2])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Control:
+    path: Path
+    #: The socket's own, by which another one in its place is recognised.
+    file: os.stat_result
+    server: asyncio.Server
+
+
 class _Server(uvicorn.Server):
     """Leaves the process's signals alone."""
 
@@ -77,7 +85,7 @@ class Doors:
         self._server.lifespan = self._config.lifespan_class(self._config)
         self._server.servers = []
         self._open: list[Door] = []
-        self._sockets: list[Path] = []
+        self._control: _Control | None = None
         self._clock: asyncio.Task[None] | None = None
 
     @property
@@ -85,16 +93,30 @@ class Doors:
         return tuple(self._open)
 
     async def open_control(self, path: Path) -> None:
-        """A Unix socket that only its owner may open. The caller holds the data directory's lock."""
+        """A Unix socket that only its owner may open, in place of the one there was. The caller holds the data
+        directory's lock."""
+        self._close_control()
         path.unlink(missing_ok=True)  # noqa: ASYNC240 (once, at start)
         mask = os.umask(0o177)
         try:
             server = await asyncio.get_running_loop().create_unix_server(self._protocol, str(path))
         finally:
             os.umask(mask)
-        self._sockets.append(path)
+        self._control = _Control(path=path, file=os.stat(path), server=server)
         await self._add(server)
         self._open.append(Door(kind="control", address=str(path)))
+
+    @property
+    def control(self) -> Path | None:
+        """None: it is not open."""
+        return self._control.path if self._control is not None else None
+
+    def is_control_there(self) -> bool:
+        """Whether clients find it: its file may have been removed."""
+        try:
+            return self._control is not None and os.path.samestat(self._control.file, os.stat(self._control.path))
+        except OSError:
+            return False
 
     async def open_service(self, reserved: Reserved) -> None:
         """A TCP port. Whoever came since it was reserved is served now."""
@@ -139,10 +161,21 @@ class Doors:
                 await self._answer_the_rest()
         for task in self._server.server_state.tasks:
             task.cancel()
-        for path in self._sockets:
-            path.unlink(missing_ok=True)
-        for closed in (self._server.servers, self._servers, self._sockets, self._open, self._by_port):
+        self._close_control()
+        for closed in (self._server.servers, self._servers, self._open, self._by_port):
             closed.clear()
+
+    def _close_control(self) -> None:
+        """Connections that came in by it stay."""
+        control, self._control = self._control, None
+        if control is None:
+            return
+        control.server.close()
+        if control.server in self._server.servers:  # else all were closed before
+            self._server.servers.remove(control.server)
+        self._open = [door for door in self._open if door.kind != "control"]
+        with contextlib.suppress(OSError):
+            control.path.unlink(missing_ok=True)
 
     def _connections(self, port: int) -> list[HttpConnection]:
         """Those that came in by a TCP port."""

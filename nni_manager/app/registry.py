@@ -44,12 +44,15 @@ class Registry:
 
     def __init__(
         self, *, path: Path, entries: Callable[[], Awaitable[Sequence[Entry]]], doors: Callable[[], Sequence[Door]],
-        url: Callable[[View], str],
+        url: Callable[[View], str], data_directory: Path,
     ) -> None:  # fmt: skip
         self._path = path
         self._entries = entries
         self._doors = doors
         self._url = url
+        self._data_directory = data_directory
+        #: A daemon that was killed may have left entries of what it deleted.
+        self._is_first = True
         self._changed = asyncio.Event()
         #: What the file says of us as far as we know.
         self._written: dict[str, dict[str, Any]] = {}
@@ -97,10 +100,14 @@ class Registry:
         wanted = {entry.id: self._describe(entry) for entry in await self._entries()}
         gone = self._written.keys() - wanted.keys()
         news = {id: entry for id, entry in wanted.items() if self._written.get(id) != entry}
-        if news or gone:
-            await asyncio.to_thread(nni_registry.update, self._path, lambda entries: _merge(entries, news, gone))
-        self._written = wanted
+        if news or gone or self._is_first:
+            await asyncio.to_thread(nni_registry.update, self._path, lambda entries: self._change(entries, news, gone))
+        self._written, self._is_first = wanted, False
         self._trouble = ""
+
+    def _change(self, entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str]) -> None:
+        deleted = _without_folder(entries, self._data_directory) if self._is_first else set()
+        _merge(entries, news, gone | (deleted - news.keys()))
 
     def _log(self, sentence: str) -> None:
         if sentence != self._trouble:
@@ -124,6 +131,14 @@ def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str])
             continue
         tag = known.get("tag")
         entries[id] = {**entry, "tag": tag} if isinstance(tag, list) else entry
+
+
+def _without_folder(entries: Entries, data_directory: Path) -> set[str]:
+    """Entries below our data directory that nothing lies behind."""
+    ours = {
+        id for id, entry in entries.items() if isinstance(entry, dict) and entry.get("logDir") == str(data_directory)
+    }
+    return {id for id in ours if not (data_directory / id).exists()}
 
 
 def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import uvloop
 from starlette.types import ASGIApp
@@ -20,11 +21,12 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.trial_listener import create_trial_listener
-from nni_manager.app import exposure
+from nni_manager.app import descriptors, exposure
 from nni_manager.app import log as logs
-from nni_manager.app.build import control_socket, experiments, ownership, pointer
+from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.doors import Door, Doors
 from nni_manager.app.ports import Reserved, reserve
+from nni_manager.app.presence import Presence
 from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.app.view_application import ViewParts
@@ -55,6 +57,7 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     if service and not insecure:
         exposure.check(settings)
     logs.set_up(settings.log_level)
+    descriptors.allow_many()
     return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 
 
@@ -77,7 +80,7 @@ async def _serve(
         async with _doors(settings, service, stopping, reserved, views, auto=auto) as doors:
             trial_door.bind(doors, create_trial_listener(desk))
             await views.tried()
-            async with _registry(supervisor, service, views, doors):
+            async with _registry(settings, supervisor, service, views, doors):
                 _favour_the_loop()
                 _say_ready(settings, ready_fd)
                 await stopping.wait()
@@ -97,7 +100,6 @@ async def _doors(
     settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, views: Views, *,
     auto: bool,
 ) -> AsyncIterator[Doors]:  # fmt: skip
-    socket = control_socket(settings.data_dir)
     doors: Doors
     context = _context(settings, service, stopping, lambda: doors.open, auto=auto)
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
@@ -105,13 +107,13 @@ async def _doors(
     application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
     doors = Doors(application, lag=context.loop_lag)
     try:
-        await doors.open_control(socket)
-        if reserved is not None:
-            await doors.open_service(reserved)
-        for door in doors.open:
-            log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
-        views.bind(doors, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
-        async with pointer(settings.data_dir, socket):
+        presence = Presence(doors, settings.data_dir, partial(control_socket, settings.data_dir))
+        async with presence.kept():
+            if reserved is not None:
+                await doors.open_service(reserved)
+            for door in doors.open:
+                log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
+            views.bind(doors, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
             yield doors
     finally:
         stopping.set()
@@ -135,13 +137,17 @@ def _context(
 
 
 @asynccontextmanager
-async def _registry(supervisor: Supervisor, service: Service, views: Views, doors: Doors) -> AsyncIterator[None]:
+async def _registry(
+    settings: Settings, supervisor: Supervisor, service: Service, views: Views, doors: Doors
+) -> AsyncIterator[None]:
     """NNI's list of experiments is kept current meanwhile."""
     path = nni_registry.default_path()
     if path is None:
         yield
         return
-    registry = Registry(path=path, entries=service.entries, doors=lambda: doors.open, url=views.url)
+    registry = Registry(
+        path=path, entries=service.entries, doors=lambda: doors.open, url=views.url, data_directory=settings.data_dir
+    )
     supervisor.on_change = registry.note
     task = asyncio.create_task(registry.run(), name="registry")
     try:

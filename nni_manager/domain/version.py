@@ -1,4 +1,4 @@
-"""The version rule of trial runners: the first two numbers must be the daemon's, compared as numbers."""
+"""The version rule of trial runners and keepers: the first two numbers must be the daemon's, compared as numbers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ def is_legible(version: str) -> bool:
     return len(version) <= MOST_CHARACTERS and version.isprintable()
 
 
+def fits(manager: str, other: str) -> bool:
+    """0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""
+    return _first_two(other) is not None and _first_two(other) == _first_two(manager)
+
+
 def refusal(manager: str, runner: str | None) -> str:
-    """One sentence that names both versions, or empty when they fit: 0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""
+    """One sentence that names both versions, or empty when they fit."""
     if not runner:
         return f"the trial runner names no version, this manager is {manager}: use the runner that comes with it"
-    if _first_two(runner) is not None and _first_two(runner) == _first_two(manager):
+    if fits(manager, runner):
         return ""
     return (
         f"the trial runner is version {runner}, this manager is {manager}: their first two numbers must be equal;"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
+from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.platform_kit.keeper_connection import Connection
 from trial_runner import protocol
@@ -31,6 +32,9 @@ _STEADY_S = 3.0
 _CONNECT_TIMEOUT_S = 20.0
 #: A keeper that answers nothing for so many seconds hangs, or was stopped; a spawn takes milliseconds.
 ANSWER_TIMEOUT_S = 20.0
+
+#: Between two looks whether jobs that nobody follows have ended, in seconds.
+_LOOK_S = 0.1
 
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
@@ -122,6 +126,32 @@ class Keeper:
         finally:
             patience.cancel()
 
+    async def end_jobs(self, owner: str) -> None:
+        """Ends what runs there of an experiment that nobody works on, and returns when it has ended.
+
+        Raises PlatformUnavailable.
+        """
+        await self.listen(owner, _Deaf())
+        try:
+            await self._end_jobs(owner)
+        finally:
+            self.leave(owner)
+
+    async def _end_jobs(self, owner: str) -> None:
+        asked: set[str] = set()
+        while True:
+            jobs = (await self.request("list"))["jobs"]
+            ours = {name: job for name, job in jobs.items() if job["owner"] == owner}
+            running = {name for name, job in ours.items() if job["state"] == protocol.RUNNING}
+            for name in running - asked:
+                await self.request("signal", name=name)
+            asked |= running
+            if not running:
+                break
+            await asyncio.sleep(_LOOK_S)
+        if ours:
+            await self.request("forget", names=list(ours))
+
     # Connection
 
     async def _until_connected(self) -> Connection:
@@ -166,11 +196,24 @@ class Keeper:
             self._close("no experiment needs it")
             return
         greeting = await self.request("hello")  # one that hangs takes connections all the same
+        self._check_version(greeting)
         self.trouble = ""
         self._note_change()
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
         for listener in list(self._listeners.values()):
             await listener.on_connected()
+
+    def _check_version(self, greeting: object) -> None:
+        """One that runs jobs outlives an upgrade of the daemon. Left alone, it ends with the last of them, and what it
+        kept of them is read by the next. Raises PlatformUnavailable."""
+        told = greeting if isinstance(greeting, Mapping) else {}
+        theirs = str(told.get("version"))
+        if not version.fits(protocol.VERSION, theirs):
+            raise PlatformUnavailable(
+                f"the {self.name} keeper (process {told.get('pid')}) is version {theirs}, this daemon is"
+                f" {protocol.VERSION}: its trials run on, and their results are read when the last of them has ended;"
+                " to go on with them at once, start the daemon of that version again"
+            )
 
     def _note_trouble(self, error: Exception) -> None:
         if str(error) != self.trouble:
@@ -259,3 +302,19 @@ def _error(kind: object, sentence: str) -> PlatformError:
     if kind == protocol.UNAVAILABLE:
         return PlatformUnavailable(sentence, refused=True)
     return SubmitRejected(sentence)
+
+
+class _Deaf:
+    """Listens only so that there is a connection."""
+
+    async def on_connected(self) -> None:
+        pass
+
+    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        pass
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_disconnected(self) -> None:
+        pass

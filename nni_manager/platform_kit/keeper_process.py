@@ -29,11 +29,10 @@ class LocalKeeper:
 
     async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
-        try:
-            return await self._connect(make_protocol)
-        except (FileNotFoundError, ConnectionRefusedError):
-            await self._start()
-            return await self._connect(make_protocol)
+        if (found := await self._find(make_protocol)) is not None:
+            return found
+        await self._start()
+        return await self._find(make_protocol) or await self._connect(make_protocol, str(self._socket))
 
     async def reap(self) -> None:
         """Takes a keeper of ours that has ended off the process table. Ends only by cancellation."""
@@ -50,8 +49,21 @@ class LocalKeeper:
             with suppress(TimeoutError, ProcessLookupError):
                 await asyncio.wait_for(_end_of(pid), within_s)
 
-    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, str(self._socket))
+    async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
+        """A running one; a daemon before us, with another runtime directory, may have started it elsewhere."""
+        for socket in (str(self._socket), *await asyncio.to_thread(self._recorded)):
+            with suppress(FileNotFoundError, ConnectionRefusedError):
+                return await self._connect(make_protocol, socket)
+        return None
+
+    def _recorded(self) -> list[str]:
+        """Where the last keeper listened, or listens."""
+        with suppress(FileNotFoundError):
+            return self._lock.read_text(errors="surrogateescape").splitlines()[1:2]
+        return []
+
+    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol], socket: str) -> asyncio.Transport:
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, socket)
         return transport
 
     async def _start(self) -> None:
@@ -79,6 +91,10 @@ class LocalKeeper:
     def _last_words(self) -> str:
         words = self._errors.read_text(errors="replace").strip()
         return words[-500:] or f"see {self._errors.with_name('keeper.log')}"
+
+    @property
+    def _lock(self) -> Path:
+        return self._directory / "keeper.lock"
 
     @property
     def _errors(self) -> Path:

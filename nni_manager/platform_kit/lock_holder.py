@@ -16,7 +16,7 @@ def lock_holder(path: Path) -> int | None:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return int(os.read(file, 32).strip() or 0) or None
+        return int((os.read(file, 32).split() or [b"0"])[0]) or None
     finally:
         os.close(file)
     return None

@@ -25,6 +25,8 @@ PATIENCE_S = 10.0
 #: Ended jobs are gathered for so many seconds before the platform is told that it may forget them: nobody waits for it,
 #: and in a fast experiment it would be one message, one answer and one more wake-up of everybody for each trial.
 GATHER_S = 0.25
+#: Waits after a call that failed, in seconds; the last one repeats.
+_RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
 #: Seconds that a closing experiment has left for this.
 _LAST_MOMENT_S = 1.0
 
@@ -44,6 +46,8 @@ class Forgetting:
         #: The experiment is being closed: what is to be forgotten, is now.
         self._closing = asyncio.Event()
         self._forgotten: list[str] = []
+        #: Calls in a row that failed.
+        self._failures = 0
 
     def enter(self, group: asyncio.TaskGroup) -> None:
         """Works in `group` from now on; what an earlier one had under way is over."""
@@ -101,16 +105,24 @@ class Forgetting:
     async def _run(self) -> None:
         while self._ready or self._unheard:
             if self._ready:
-                await self._gather()
-                jobs, self._ready = self._ready, []
-                await self._forget(jobs)
+                await self._until_closing(GATHER_S)
+                await self._forget_ready()
             else:
                 await self._wait()
         self._task = None
 
-    async def _gather(self) -> None:
+    async def _forget_ready(self) -> None:
+        jobs, self._ready = self._ready, []
+        if await self._forget(jobs):
+            self._failures = 0
+        elif not self._closing.is_set():
+            self._ready = [*jobs, *self._ready]
+            await self._until_closing(_RETRY_WAITS_S[min(self._failures, len(_RETRY_WAITS_S) - 1)])
+            self._failures += 1
+
+    async def _until_closing(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(GATHER_S):
+            async with asyncio.timeout(seconds):
                 await self._closing.wait()
 
     async def _wait(self) -> None:
@@ -123,15 +135,17 @@ class Forgetting:
         for name in [name for name, (_, until) in self._unheard.items() if until <= now]:
             self._be_ready(self._unheard.pop(name)[0])
 
-    async def _forget(self, jobs: Sequence[Forget]) -> None:
-        """What fails is left for the next start of the loop."""
+    async def _forget(self, jobs: Sequence[Forget]) -> bool:
+        """Whether it was done. What fails until the experiment is closed is left for the next start of its loop."""
         try:
             await self._ask_once_more([job for job in jobs if job.runner_word])
             await self._platform.forget([job.handle for job in jobs])
         except Exception as error:
-            log.warning("%d ended jobs are not forgotten yet: %s", len(jobs), error)
-        else:
-            self._forgotten += [job.handle.job_name for job in jobs]
+            if not self._failures:
+                log.warning("%d ended jobs are not forgotten yet: %s", len(jobs), error)
+            return False
+        self._forgotten += [job.handle.job_name for job in jobs]
+        return True
 
     async def _ask_once_more(self, jobs: Sequence[Forget]) -> None:
         if jobs:

@@ -7,7 +7,6 @@ the rest fails.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -88,18 +87,18 @@ class Launcher:
 
     async def _create(self, id_: str, submission: Submission, view: View | None) -> None:
         folder = Folder(Path(submission.spec.working_directory) / id_)
+        # until it is listed, whoever starts after a kill removes what there is of it
+        await self._supervisor.write(lambda c: _announce(c, id_, folder))
         try:
-            await asyncio.to_thread(self._make, folder, submission, view)
-            entry = await asyncio.to_thread(index.read_folder, folder)
-            await self._supervisor.write(lambda c: index.put(c, entry))
+            async with submission.around():
+                await asyncio.to_thread(self._make, folder, submission, view)
+                entry = await asyncio.to_thread(index.read_folder, folder)
+                await self._supervisor.write(lambda c: index.put(c, entry))
+                await self._supervisor.open(entry)
         except BaseException:
-            await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
-            raise
-        try:
-            await self._supervisor.open(entry)
-        except BaseException:
-            await self._supervisor.note(lambda c: index.remove(c, id_))
-            await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
+            await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
+            await asyncio.to_thread(folder.remove)
+            await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
 
     def _make(self, folder: Folder, submission: Submission, view: View | None) -> None:
@@ -164,6 +163,13 @@ class Launcher:
         await experiment.database.try_write(lambda c: _clear(c, self._means.clock()))
         experiment.changes.note()
         experiment.loop.wake()
+
+
+def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
+    """Raises Conflict where removing what is half made would remove what is somebody's."""
+    if index.find(connection, id_) is not None or folder.path.exists():
+        raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; try again")
+    index.set_leftover(connection, id_, folder)
 
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,9 @@ from nni_manager.store.overview import Live
 
 T = TypeVar("T")
 
+
+#: The platform whose jobs are the keeper's.
+_LOCAL = "local"
 #: Neither another view nor another folder.
 _AS_IT_WAS = Reopening()
 
@@ -93,16 +96,21 @@ class Service:
         async with self._supervisor.turn(id):
             await self._launcher.view(id, how)
 
-    async def delete(self, id: str) -> None:
-        """Removes a stopped experiment's folder and its entry; not while NNI runs it."""
+    async def delete(self, id: str, also: Callable[[], Awaitable[None]]) -> None:
+        """Removes a stopped experiment's folder and its entry, then what `also` does; not while NNI runs it. A daemon
+        that is killed meanwhile leaves a note that the next one acts on."""
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(nni_folder.require_idle, entry.folder)
-            await self._supervisor.write(lambda c: index.remove(c, id))
+            await self._end_jobs(entry)
+            await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
-            await asyncio.to_thread(entry.folder.remove)
+            is_gone = await asyncio.to_thread(entry.folder.remove)
+            await also()
+            if is_gone:
+                await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.look_whether_empty()
 
@@ -193,10 +201,16 @@ class Service:
     async def _put_away(self, entry: Entry) -> None:
         """One that nobody works on: it is only viewed, or could not be opened. Quiet for a stopped one."""
         if entry.status is ExperimentStatus.VIEWED or entry.id in self._supervisor.not_opened:
+            await self._end_jobs(entry)
             status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._means.clock()
             await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=False))
             await self._let_go(entry.id)
             self._supervisor.look_whether_empty()
+
+    async def _end_jobs(self, entry: Entry) -> None:
+        """Of one that could not be opened, or not any more, jobs may run that its own loop cannot end."""
+        if entry.id in self._supervisor.not_opened and _LOCAL in entry.platform.split(","):
+            await self._means.keeper.end_jobs(entry.id)
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)

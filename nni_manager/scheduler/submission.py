@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,8 @@ class Submission:
     interpreter: str = ""
     #: None: no view.
     view: ViewWish | None = None
+    #: Entered around the making, when a daemon that is killed meanwhile leaves a note that the next one acts on.
+    around: Callable[[], AbstractAsyncContextManager[None]] = field(default=nullcontext, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,7 @@ class TunerFeed:
     async def run(self) -> None:
         """Ends only by cancellation, and ends the process then."""
         self._work.set()  # there may be something left from an earlier run
+        await self._tuner.end_strays()
         try:
             while True:
                 await self._work.wait()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
+from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.tuner_process import STACK_FILE
 from trial_runner import protocol
 
@@ -28,8 +29,9 @@ _STACK_LOOK_S = 0.05
 class TunerHost:
     """One process; made by `start`, of no use after `close` or TunerDied."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log_file: Path, stack_file: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, log_file: Path, stack_file: Path) -> None:
         self._process = process
+        self._mark = mark
         self._log_file = log_file
         self._stack_file = stack_file
         self._decoder = protocol.Decoder()
@@ -41,8 +43,10 @@ class TunerHost:
     ) -> TunerHost:
         """`folder`: working directory and place of the tuner's checkpoints. Raises TunerDied when it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
+        mark = tuner_strays.new_mark(log_folder)
         surroundings = {
             **environment,
+            tuner_strays.VARIABLE: mark,
             protocol.ENV_GPUS: gpus,
             STACK_FILE: str(stack_file),
             "NNI_CHECKPOINT_DIRECTORY": str(folder),
@@ -57,7 +61,7 @@ class TunerHost:
                 )  # fmt: skip
         except OSError as error:
             raise TunerDied(f"the tuner cannot be started with {interpreter}: {error}") from error
-        return cls(process, log_file, stack_file)
+        return cls(process, mark, log_file, stack_file)
 
     @property
     def pid(self) -> int:
@@ -105,6 +109,7 @@ class TunerHost:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
+        await asyncio.to_thread(tuner_strays.end, self._mark)
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -15,6 +15,7 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied
 from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.tuner_host import TunerHost
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,14 @@ class WatchedTuner:
         self._explaining: asyncio.Task[None] | None = None
         #: The present call takes too long; ends by itself.
         self.silence: Hold | None = None
+
+    async def end_strays(self) -> None:
+        """Ends what a tuner left whose daemon was killed."""
+        log_folder = self._place.log_folder
+        if (log_folder / "dispatcher.log").exists():  # there was one
+            count = await asyncio.to_thread(tuner_strays.end, tuner_strays.prefix(log_folder))
+            if count:
+                log.warning("%d processes that an earlier tuner had left were ended", count)
 
     @property
     def is_started(self) -> bool:

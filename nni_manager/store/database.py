@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -79,6 +80,8 @@ class Database:
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
         self._idle_readers: list[Connection] = []
+        #: What was opened for writing; None: nothing yet.
+        self._file: os.stat_result | None = None
 
     @property
     def queued(self) -> int:
@@ -199,7 +202,10 @@ class Database:
         attempt = 0
         while True:
             try:
+                if self._is_gone():
+                    return self._give_up(connection, batch, self._gone())
                 connection = connection or connect(self.path)
+                self._file = self._file or os.stat(self.path)
                 with commits.measured():
                     _run(self.path, connection, batch)
                 self._set_trouble("")
@@ -207,17 +213,29 @@ class Database:
             except sqlite3.DatabaseError as error:
                 connection = _left_after(connection, error)
                 if not _is_transient(error) or (self._closing.is_set() and attempt):
-                    return self._give_up(connection, batch, error)
+                    return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(f"the database {self.path} {_TRANSIENT[_code(error)]} ({error})")
                 batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
             self._closing.wait(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
             attempt += 1
 
-    def _give_up(
-        self, connection: Connection | None, batch: list[_Write[Any]], error: sqlite3.DatabaseError
-    ) -> Connection | None:
+    def _is_gone(self) -> bool:
+        """SQLite goes on writing into a file that was removed, where nobody will ever find it."""
+        if self._file is None:
+            return False
+        try:
+            return not os.path.samestat(self._file, os.stat(self.path))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False  # SQLite has the words for it
+
+    def _gone(self) -> StoreCorrupt:
+        return StoreCorrupt(f"the database {self.path} was removed or exchanged while it was open; put it back")
+
+    def _give_up(self, connection: Connection | None, batch: list[_Write[Any]], error: Exception) -> Connection | None:
         for write in batch:
-            write.error = classified(self.path, error)
+            write.error = error
         return connection
 
     def _refuse_impatient(self, batch: list[_Write[Any]]) -> list[_Write[Any]]:

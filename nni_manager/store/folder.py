@@ -63,16 +63,20 @@ class Folder:
             (self.path / name).mkdir(mode=0o700)
         if is_on_network(self.path):
             home = data_directory / "databases" / self.path.name
+            draft = self._pointer.with_suffix(".tmp")
+            draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}))
+            draft.replace(self._pointer)  # first: who removes a half-made folder finds the rest by it
             home.mkdir(mode=0o700, parents=True)
-            self._pointer.write_text(json.dumps({"database": str(home / "nni.sqlite")}))
 
-    def remove(self) -> None:
-        """Removes what we put there, and the folder itself when nothing else is in it."""
-        shutil.rmtree(self.database.parent, ignore_errors=True)
+    def remove(self) -> bool:
+        """Removes what we put there, and the folder itself when nothing else is in it. Whether its database is gone."""
+        database = self.database
+        shutil.rmtree(database.parent, ignore_errors=True)
         for name in ("db", "log", "trials", "checkpoint", "code", "environments", "scripted"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         with suppress(OSError):
             self.path.rmdir()
+        return not database.exists()
 
     def attempt(self, directory_name: str) -> Path:
         return self.trials / directory_name

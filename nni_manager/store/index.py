@@ -45,7 +45,8 @@ _SCHEMA_WITH_VIEW = 3
 
 
 def put(connection: sqlite3.Connection, entry: Entry) -> None:
-    """Adds or replaces an entry."""
+    """Adds or replaces an entry. What is listed is no leftover."""
+    drop_leftover(connection, entry.id)
     connection.execute(
         f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -77,6 +78,23 @@ def set_name(connection: sqlite3.Connection, id: str, name: str | None) -> None:
 
 def remove(connection: sqlite3.Connection, id: str) -> None:
     connection.execute("DELETE FROM experiments WHERE id = ?", (id,))
+
+
+def set_leftover(connection: sqlite3.Connection, id: str, folder: Folder) -> None:
+    """Not listed (any more): unless it is before that daemon ends, the next one removes the folder."""
+    remove(connection, id)
+    connection.execute("INSERT OR REPLACE INTO leftovers (id, folder) VALUES (?, ?)", (id, str(folder.path)))
+
+
+def drop_leftover(connection: sqlite3.Connection, id: str) -> None:
+    """Nothing of it is left, or it is wanted again."""
+    connection.execute("DELETE FROM leftovers WHERE id = ?", (id,))
+
+
+def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
+    """What a daemon that was killed had begun to make or to delete: ids and folders."""
+    rows = connection.execute("SELECT id, folder FROM leftovers ORDER BY id")
+    return [(id_, Folder(Path(str(folder)))) for id_, folder in rows]
 
 
 def get(connection: sqlite3.Connection, id: str) -> Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import httpx
 import pytest
 
 from tests.acceptance import witness
-from tests.live_daemon import Daemon
+from tests.live_daemon import Daemon, assert_gone, processes_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
 
@@ -356,6 +357,33 @@ def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path:
     assert (refused.status_code, "restore it from a backup" in refused.text) == (409, True)
     other.check_end()
     assert daemon.terminate() == 0
+
+
+@pytest.mark.parametrize("fate", ["removed while it runs", "corrupt when the daemon comes back"])
+def test_stop_ends_the_trials_of_one_that_cannot_go_on(daemon: Daemon, code: Path, fate: str) -> None:
+    """Its own loop cannot; they would run for ever. Nothing is written into a file that nobody will find."""
+    daemon.terminate()
+    daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s"
+    daemon.start()
+    config = witness.config(trials=2, steps=1, pause_s=0, tuner={"name": "Random"}, trialCommand="exec sleep 1000")
+    id_ = daemon.create(config, code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
+    if fate == "removed while it runs":
+        shutil.rmtree(daemon.data / id_ / "db")
+        words = "was removed or exchanged while it was open"
+    else:
+        daemon.kill()
+        _spoil(daemon.data / id_ / "db" / "nni.sqlite", 0)
+        daemon.start()
+        words = "restore it from a backup"
+    entry = _eventually(lambda: (found := _entry(daemon, id_)) and found["errors"] and found)
+    assert words in entry["errors"][0]
+    jobs = [process for process in processes_of(f"nni_exp_{id_}_trial_") if process.cmdline()[-1:] == ["1000"]]
+    assert len(jobs) == 2 and all(job.is_running() for job in jobs)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert [job for job in jobs if job.is_running()] == []
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
 
 
 def _spoil(database: Path, start: int) -> None:

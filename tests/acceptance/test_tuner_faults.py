@@ -330,3 +330,42 @@ def test_medianstop_ends_bad_trials_early(daemon: Daemon, code: Path, tmp_path: 
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
     assert_gone(str(daemon.data))
+
+
+WORKERS = """
+import os, random
+from multiprocessing import Process
+from subprocess import Popen
+from time import sleep
+from nni.tuner import Tuner
+
+class Workers(Tuner):
+    def __init__(self):
+        self.workers = [Process(target=sleep, args=(1000,), daemon=True)]
+        self.workers[0].start()
+        Popen(["sleep", "1000"], start_new_session=True)
+    def update_search_space(self, space): pass
+    def generate_parameters(self, number, **options): return {"x": random.random()}
+    def receive_trial_result(self, *arguments, **options): pass
+"""
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_what_a_tuner_started_ends_with_it(daemon: Daemon, code: Path, is_killed: bool) -> None:
+    """Also what it put into a session of its own, and what outlived a killed daemon: its workers do not notice."""
+    (code / "workers.py").write_text(WORKERS)
+    tuner = {"className": "workers.Workers", "codeDirectory": "."}
+    config = witness.config(trials=9, steps=1, pause_s=0, tuner=tuner, trialCommand="exec sleep 1000")
+    id_ = daemon.create(config, code)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
+    mark = f"{daemon.data / id_ / 'log'}:"
+    before = processes_of(mark)
+    assert len(before) >= 3, "the tuner, its worker, and what it let go"
+    if is_killed:
+        daemon.kill()
+        daemon.start()
+        _, alive = psutil.wait_procs(before, timeout=20)
+        assert alive == []
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))

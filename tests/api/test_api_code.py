@@ -160,7 +160,8 @@ async def test_a_daemon_that_is_killed_while_it_makes_one_leaves_it_its_code(
     noted = []
 
     async def create(submission: Submission) -> str:
-        noted.extend(path.name for path in (world.data / "code").glob("*/experiments/*"))
+        async with submission.around():
+            noted.extend(path.name for path in (world.data / "code").glob("*/experiments/*"))
         return submission.id
 
     monkeypatch.setattr(world.service, "create", create)
@@ -173,8 +174,9 @@ async def test_one_that_is_not_made_leaves_the_code_for_another_try(
 ) -> None:
     await api.put(sent.path, content=sent.body)
 
-    async def refuse(_: Submission) -> str:
-        raise AlreadyOwned("port 8080 is in use")
+    async def refuse(submission: Submission) -> str:
+        async with submission.around():
+            raise AlreadyOwned("port 8080 is in use")
 
     with monkeypatch.context() as patch:
         patch.setattr(world.service, "create", refuse)

@@ -37,7 +37,10 @@ class Ours:
         self.path = path
         self.index: list[Entry] = [ENTRY]
         self.doors: list[Door] = [Door(kind="control", address="/run/socket")]
-        self.registry = Registry(path=path, entries=self.entries, doors=lambda: self.doors, url=self.url)
+        self.data = path.parent / "data"
+        self.registry = Registry(
+            path=path, entries=self.entries, doors=lambda: self.doors, url=self.url, data_directory=self.data
+        )
 
     async def entries(self) -> list[Entry]:
         return self.index
@@ -69,6 +72,29 @@ def ours(tmp_path: Path) -> Ours:
     path = tmp_path / ".experiment"
     path.write_text(json.dumps({"theirs": THEIRS}))
     return Ours(path)
+
+
+async def test_what_a_killed_daemon_had_deleted_is_not_there_any_more(ours: Ours) -> None:
+    """What is ours is below our data directory, and not there; whatever is elsewhere, or there, stays."""
+    (ours.data / "kept").mkdir(parents=True)
+    entries = {
+        "deleted": {"id": "deleted", "status": "STOPPED", "logDir": str(ours.data)},
+        "kept": {"id": "kept", "status": "STOPPED", "logDir": str(ours.data)},
+        "abc": {"id": "abc", "status": "STOPPED", "logDir": str(ours.data)},
+        "away": {"id": "away", "status": "STOPPED", "logDir": "/elsewhere"},
+        "theirs": THEIRS,
+    }
+    ours.path.write_text(json.dumps(entries))
+    async with ours.running():
+        found = await ours.until(lambda file: "deleted" not in file)
+    assert found.keys() == {"kept", "abc", "away", "theirs"}
+
+
+async def test_it_is_looked_for_also_when_there_is_nothing_to_write(ours: Ours) -> None:
+    ours.index.clear()
+    ours.path.write_text(json.dumps({"deleted": {"id": "deleted", "logDir": str(ours.data)}}))
+    async with ours.running():
+        assert await ours.until(lambda file: "deleted" not in file) == {}
 
 
 async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:

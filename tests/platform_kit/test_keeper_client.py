@@ -49,7 +49,8 @@ class Peer(asyncio.Protocol):
         self.is_over.set()
 
     def greet(self, hello: Message) -> None:
-        greeting = self._door.greetings.pop(0) if self._door.greetings else {"result": {"pid": 1}}
+        usual = {"result": {"pid": 1, "version": protocol.VERSION}}
+        greeting = self._door.greetings.pop(0) if self._door.greetings else usual
         self.send({"id": hello["id"], **greeting})
 
     async def answer(self, **content: Any) -> Message:
@@ -183,6 +184,32 @@ async def owner(keeper: Keeper) -> Owner:
 async def peer(owner: Owner, door: Door) -> Peer:
     """Of the first connection."""
     return await door.peer()
+
+
+# ---------------------------------------------------------------------------------------------- versions
+
+
+@pytest.mark.parametrize("greeting", [{"pid": 7, "version": "0.0.9"}, {"pid": 7, "version": "99.0"}, {"pid": 7}])
+async def test_a_keeper_of_another_version_is_left_alone_until_it_is_gone(
+    keeper: Keeper, door: Door, greeting: Message
+) -> None:
+    """Whatever it would be asked, it might take for something else."""
+    door.greetings.append({"result": greeting})
+    owner = Owner()
+    await keeper.listen("exp", owner)
+    stranger = await door.peer()
+    await stranger.is_over.wait()
+    assert f"(process 7) is version {greeting.get('version')}, this daemon is {protocol.VERSION}" in keeper.trouble
+    assert stranger.requests.empty()
+    await owner.hears("disconnected", "connected")
+    assert keeper.trouble == ""
+
+
+async def test_a_keeper_of_a_patch_release_is_fine(keeper: Keeper, door: Door) -> None:
+    door.greetings.append({"result": {"pid": 7, "version": ".".join([*protocol.VERSION.split(".")[:2], "99"])}})
+    owner = Owner()
+    await keeper.listen("exp", owner)
+    await owner.hears("connected")
 
 
 # ---------------------------------------------------------------------------------------------- requests
@@ -407,9 +434,7 @@ async def test_an_odd_greeting_harms_nobody(keeper: Keeper, door: Door, greeting
     door.greetings.append(greeting)
     owner = Owner()
     await keeper.listen("exp", owner)
-    if "error" in greeting:
-        await owner.hears("disconnected")
-    await owner.hears("connected")
+    await owner.hears("disconnected", "connected")
 
 
 async def test_the_last_to_leave_closes_the_connection(keeper: Keeper, owner: Owner, peer: Peer, door: Door) -> None:

@@ -64,9 +64,9 @@ class Place:
         self._keepers: list[LocalKeeper] = []
         self._conversations: list[Conversation] = []
 
-    def keeper(self) -> LocalKeeper:
+    def keeper(self, socket: Path | None = None) -> LocalKeeper:
         """As a new daemon would make it."""
-        self._keepers.append(LocalKeeper(self.directory, self.socket))
+        self._keepers.append(LocalKeeper(self.directory, socket or self.socket))
         return self._keepers[-1]
 
     async def talk(self, keeper: LocalKeeper) -> Conversation:
@@ -107,6 +107,33 @@ async def test_another_daemon_finds_the_one_that_runs(place: Place) -> None:
     second = await place.talk(place.keeper())
     assert (await second.ask("hello"))["pid"] == pid
     await first.is_cut_off()
+
+
+async def test_one_that_listens_elsewhere_is_found(place: Place, tmp_path: Path) -> None:
+    """A daemon that comes back has another runtime directory than the one that started the keeper."""
+    first = await place.talk(place.keeper())
+    pid = (await first.ask("hello"))["pid"]
+    elsewhere = place.keeper(place.socket.with_name("other.sock"))
+    second = await place.talk(elsewhere)
+    assert (await second.ask("hello"))["pid"] == pid
+
+
+async def test_its_socket_is_made_anew_where_it_was(place: Place) -> None:
+    first = await place.talk(place.keeper())
+    pid = (await first.ask("hello"))["pid"]
+    place.socket.unlink()
+    elsewhere = place.keeper(place.socket.with_name("other.sock"))
+    async with asyncio.timeout(20):
+        while (second := await _talk_if_there(place, elsewhere)) is None:  # noqa: ASYNC110 (no event tells)
+            await asyncio.sleep(0.01)
+    assert (await second.ask("hello"))["pid"] == pid
+
+
+async def _talk_if_there(place: Place, keeper: LocalKeeper) -> Conversation | None:
+    try:
+        return await place.talk(keeper)
+    except (OSError, PlatformUnavailable):
+        return None
 
 
 async def test_of_two_started_at_once_one_stays(place: Place) -> None:

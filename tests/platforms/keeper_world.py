@@ -44,7 +44,7 @@ class KeeperWorld(World):
     def keeper_pid(self) -> int | None:
         """None when none has ever run."""
         with suppress(FileNotFoundError, ValueError):
-            return int((self._keeper_directory / "keeper.lock").read_text())
+            return int((self._keeper_directory / "keeper.lock").read_text().partition("\n")[0])
         return None
 
     async def restart(self) -> None:

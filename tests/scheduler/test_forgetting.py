@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -135,10 +134,25 @@ async def test_others_are_not_kept_waiting(bench: Bench) -> None:
     await bench.until(lambda: bench.platform.forgotten == [B])
 
 
-async def test_a_platform_that_is_away_is_left_for_later(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.platform.raises["forget"] = [PlatformUnavailable("away")]
-    with caplog.at_level(logging.WARNING):
-        bench.decide(A)
-        await bench.until(lambda: "1 ended jobs are not forgotten yet: away" in caplog.text)
+async def test_a_platform_that_is_away_is_told_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "_RETRY_WAITS_S", (0.01, 0.01))
+    bench.platform.raises["forget"] = [PlatformUnavailable("away")] * 3
+    bench.decide(A)
+    await bench.until(lambda: "1 ended jobs are not forgotten yet: away" in caplog.text)
     bench.decide(B)
-    await bench.until(lambda: bench.platform.forgotten == [B])
+    await bench.until(lambda: bench.platform.forgotten == [A, B])
+    assert caplog.text.count("not forgotten yet") == 1
+    assert bench.forgetting.take_forgotten() == (A, B)
+
+
+async def test_a_closing_experiment_does_not_wait_for_a_platform_that_is_away(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next start of its loop tells it."""
+    bench.platform.raises["forget"] = [PlatformUnavailable("away")] * 9
+    bench.decide(A)
+    await bench.until(lambda: "not forgotten yet" in caplog.text)
+    async with asyncio.timeout(0.5):
+        assert not await bench.forgetting.finish()

@@ -275,6 +275,21 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     await database.close()
 
 
+@pytest.mark.parametrize("fate", ["removed", "exchanged"])
+async def test_a_file_that_is_gone_is_not_written_to(database: Database, fate: str) -> None:
+    """SQLite itself would not mind, and what it stores could never be read again."""
+    await database.write(insert(1))
+    copy = database.path.with_name("copy")
+    copy.write_bytes(database.path.read_bytes())
+    database.path.unlink()
+    if fate == "exchanged":
+        copy.rename(database.path)
+    for write in (database.write, database.try_write):
+        with pytest.raises(StoreCorrupt, match="was removed or exchanged while it was open"):
+            await write(insert(2))
+    assert database.path.exists() == (fate == "exchanged"), "none was made in its place"
+
+
 @pytest.mark.unit
 async def test_a_damaged_page_met_while_writing(database: Database) -> None:
     def meet(connection: Connection) -> None:

@@ -100,6 +100,19 @@ def test_changes(connection: sqlite3.Connection) -> None:
         index.get(connection, "exp1")
 
 
+def test_a_leftover_is_not_listed_and_what_is_listed_is_no_leftover(connection: sqlite3.Connection) -> None:
+    index.put(connection, ENTRY)
+    index.set_leftover(connection, "exp1", ENTRY.folder)
+    index.set_leftover(connection, "exp1", ENTRY.folder)
+    assert index.leftovers(connection) == [("exp1", ENTRY.folder)]
+    assert index.all_entries(connection) == []
+    index.put(connection, ENTRY)
+    assert index.leftovers(connection) == []
+    index.set_leftover(connection, "exp1", ENTRY.folder)
+    index.drop_leftover(connection, "exp1")
+    assert index.leftovers(connection) == []
+
+
 @pytest.mark.parametrize(("config", "platform", "name"), [
     ({"trainingService": {"platform": "local"}, "experimentName": "ä"}, "local", "ä"),
     ({"trainingService": {"platform": "remote"}}, "remote", None),

@@ -101,6 +101,16 @@ def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: Kee
     assert not is_alive(job["pid"])
 
 
+def test_what_a_later_version_wrote_besides_changes_nothing(keeper: KeeperProcess, client: Client) -> None:
+    """Its job runs: to drop the claim as one that was not whole would leave it to nobody."""
+    job = keeper.spawn(client, "job", _SLEEP)
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: [line.replace("{", '{"later": [1], ', 1) for line in lines])
+    keeper.start()
+    found = keeper.connect().ask("list")["jobs"]["job"]
+    assert (found["state"], found["pid"]) == (protocol.RUNNING, job["pid"])
+
+
 def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Client) -> None:
     """The keeper died between the claim and the start."""
     keeper.spawn(client, "job", "exit 0")

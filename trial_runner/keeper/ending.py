@@ -12,7 +12,7 @@ import time
 from typing import Callable, Iterable, List, Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, marks
+from trial_runner.keeper import attempt_folder, descriptors, marks
 from trial_runner.keeper.files import End
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
@@ -112,7 +112,7 @@ class Ending:
 
     def _watch_stray(self, job: Job, pid: int) -> None:
         try:
-            pidfd = processes.open_pidfd(pid)
+            pidfd = descriptors.kept_free(processes.open_pidfd(pid))
         except ProcessLookupError:
             return
         if processes.has_ended(pidfd):  # a zombie that its parent has not reaped

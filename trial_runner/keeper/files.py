@@ -145,12 +145,19 @@ def _line(content: Dict[str, Any]) -> bytes:
 def _read_record(path: str) -> Optional[Record]:
     with open(path, "rb") as file:
         entries = [entry for entry in map(_parse, file.read().split(b"\n")) if entry]
-    claims = [Claim(**entry) for entry in entries if entry.keys() == set(Claim._fields)]
-    mains = [MainProcess(**entry) for entry in entries if entry.keys() == set(MainProcess._fields)]
-    ends = [End(**entry) for entry in entries if entry.keys() == set(End._fields)]
+    # A later version may have written more: a job that runs must not be taken for a claim that is not whole.
+    claims = [Claim(**_fields(entry, Claim)) for entry in entries if entry.keys() >= set(Claim._fields)]
+    mains = [
+        MainProcess(**_fields(entry, MainProcess)) for entry in entries if entry.keys() >= set(MainProcess._fields)
+    ]
+    ends = [End(**_fields(entry, End)) for entry in entries if entry.keys() >= set(End._fields)]
     if not claims:
         return None
     return Record(claims[0], mains[0] if mains else None, ends[0] if ends else None)
+
+
+def _fields(entry: Dict[str, Any], kind: Any) -> Dict[str, Any]:
+    return {name: entry[name] for name in kind._fields}
 
 
 def _parse(line: bytes) -> Dict[str, Any]:

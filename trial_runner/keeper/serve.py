@@ -27,7 +27,8 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
     except BlockingIOError:
         return _leave_to_other(directory, socket_path, lock, ready_fd)
     os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    # Whoever comes with other surroundings would look for the socket elsewhere.
+    os.pwrite(lock, "{}\n{}\n".format(os.getpid(), socket_path).encode("utf-8", "surrogateescape"), 0)
     _serve_alone(directory, socket_path, job_umask, ready_fd)
     return 0
 
@@ -78,10 +79,10 @@ def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Opt
 
 def _leave_to_other(directory: str, socket_path: str, lock: int, ready_fd: Optional[int]) -> int:
     print("Another keeper serves {} already.".format(directory), file=sys.stderr)
-    if _answers(socket_path):
+    pid, _, rest = os.pread(lock, 4096, 0).partition(b"\n")
+    if _answers(rest.strip().decode("utf-8", "surrogateescape") or socket_path):
         _tell_ready(ready_fd)
         return 0
-    pid = os.pread(lock, 32, 0)
     if pid.isdigit():
         # Its socket was removed, or is about to be made: it makes it anew.
         processes.send_signal(int(pid), signal.SIGUSR1)

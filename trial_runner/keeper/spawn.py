@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Callable, Tuple
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, marks
+from trial_runner.keeper import attempt_folder, descriptors, marks
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.job import Job
@@ -51,6 +51,7 @@ class Spawn:
         return job
 
     def _start(self, request: SpawnRequest, undo: ExitStack) -> Job:
+        descriptors.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
         is_new = attempt_folder.make(request.attempt_directory, undo)
         self._state_files.claim(job.claim)

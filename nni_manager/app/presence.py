@@ -1,0 +1,78 @@
+"""How clients find this daemon: its control socket, and the file in the data directory that says where that is.
+
+Both may be removed under a daemon that lives on, the folder of the socket at every log-out. Level-based: what should be
+there is looked at now and then and made again, or nobody could reach the daemon, nor start another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from nni_manager import __version__
+from nni_manager.app.doors import Doors
+from nni_manager.client.address import POINTER_FILE
+from nni_manager.domain.errors import NniManagerError
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks.
+LOOK_S = 2.0
+
+
+class Presence:
+    """`socket`: where the control socket belongs at the moment."""
+
+    def __init__(self, doors: Doors, data_directory: Path, socket: Callable[[], Path]) -> None:
+        self._doors = doors
+        self._pointer = data_directory / POINTER_FILE
+        self._socket = socket
+        self._trouble = ""
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """For as long as the daemon can be reached. Raises OSError when it cannot be at the beginning."""
+        await self._doors.open_control(self._socket())
+        self._write()
+        watching = asyncio.create_task(self._watch(), name="presence")
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+            with suppress(OSError):
+                self._pointer.unlink(missing_ok=True)
+
+    async def look(self) -> None:
+        """Makes again what is gone; says once why it cannot."""
+        try:
+            await self._restore()
+            self._trouble = ""
+        except (OSError, NniManagerError) as error:
+            if str(error) != self._trouble:
+                log.error("clients cannot find this daemon: %s; it is tried again", error, extra={"action": "door"})
+            self._trouble = str(error)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def _restore(self) -> None:
+        is_lost = not self._doors.is_control_there()
+        if is_lost:
+            await self._doors.open_control(self._socket())
+            log.warning("the control socket was gone, and is %s now", self._doors.control, extra={"action": "door"})
+        if is_lost or not self._pointer.exists():
+            self._write()
+
+    def _write(self) -> None:
+        draft = self._pointer.with_suffix(".tmp")
+        entry = {"socket": str(self._doors.control), "pid": os.getpid(), "version": __version__}
+        draft.write_text(json.dumps(entry))
+        draft.replace(self._pointer)

@@ -1,0 +1,107 @@
+"""What is noted while an experiment is made or deleted, for the daemon that starts after one that was killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.scheduler import launcher
+from nni_manager.store import index
+from nni_manager.store.folder import Folder
+from tests.api.world import World, config
+
+pytestmark = pytest.mark.unit
+
+EXPERIMENTS = "/api/v1/experiments"
+
+
+async def noted(world: World) -> list[str]:
+    return [id_ for id_, _ in await world.supervisor.index.read(index.leftovers)]
+
+
+async def create(world: World, api: httpx.AsyncClient) -> httpx.Response:
+    return await api.post(EXPERIMENTS, json={"config": json.dumps(config(world.code, world.data))})
+
+
+def read_notes(world: World) -> list[tuple[str, Path]]:
+    """From any thread."""
+    connection = index.connect_readonly(world.data / "index.sqlite")
+    try:
+        return [(id_, folder.path) for id_, folder in index.leftovers(connection)]
+    finally:
+        connection.close()
+
+
+async def test_a_folder_is_noted_before_it_is_made_and_until_it_is_listed(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    make = Folder.create
+
+    def watch(folder: Folder, data_directory: Path) -> None:
+        seen.append((folder.path, folder.path.exists(), read_notes(world)))
+        make(folder, data_directory)
+
+    monkeypatch.setattr(Folder, "create", watch)
+    answer = await create(world, api)
+    assert answer.status_code == 201, answer.text
+    id_ = answer.json()["id"]
+    assert seen == [(world.data / id_, False, [(id_, world.data / id_)])]
+    assert await noted(world) == []
+
+
+async def test_nothing_is_noted_of_one_that_could_not_be_made(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Folder) -> None:
+        raise InvalidInput("not today")
+
+    monkeypatch.setattr(launcher.index, "read_folder", refuse)
+    assert (await create(world, api)).status_code == 400
+    assert await noted(world) == [] and await world.service.entries() == []
+    assert not list(world.data.glob("*/db"))
+
+
+async def test_a_folder_that_somebody_has_is_not_taken(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = await world.add("theirs")
+    await world.supervisor.index.write(lambda c: index.remove(c, "theirs"))
+    submission = launcher.Submission.__init__
+
+    def named(self: launcher.Submission, **fields: object) -> None:
+        submission(self, **{**fields, "id": "theirs"})  # type: ignore[arg-type]
+
+    monkeypatch.setattr(launcher.Submission, "__init__", named)
+    assert (await create(world, api)).status_code == 409
+    assert folder.database.exists() and await noted(world) == []
+
+
+async def test_a_folder_is_noted_while_it_is_deleted(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = await world.add("going")
+    seen = []
+    remove = Folder.remove
+
+    def watch(self: Folder) -> bool:
+        seen.append(read_notes(world))
+        return remove(self)
+
+    monkeypatch.setattr(Folder, "remove", watch)
+    assert (await api.delete(f"{EXPERIMENTS}/going")).status_code == 204
+    assert seen == [[("going", folder.path)]]
+    assert await noted(world) == [] and not folder.path.exists()
+
+
+async def test_a_folder_that_cannot_be_removed_stays_noted(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add("stuck")
+    monkeypatch.setattr(Folder, "remove", lambda _: False)
+    assert (await api.delete(f"{EXPERIMENTS}/stuck")).status_code == 204
+    assert await noted(world) == ["stuck"] and await world.service.entries() == []

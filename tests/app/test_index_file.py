@@ -1,0 +1,110 @@
+"""The file of the index: missing, empty, half made, or not readable."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from nni_manager.app import index_file
+from nni_manager.store import experiments, index, migrate
+from nni_manager.store.database import connect
+from nni_manager.store.folder import Folder
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Three experiments in folders."""
+    for id_ in ("a", "b", "c"):
+        folder = Folder(tmp_path / id_)
+        folder.create(tmp_path)
+        migrate.migrate(folder.database, "experiment")
+        with closing(connect(folder.database)) as connection:
+            config = json.dumps({"trainingService": {"platform": "local"}})
+            experiments.create(
+                connection, id=id_, config=config, environment={}, interpreter="", folder=str(folder.path), now_ms=1
+            )
+    return tmp_path
+
+
+def listed(path: Path) -> list[str]:
+    with closing(connect(path)) as connection:
+        return [entry.id for entry in index.all_entries(connection)]
+
+
+def test_it_is_made_from_the_folders_when_it_is_missing(data: Path) -> None:
+    assert listed(index_file.prepare(data)) == ["a", "b", "c"]
+
+
+def test_it_is_not_made_again(data: Path) -> None:
+    path = index_file.prepare(data)
+    with closing(connect(path)) as connection:
+        index.remove(connection, "b")
+    assert listed(index_file.prepare(data)) == ["a", "c"]
+
+
+def test_an_empty_file_is_none(data: Path) -> None:
+    (data / "index.sqlite").touch()
+    assert listed(index_file.prepare(data)) == ["a", "b", "c"]
+
+
+def test_who_is_killed_while_it_is_made_leaves_nothing_or_all(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, puts = index.put, []
+
+    def die_at_the_second(connection: sqlite3.Connection, entry: index.Entry) -> None:
+        puts.append(entry.id)
+        if len(puts) == 2:
+            raise KeyboardInterrupt
+        put(connection, entry)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "put", die_at_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            index_file.prepare(data)
+    assert listed(index_file.prepare(data)) == ["a", "b", "c"]
+    assert not list(data.glob("index.sqlite.new*"))
+
+
+def test_what_an_earlier_one_left_beside_it_is_not_read(data: Path) -> None:
+    """SQLite would take it for this one's."""
+    path = index_file.prepare(data)
+    with closing(connect(path)) as connection:
+        index.remove(connection, "a")
+        shutil.copy(f"{path}-wal", data / "kept")
+    path.unlink()
+    shutil.move(data / "kept", f"{path}-wal")
+    assert listed(index_file.prepare(data)) == ["a", "b", "c"]
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(8192))
+
+
+def _half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _later_pages(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(path.stat().st_size - 4096))
+
+
+@pytest.mark.parametrize("spoil", [_garbage, _half, _later_pages])
+def test_one_that_cannot_be_read_is_put_aside_and_made_again(
+    data: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = index_file.prepare(data)
+    spoil(path)
+    assert listed(index_file.prepare(data)) == ["a", "b", "c"]
+    (aside,) = data.glob("index.sqlite.corrupt-*[0-9]")
+    (sentence,) = caplog.messages
+    assert "cannot be read" in sentence and str(aside) in sentence and "--experiment_dir" in sentence

@@ -1,0 +1,92 @@
+"""What a killed daemon had begun to make or to delete."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from nni_manager.app import leftovers
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store import index, migrate
+from nni_manager.store.database import Database
+from nni_manager.store.folder import Folder
+from nni_manager.store.index import Entry
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    migrate.migrate(tmp_path / "index.sqlite", "index")
+    database = Database(tmp_path / "index.sqlite")
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    folder = Folder(tmp_path / "half")
+    folder.create(tmp_path)
+    folder.database.touch()
+    return folder
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> Path:
+    """Code that was sent for it alone."""
+    note = tmp_path / "code" / ("0f" * 32) / "experiments" / "half"
+    note.parent.mkdir(parents=True)
+    note.touch()
+    return note
+
+
+async def left_of(note: Path) -> list[str]:
+    return await asyncio.to_thread(os.listdir, note.parent)
+
+
+async def left(database: Database) -> list[str]:
+    return [id_ for id_, _ in await database.read(index.leftovers)]
+
+
+async def test_it_goes_with_its_folder_and_the_claim_on_its_code(
+    tmp_path: Path, database: Database, folder: Folder, note: Path
+) -> None:
+    await database.write(lambda c: index.set_leftover(c, "half", folder))
+    await leftovers.clear(database, tmp_path)
+    assert not folder.path.exists() and await left_of(note) == []
+    assert await left(database) == []
+    await leftovers.clear(database, tmp_path)
+
+
+async def test_one_whose_folder_was_never_made_goes_too(tmp_path: Path, database: Database) -> None:
+    await database.write(lambda c: index.set_leftover(c, "none", Folder(tmp_path / "none")))
+    await leftovers.clear(database, tmp_path)
+    assert await left(database) == []
+
+
+async def test_what_is_listed_stays(tmp_path: Path, database: Database, folder: Folder, note: Path) -> None:
+    entry = Entry(
+        id="half", folder=folder, name=None, platform="local", status=ExperimentStatus.STOPPED, created_ms=1,
+        ended_ms=2, is_open=False,
+    )  # fmt: skip
+    await database.write(lambda c: index.set_leftover(c, "half", folder))
+    await database.write(lambda c: index.put(c, entry))
+    await leftovers.clear(database, tmp_path)
+    assert folder.database.exists() and await left_of(note) == ["half"]
+
+
+async def test_what_cannot_be_removed_is_left_to_the_next_start(
+    tmp_path: Path, database: Database, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await database.write(lambda c: index.set_leftover(c, "half", folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        await leftovers.clear(database, tmp_path)
+    assert folder.database.exists() and await left(database) == ["half"]
+    await leftovers.clear(database, tmp_path)
+    assert not folder.path.exists() and await left(database) == []
