@@ -60,9 +60,15 @@ def boot_id() -> str:
 def read_stat(pid: int) -> Optional[Stat]:
     """None when there is no such process."""
     try:
-        data = _read("/proc/{}/stat".format(pid))
+        descriptor = os.open("/proc/{}/stat".format(pid), os.O_RDONLY)
     except OSError:
         return None
+    try:
+        data = os.read(descriptor, 4096)  # one line, a few hundred bytes
+    except OSError:  # it ended meanwhile
+        return None
+    finally:
+        os.close(descriptor)
     # The second field, the command's name, may hold spaces and parentheses.
     fields = data[data.rindex(b")") + 2 :].split()
     return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]), int(fields[49]))
@@ -141,6 +147,14 @@ def children(pid: int) -> List[int]:
     except OSError:
         return []
     return [int(child) for text in listed for child in text.split()]
+
+
+def own_children() -> List[int]:
+    """Of this process, which has one thread. Complete."""
+    try:
+        return [int(child) for child in _read("/proc/thread-self/children").split()]
+    except FileNotFoundError:  # the kernel was built without these lists
+        return _children_by_parent(os.getpid())
 
 
 def with_descendants(roots: Iterable[int]) -> List[int]:

@@ -141,12 +141,15 @@ async def _end_of(pid: int) -> None:
 
 
 async def _read(descriptor: int) -> bytes:
-    """What comes through the pipe before it is closed."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    pipe = os.fdopen(descriptor, "rb", buffering=0)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    """The word that comes through the pipe; empty when it is closed without one. Closes this end.
+
+    uvloop's `connect_read_pipe` would close it twice, and the second time, perhaps, what a thread has just opened.
+    """
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
     try:
-        return await reader.readline()
+        await ready.wait()
+        return os.read(descriptor, 64)
     finally:
-        transport.close()
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

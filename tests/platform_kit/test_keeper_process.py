@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -208,3 +209,43 @@ async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
         await place.talk(keeper)
     assert keeper._process is not None
     assert await asyncio.to_thread(keeper._process.wait) == -signal.SIGKILL
+
+
+_OTHERS_DESCRIPTORS = """
+import asyncio, os, threading, uvloop
+from nni_manager.platform_kit import keeper_process
+
+lost, is_over = [], threading.Event()
+
+def open_and_close():
+    while not is_over.is_set():
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        try:
+            os.fstat(descriptor)
+            os.close(descriptor)
+        except OSError as error:
+            lost.append(error)
+
+async def hear():
+    for _ in range(2000):
+        read_end, write_end = os.pipe()
+        os.write(write_end, b"ready\\n")
+        os.close(write_end)
+        assert await keeper_process._read(read_end) == b"ready\\n"
+
+thread = threading.Thread(target=open_and_close)
+thread.start()
+try:
+    uvloop.run(hear())
+finally:
+    is_over.set()
+    thread.join()
+assert not lost, lost
+"""
+
+
+def test_hearing_of_a_start_closes_nobody_elses_descriptor() -> None:
+    """A pipe that the daemon's event loop closes twice takes away what a thread, SQLite's say, opened in between."""
+    command = [sys.executable, "-c", _OTHERS_DESCRIPTORS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,7 @@
 import os
 import stat
 from contextlib import ExitStack
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from trial_runner import protocol
 from trial_runner.keeper.refusal import Refusal, system_refusal
@@ -16,11 +16,17 @@ _MAX_TAIL = 2048
 
 def make(folder: str, undo: ExitStack) -> bool:
     """Whether it was missing and is made now; `undo` takes back what was made. Raises OSError."""
-    missing = _missing_folders(folder)
-    for path in missing:
-        os.mkdir(path, 0o700)
-        undo.callback(_quietly, os.rmdir, path)
-    return bool(missing)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if os.path.isdir(folder):
+            return False
+        raise
+    except FileNotFoundError:
+        make(os.path.dirname(folder), undo)
+        os.mkdir(folder, 0o700)
+    undo.callback(_quietly, os.rmdir, folder)
+    return True
 
 
 def fill(folder: str, files: Dict[str, str], undo: ExitStack) -> None:
@@ -97,17 +103,6 @@ def _check_inside(folder: str, real_path: str, name: str) -> None:
         raise Refusal(
             protocol.REJECTED, "The file {!r} leads out of the attempt's folder and is not touched.".format(name)
         )
-
-
-def _missing_folders(folder: str) -> List[str]:
-    missing: List[str] = []
-    while not os.path.isdir(folder):
-        missing.insert(0, folder)
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            break
-        folder = parent
-    return missing
 
 
 def _quietly(operation: Any, path: str) -> None:

@@ -149,7 +149,7 @@ class Ending:
         return [pid for pid in self._orphans() if not processes.reap(pid) and self._is_of(job, pid)]
 
     def _orphans(self) -> List[int]:
-        return [pid for pid in processes.children(os.getpid()) if pid not in self._jobs.main_pids]
+        return [pid for pid in processes.own_children() if pid not in self._jobs.main_pids]
 
     def _is_of(self, job: Job, pid: int) -> bool:
         assert job.main is not None

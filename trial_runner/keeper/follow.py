@@ -38,9 +38,9 @@ class Follow:
         self._forget_asked()
         self._watches.mute()
 
-    def add(self, job: Job) -> None:
-        """Watches the folders of a job that runs, or is about to."""
-        self._watches.add(job)
+    def add(self, job: Job, *, is_new: bool = False) -> None:
+        """Watches the folders of a job that runs, or is about to. `is_new`: only that for outboxes is there."""
+        self._watches.add(job, is_new=is_new)
 
     def remove(self, job: Job) -> None:
         """Quiet for jobs that were never added."""

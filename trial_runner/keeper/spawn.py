@@ -59,7 +59,7 @@ class Spawn:
         if not is_new:
             attempt_folder.remove_exit_file(request.attempt_directory)
         attempt_folder.fill(request.attempt_directory, request.files, undo)
-        self._follow.add(job)
+        self._follow.add(job, is_new=is_new and not any("/" in name for name in request.files))
         undo.callback(self._follow.remove, job)
         pid, started_ms = self._run(request, job.claim, undo)
         undo.callback(_abandon, pid)

@@ -44,12 +44,16 @@ class Watches:
         self._gathering: Optional[Timer] = None
         self._looking: Optional[Timer] = None
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, *, is_new: bool = False) -> None:
+        """`is_new`: its folder for outboxes was made just now, and nothing else."""
         self._jobs[job.name] = job
         self._numbers[job.name] = set()
         self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE)
-        self._watch_outboxes(job)
-        self._watch_metrics(job)
+        if is_new:
+            self._watch(job, protocol.OUTBOX_FOLDER, _CHANGES)
+        else:
+            self._watch_outboxes(job)
+            self._watch_metrics(job)
 
     def remove(self, job: Job) -> None:
         """Nothing changes there any more. Quiet for jobs that were never added."""
