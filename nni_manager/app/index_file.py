@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.store import index, migrate
-from nni_manager.store.database import classified, connect
+from nni_manager.store.connection import classified, connect
 
 log = logging.getLogger(__name__)
 

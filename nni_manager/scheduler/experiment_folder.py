@@ -17,7 +17,7 @@ from nni_manager.scheduler.code_archive import find_or_pack
 from nni_manager.scheduler.open_experiment import platform_class
 from nni_manager.scheduler.submission import Submission
 from nni_manager.store import experiments, migrate, nni_folder, trials
-from nni_manager.store.database import classified
+from nni_manager.store.connection import classified
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 

@@ -17,54 +17,34 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from nni_manager.domain.durations import Durations
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+from nni_manager.store.batch import Write, resolve, run
+from nni_manager.store.connection import (
+    Connection,
+    classified,
+    connect,
+    connect_readonly,
+    is_transient,
+    left_after,
+    primary_code,
+    trouble,
+)
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Connection = sqlite3.Connection
 
-#: Seconds SQLite itself waits for a lock before we say that there is trouble.
-_BUSY_TIMEOUT_S = 0.25
 #: Waits between tries while the file cannot be written, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 #: Most functions of one commit, so that one burst does not hold up the answers of all.
 _MAX_BATCH = 256
-#: Primary result codes that end by themselves.
-_TRANSIENT = {
-    sqlite3.SQLITE_BUSY: "is locked by another process",
-    sqlite3.SQLITE_LOCKED: "is locked by another process",
-    sqlite3.SQLITE_FULL: "has no room: the disk is full",
-    sqlite3.SQLITE_IOERR: "cannot be written: input/output error (is the disk full?)",
-    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened for writing",
-    sqlite3.SQLITE_PERM: "cannot be written: permission denied",
-}
-_LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
-
 #: All commits of this process, to any database.
 commits = Durations()
 
 _readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="store-read")
-
-
-class _Write(Generic[T]):
-    """A function on its way to the writer, and where its answer goes."""
-
-    __slots__ = ("error", "function", "future", "is_patient", "result")
-
-    def __init__(
-        self, function: Callable[[Connection], T], future: asyncio.Future[T] | None, *, is_patient: bool = True
-    ) -> None:
-        self.function = function
-        self.future = future
-        #: Waits, however long, until the file can be written.
-        self.is_patient = is_patient
-        self.result: T | None = None
-        self.error: BaseException | None = None
 
 
 class Database:
@@ -76,7 +56,7 @@ class Database:
         self.trouble = ""
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
-        self._queue: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Write[Any] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
         self._idle_readers: list[Connection] = []
@@ -100,18 +80,18 @@ class Database:
         if self.trouble:
             raise _refusal(self.trouble)
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submit(_Write(function, future, is_patient=False))
+        self._submit(Write(function, future, is_patient=False))
         return await future
 
     def start_write(self, function: Callable[[Connection], T]) -> asyncio.Future[T]:
         """The same, queued before this returns: writes are carried out in the order they were started."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submit(_Write(function, future))
+        self._submit(Write(function, future))
         return future
 
     def post(self, function: Callable[[Connection], object]) -> None:
         """The same without an answer: stored soon, in order with everything else. An exception is logged."""
-        self._submit(_Write(function, None))
+        self._submit(Write(function, None))
 
     async def read(self, function: Callable[[Connection], T]) -> T:
         """Runs `function` on a read-only connection; sees what is committed."""
@@ -128,7 +108,7 @@ class Database:
             self._queue.put(None)
             await self._loop.run_in_executor(None, writer.join)
 
-    def _submit(self, write: _Write[Any]) -> None:
+    def _submit(self, write: Write[Any]) -> None:
         if self._closing.is_set():
             raise StoreUnavailable(f"{self.path} is closed")
         if self._writer is None:
@@ -144,7 +124,7 @@ class Database:
         try:
             return self._read_with(connection, function)
         except sqlite3.DatabaseError as error:
-            if _code(error) != sqlite3.SQLITE_IOERR:
+            if primary_code(error) != sqlite3.SQLITE_IOERR:
                 raise classified(self.path, error) from error
         # it may be about the files beside the database, which come and go: a fresh connection finds the present ones
         try:
@@ -185,8 +165,8 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def _next_batch(self) -> tuple[list[_Write[Any]], bool]:
-        batch: list[_Write[Any]] = []
+    def _next_batch(self) -> tuple[list[Write[Any]], bool]:
+        batch: list[Write[Any]] = []
         item = self._queue.get()
         while item is not None:
             batch.append(item)
@@ -198,7 +178,7 @@ class Database:
                 return batch, False
         return batch, True
 
-    def _commit_until_done(self, connection: Connection | None, batch: list[_Write[Any]]) -> Connection | None:
+    def _commit_until_done(self, connection: Connection | None, batch: list[Write[Any]]) -> Connection | None:
         attempt = 0
         while True:
             try:
@@ -207,14 +187,14 @@ class Database:
                 connection = connection or connect(self.path)
                 self._file = self._file or os.stat(self.path)
                 with commits.measured():
-                    _run(self.path, connection, batch)
+                    run(self.path, connection, batch)
                 self._set_trouble("")
                 return connection
             except sqlite3.DatabaseError as error:
-                connection = _left_after(connection, error)
-                if not _is_transient(error) or (self._closing.is_set() and attempt):
+                connection = left_after(connection, error)
+                if not is_transient(error) or (self._closing.is_set() and attempt):
                     return self._give_up(connection, batch, classified(self.path, error))
-                self._set_trouble(f"the database {self.path} {_TRANSIENT[_code(error)]} ({error})")
+                self._set_trouble(trouble(self.path, error))
                 batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
             self._closing.wait(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
             attempt += 1
@@ -233,12 +213,12 @@ class Database:
     def _gone(self) -> StoreCorrupt:
         return StoreCorrupt(f"the database {self.path} was removed or exchanged while it was open; put it back")
 
-    def _give_up(self, connection: Connection | None, batch: list[_Write[Any]], error: Exception) -> Connection | None:
+    def _give_up(self, connection: Connection | None, batch: list[Write[Any]], error: Exception) -> Connection | None:
         for write in batch:
             write.error = error
         return connection
 
-    def _refuse_impatient(self, batch: list[_Write[Any]]) -> list[_Write[Any]]:
+    def _refuse_impatient(self, batch: list[Write[Any]]) -> list[Write[Any]]:
         """Answers those that will not wait, also behind this batch; answers the others."""
         while (item := self._next_queued()) is not None:
             batch.append(item)
@@ -248,7 +228,7 @@ class Database:
         self._answer(refused)
         return [write for write in batch if write.is_patient]
 
-    def _next_queued(self) -> _Write[Any] | None:
+    def _next_queued(self) -> Write[Any] | None:
         """None when there is no other, or only the word that it was the last one."""
         try:
             item = self._queue.get_nowait()
@@ -267,103 +247,14 @@ class Database:
         if self._on_trouble is not None:
             self._loop.call_soon_threadsafe(self._on_trouble)
 
-    def _answer(self, batch: list[_Write[Any]]) -> None:
+    def _answer(self, batch: list[Write[Any]]) -> None:
         for write in batch:
             if write.future is None and write.error is not None:
                 log.error("a write to %s failed", self.path, exc_info=write.error)
         waiting = [write for write in batch if write.future is not None]
         if waiting and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, waiting)
-
-
-def connect(path: Path) -> Connection:
-    """A connection for writing. WAL with `synchronous=NORMAL`: a crash of ours loses nothing, power loss the last
-    commits, which outboxes bring back."""
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    return connection
-
-
-def connect_readonly(path: Path) -> Connection:
-    """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened."""
-    try:
-        connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA query_only=ON")
-    except sqlite3.DatabaseError as error:
-        raise classified(path, error) from error
-    return connection
-
-
-def _run(path: Path, connection: Connection, batch: list[_Write[Any]]) -> None:
-    """One transaction. A function that fails on its own account is undone alone."""
-    connection.execute("BEGIN IMMEDIATE")
-    if len(batch) == 1:  # the usual case needs no savepoint
-        connection.execute("COMMIT" if _attempt(path, connection, batch[0]) else "ROLLBACK")
-        return
-    for write in batch:
-        connection.execute("SAVEPOINT one")
-        if not _attempt(path, connection, write):
-            connection.execute("ROLLBACK TO one")
-        connection.execute("RELEASE one")
-    connection.execute("COMMIT")
-
-
-def _attempt(path: Path, connection: Connection, write: _Write[Any]) -> bool:
-    """Whether the function did its work; why not, it keeps. Raises what makes the whole batch fail for now."""
-    write.result = write.error = None
-    try:
-        write.result = write.function(connection)
-    except Exception as error:
-        if isinstance(error, sqlite3.DatabaseError) and _is_transient(error):
-            raise
-        write.error = classified(path, error) if isinstance(error, sqlite3.DatabaseError) else error
-        return False
-    return True
-
-
-def _left_after(connection: Connection | None, error: sqlite3.DatabaseError) -> Connection | None:
-    """The connection to go on with. After most errors a fresh one: a file opened read-only stays read-only for ever."""
-    if connection is None:
-        return None
-    if _code(error) in _LOCKED_OR_FULL:
-        if connection.in_transaction:
-            connection.rollback()
-        return connection
-    connection.close()
-    return None
-
-
-def _resolve(batch: list[_Write[Any]]) -> None:
-    for write in batch:
-        assert write.future is not None
-        if write.future.done():
-            continue
-        if write.error is not None:
-            write.future.set_exception(write.error)
-        else:
-            write.future.set_result(write.result)
+            self._loop.call_soon_threadsafe(resolve, waiting)
 
 
 def _refusal(trouble: str) -> StoreUnavailable:
     return StoreUnavailable(f"{trouble}; nothing was changed, try again later")
-
-
-def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """The error of the driver as one of ours, or itself when it is a fault in our SQL."""
-    if _is_transient(error):
-        return StoreUnavailable(f"the database {path} {_TRANSIENT[_code(error)]} ({error})")
-    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreCorrupt(f"the database {path} cannot be read ({error}); restore it from a backup")
-    return error
-
-
-def _code(error: sqlite3.DatabaseError) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _is_transient(error: sqlite3.DatabaseError) -> bool:
-    return _code(error) in _TRANSIENT

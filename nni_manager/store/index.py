@@ -15,7 +15,7 @@ from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.store import nni_folder
-from nni_manager.store.database import classified, connect_readonly
+from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreTooNew
-from nni_manager.store.database import classified, connect
+from nni_manager.store.connection import classified, connect
 
 
 def migrate(path: Path, kind: str) -> None:

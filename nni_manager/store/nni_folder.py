@@ -20,7 +20,7 @@ import psutil
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.store import nni_history
-from nni_manager.store.database import classified, connect, connect_readonly
+from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial

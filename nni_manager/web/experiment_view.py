@@ -10,7 +10,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial import OPEN_STATUSES
 from nni_manager.scheduler.service import Service
 from nni_manager.store import overview
-from nni_manager.store.database import Connection
+from nni_manager.store.connection import Connection
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Overview
 from nni_manager.web import trial_table

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 from nni_manager.store import answers, runners
 from nni_manager.store.answers import Page
-from nni_manager.store.database import Connection
+from nni_manager.store.connection import Connection
 from nni_manager.web import formats
 
 PAGE_SIZE = 50

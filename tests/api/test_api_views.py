@@ -14,7 +14,7 @@ import pytest
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from tests.api.world import World
 from tests.scheduler.fake_view_door import FakeViewDoor
 

@@ -16,7 +16,7 @@ from nni_manager.api.nni.metrics import MetricRows
 from nni_manager.api.nni.trials import TrialRows
 from nni_manager.domain.trial import WaitCode
 from nni_manager.store import experiments, jobs, nni_answers, trials
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from nni_manager.store.migrate import migrate
 from tests.store.life import add, end, final, intermediate, report, start
 

@@ -14,7 +14,7 @@ import pytest
 
 from nni_manager.app import index_file
 from nni_manager.store import experiments, index, migrate
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
 
 pytestmark = pytest.mark.unit

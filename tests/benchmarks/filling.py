@@ -15,7 +15,7 @@ from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
 from nni_manager.store import jobs, metrics, trials
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from trial_runner import protocol
 
 #: Intermediate results of a trial; the final one comes on top.

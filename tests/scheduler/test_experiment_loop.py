@@ -26,7 +26,8 @@ from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import experiments, trials
-from nni_manager.store.database import Connection, Database, connect
+from nni_manager.store.connection import Connection, connect
+from nni_manager.store.database import Database
 from tests.scheduler.fake_door import FakeDoor
 from tests.scheduler.fake_platform import KILLED, RUNNING, SUCCEEDED, FakePlatform
 from tests.scheduler.fake_tuner import FakeHost, Script

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.store import experiments
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from nni_manager.store.migrate import migrate
 
 CONFIG = {"experimentName": "digits", "searchSpace": {}, "trainingService": {"platform": "local"}, "tuner": {}}

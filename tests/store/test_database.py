@@ -18,7 +18,8 @@ import pytest
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
 from nni_manager.store import database as module
-from nni_manager.store.database import Connection, Database, connect
+from nni_manager.store.connection import Connection, connect
+from nni_manager.store.database import Database
 
 pytestmark = pytest.mark.timeout(20)
 

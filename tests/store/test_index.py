@@ -17,7 +17,7 @@ from nni_manager.domain.errors import NotFound, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
 from nni_manager.store.migrate import migrate

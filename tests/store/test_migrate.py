@@ -15,7 +15,7 @@ from nni_manager.domain.errors import StoreCorrupt, StoreTooNew, StoreUnavailabl
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.store import answers, experiments, history, jobs, migrate, runners, trials
 from nni_manager.store.answers import Page
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ import pytest
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import answers, index, nni_folder, trials
-from nni_manager.store.database import connect, connect_readonly
+from nni_manager.store.connection import connect, connect_readonly
 from nni_manager.store.folder import Folder
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.view import View
 from nni_manager.store import experiments, runners
-from nni_manager.store.database import connect
+from nni_manager.store.connection import connect
 from nni_manager.store.migrate import migrate
 
 HERE = Path(__file__).parent

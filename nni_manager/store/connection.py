@@ -1,0 +1,82 @@
+"""Connections to a SQLite file, and what the driver's errors mean for us."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
+
+Connection = sqlite3.Connection
+
+#: Seconds SQLite itself waits for a lock before we say that there is trouble.
+_BUSY_TIMEOUT_S = 0.25
+#: Primary result codes that end by themselves.
+_TRANSIENT = {
+    sqlite3.SQLITE_BUSY: "is locked by another process",
+    sqlite3.SQLITE_LOCKED: "is locked by another process",
+    sqlite3.SQLITE_FULL: "has no room: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be written: input/output error (is the disk full?)",
+    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened for writing",
+    sqlite3.SQLITE_PERM: "cannot be written: permission denied",
+}
+_LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
+
+
+def connect(path: Path) -> Connection:
+    """A connection for writing. WAL with `synchronous=NORMAL`: a crash of ours loses nothing, power loss the last
+    commits, which outboxes bring back."""
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def connect_readonly(path: Path) -> Connection:
+    """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened."""
+    try:
+        connection = sqlite3.connect(
+            f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only=ON")
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
+    return connection
+
+
+def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    """The error of the driver as one of ours, or itself when it is a fault in our SQL."""
+    if is_transient(error):
+        return StoreUnavailable(trouble(path, error))
+    if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreCorrupt(f"the database {path} cannot be read ({error}); restore it from a backup")
+    return error
+
+
+def trouble(path: Path, error: sqlite3.DatabaseError) -> str:
+    """A transient error in words."""
+    return f"the database {path} {_TRANSIENT[primary_code(error)]} ({error})"
+
+
+def primary_code(error: sqlite3.DatabaseError) -> int:
+    """SQLite's, without what it says beside it; 0 when there is none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_transient(error: sqlite3.DatabaseError) -> bool:
+    """Whether it ends by itself."""
+    return primary_code(error) in _TRANSIENT
+
+
+def left_after(connection: Connection | None, error: sqlite3.DatabaseError) -> Connection | None:
+    """The connection to go on with. After most errors a fresh one: a file opened read-only stays read-only for ever."""
+    if connection is None:
+        return None
+    if primary_code(error) in _LOCKED_OR_FULL:
+        if connection.in_transaction:
+            connection.rollback()
+        return connection
+    connection.close()
+    return None
