@@ -237,8 +237,8 @@ class TunerFeed:
         try:
             await turn()
         except TunerRaised as error:
-            log.error("the tuner or assessor raised: %s\n%s", error, error.details)
-            await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor raised {error}", error)
+            log.error("the tuner or assessor failed: %s\n%s", error, error.details)
+            await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor failed: {error}", error)
         except TunerDied as error:
             log.error("%s", error)
             await self._mourn(error)

@@ -170,7 +170,7 @@ async def test_an_exception_is_a_hold_with_its_traceback(monkeypatch: Patch, pat
         failure = at.feed.failure
         assert failure is not None
         assert (failure.code, failure.details) == (HoldCode.TUNER_RAISED, "Traceback: KeyError: 'lr'.")
-        assert failure.sentence == "the tuner or assessor raised KeyError: 'lr'; put it right, then resume"
+        assert failure.sentence == "the tuner or assessor failed: KeyError: 'lr'; put it right, then resume"
         assert (at.feed.asked, list(at.feed.proposals)) == (0, [])
         await at.until(lambda: script.closed)
         assert script.closed == [(1, True)]
