@@ -82,7 +82,7 @@ def _assert_unavailable(spawner: Spawn, request: SpawnRequest, folder: Path) -> 
     with pytest.raises(Refusal, match="can be tried again") as caught:
         spawner.start(request)
     assert caught.value.kind == protocol.UNAVAILABLE
-    assert os.listdir(folder / "jobs") == []
+    assert list((folder / "jobs").glob("*.jsonl")) == []
     assert not (folder / "attempts").exists()
 
 

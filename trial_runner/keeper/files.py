@@ -1,10 +1,11 @@
 """What a keeper keeps on disk: a state file per job, and an exit file in the job's folder.
 
 A state file has up to three lines, each one JSON object, appended as they become true: the *claim* on the name,
-written before anything is started; the main process; the end. `jobs/<name>.jsonl` is made
-with O_EXCL: one name, one job.
+written before anything is started; the main process; the end. `jobs/<name>.jsonl` is there with a whole claim or not at
+all, and is never replaced: one name, one job.
 """
 
+import errno
 import json
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -13,6 +14,9 @@ from trial_runner import protocol
 from trial_runner.whole_file import write_all, write_file
 
 _SUFFIX = ".jsonl"
+_SPARE_SUFFIX = ".spare"
+#: Files of forgotten jobs that are kept for jobs to come.
+_MOST_SPARE = 256
 
 
 class Claim(NamedTuple):
@@ -59,20 +63,28 @@ class Record(NamedTuple):
 
 
 class StateFiles:
-    """The folder of state files."""
+    """The folder of state files, which has one owner.
+
+    A forgotten job's file is used again: on ext4 every deleted file makes the creation of others dearer for minutes.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._spare: List[str] = []
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def claim(self, claim: Claim) -> None:
         """Raises FileExistsError when the name is taken, OSError, leaving nothing, when it cannot be written."""
         path = self._path(claim.name)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        draft = self._spare.pop() if self._spare else path + _SPARE_SUFFIX
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
             write_all(descriptor, _line(claim._asdict()))
+            os.rename(draft, path)
         except OSError:
-            os.unlink(path)
+            os.unlink(draft)
             raise
         finally:
             os.close(descriptor)
@@ -91,16 +103,24 @@ class StateFiles:
 
     def remove(self, name: str) -> None:
         """Quiet when there is none. Raises OSError."""
+        path = self._path(name)
         try:
-            os.unlink(self._path(name))
+            if len(self._spare) >= _MOST_SPARE:
+                os.unlink(path)
+            else:
+                os.rename(path, path + _SPARE_SUFFIX)
+                self._spare.append(path + _SPARE_SUFFIX)
         except FileNotFoundError:
             pass
 
     def load(self) -> Tuple[List[Record], List[str]]:
         """All records, and the names of files without a whole claim: nothing was started for those."""
         records, empty = [], []
+        self._spare = []
         for file_name in sorted(os.listdir(self._folder)):
-            if file_name.endswith(_SUFFIX):
+            if file_name.endswith(_SPARE_SUFFIX):
+                self._spare.append(os.path.join(self._folder, file_name))
+            elif file_name.endswith(_SUFFIX):
                 record = _read_record(os.path.join(self._folder, file_name))
                 if record is None:
                     empty.append(file_name[: -len(_SUFFIX)])
