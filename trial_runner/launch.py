@@ -11,8 +11,9 @@ from typing import Dict, List, NamedTuple
 
 _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 _HAS_POSIX_SPAWN = hasattr(os, "posix_spawn")
-#: Python ignores these, and a program would inherit that.
-_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
+#: A program would inherit that they are ignored: the first two by Python, the others where we were started in the
+#: background.
+_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 #: Words and spaces: a shell would find nothing to expand, quote, assign or connect.
 _PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@%+:,-]*( +[A-Za-z0-9_./@%+:,=-]+)*")
 #: Words that mean something to bash itself.

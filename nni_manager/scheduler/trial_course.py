@@ -103,6 +103,8 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
     else:
+        if trial.started_ms is None and job.started_ms is not None:  # its start and its end are seen together
+            decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None:
         word = job.runner_exit if _platform_end(job) is None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,15 @@ def test_the_life_of_a_trial(turns: Turns) -> None:
     assert jobs.unforgotten(turns.connection) == [handle]
     turns.take(Seen(forgotten=(submit.job_name,)))
     assert jobs.unforgotten(turns.connection) == []
+
+
+def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> None:
+    (submit,) = [call for call in turns.take(proposals=proposals(0)).calls if isinstance(call, d.Submit)]
+    handle = JobHandle(platform="fake", version=1, job_name=submit.job_name)
+    ended = replace(SUCCEEDED, started_ms=NOW + 1)
+    turns.take(Seen(handles=(handle,), reports={submit.job_name: ended}))
+    times = turns.connection.execute("SELECT status, started_ms, ended_ms FROM trials").fetchall()
+    assert times == [("SUCCEEDED", NOW + 1, NOW + 5)]
 
 
 def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
