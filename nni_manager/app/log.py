@@ -12,16 +12,14 @@ def set_up(level: str) -> None:
     """`level`: fatal, error, warning, info, debug or trace."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_add_experiment)
-    handler.setFormatter(
-        logging.Formatter(
-            "[%(asctime)s] %(levelname)s (%(module)s)%(experiment)s %(message)s", experiment_log.DATE_FORMAT
-        )
-    )
+    handler.setFormatter(experiment_log.Formatter("[%(asctime)s] %(levelname)s (%(module)s)%(experiment)s %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("nni_manager").setLevel(experiment_log.LEVELS[level])
     logging.raiseExceptions = False  # a full disk must not make logging the problem
+    # nothing of it is in a line, and finding it out costs as much as writing one
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def _add_experiment(record: logging.LogRecord) -> bool:

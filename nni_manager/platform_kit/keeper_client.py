@@ -33,9 +33,6 @@ _CONNECT_TIMEOUT_S = 20.0
 #: A keeper that answers nothing for so many seconds hangs, or was stopped; a spawn takes milliseconds.
 ANSWER_TIMEOUT_S = 20.0
 
-#: Between two looks whether jobs that nobody follows have ended, in seconds.
-_LOOK_S = 0.1
-
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
 Job = dict[str, Any]
@@ -125,32 +122,6 @@ class Keeper:
             return await answer
         finally:
             patience.cancel()
-
-    async def end_jobs(self, owner: str) -> None:
-        """Ends what runs there of an experiment that nobody works on, and returns when it has ended.
-
-        Raises PlatformUnavailable.
-        """
-        await self.listen(owner, _Deaf())
-        try:
-            await self._end_jobs(owner)
-        finally:
-            self.leave(owner)
-
-    async def _end_jobs(self, owner: str) -> None:
-        asked: set[str] = set()
-        while True:
-            jobs = (await self.request("list"))["jobs"]
-            ours = {name: job for name, job in jobs.items() if job["owner"] == owner}
-            running = {name for name, job in ours.items() if job["state"] == protocol.RUNNING}
-            for name in running - asked:
-                await self.request("signal", name=name)
-            asked |= running
-            if not running:
-                break
-            await asyncio.sleep(_LOOK_S)
-        if ours:
-            await self.request("forget", names=list(ours))
 
     # Connection
 
@@ -302,19 +273,3 @@ def _error(kind: object, sentence: str) -> PlatformError:
     if kind == protocol.UNAVAILABLE:
         return PlatformUnavailable(sentence, refused=True)
     return SubmitRejected(sentence)
-
-
-class _Deaf:
-    """Listens only so that there is a connection."""
-
-    async def on_connected(self) -> None:
-        pass
-
-    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
-        pass
-
-    def on_ended(self, job_name: str, job: Job) -> None:
-        pass
-
-    def on_disconnected(self) -> None:
-        pass

@@ -148,9 +148,10 @@ class Actions:
                 self._loop.take_reports({call.job_name: report})
         else:
             self._accept(handle)
-        finally:
             self.submitting.discard(call.job_name)
-            self._loop.wake()
+            return self._loop.wake_soon()
+        self.submitting.discard(call.job_name)
+        self._loop.wake()
 
     def _accept(self, handle: JobHandle) -> None:
         self._handles.append(handle)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle
-from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
 
 
@@ -15,7 +14,9 @@ class AddTrial:
     """A new WAITING trial with the next sequence id."""
 
     trial_id: str
-    parameters: Parameters
+    parameter_id: int
+    #: JSON, as the trial reads it.
+    record: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

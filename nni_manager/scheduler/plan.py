@@ -70,7 +70,7 @@ def _notice_same_failure(snapshot: Snapshot, finished: Sequence[Finish], decisio
     if hold is None:
         return snapshot
     decisions.records.append(PutOnHold(hold=hold))
-    return replace(snapshot, experiment=replace(snapshot.experiment, hold=hold))
+    return replace(snapshot, experiment=snapshot.experiment._replace(hold=hold))
 
 
 # The platform
@@ -136,9 +136,10 @@ def _make_trials(snapshot: Snapshot, free: int, decisions: Decisions) -> None:
         parameters = Parameters(
             parameter_id=proposal.parameter_id, source=ParameterSource.ALGORITHM, values=proposal.values
         )
-        decisions.records.append(AddTrial(trial_id=trial_id, parameters=parameters))
+        record = parameters.record()
+        decisions.records.append(AddTrial(trial_id=trial_id, parameter_id=proposal.parameter_id, record=record))
         sequence_id = snapshot.experiment.next_sequence_id + number
-        _start(snapshot, trial_id, 1, sequence_id, parameters.record(), decisions)
+        _start(snapshot, trial_id, 1, sequence_id, record, decisions)
     if left > made and not snapshot.here.exhausted:
         _ask_tuner(snapshot, free - made, left - made, len(proposals) - made, decisions)
 

@@ -15,6 +15,7 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
+from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler.experiment_folder import adopt
 from nni_manager.scheduler.launcher import Launcher
@@ -210,7 +211,7 @@ class Service:
     async def _end_jobs(self, entry: Entry) -> None:
         """Of one that could not be opened, or not any more, jobs may run that its own loop cannot end."""
         if entry.id in self._supervisor.not_opened and _LOCAL in entry.platform.split(","):
-            await self._means.keeper.end_jobs(entry.id)
+            await abandoned_jobs.end(self._means.keeper, entry.id)
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
@@ -250,8 +251,8 @@ def _add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int
         raise Conflict(f"maxTrialNumber ({most}) is reached; raise it first")
     (id_,) = trials.fresh_ids(connection, 1)
     sequence_id = trials.add(
-        connection, id=id_, parameters=parameters, wait_code=WaitCode.CONCURRENCY,
-        wait_sentence="waits for a free slot", now_ms=now_ms,
+        connection, id=id_, parameter_id=parameters.parameter_id, record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY, wait_sentence="waits for a free slot", now_ms=now_ms,
     )  # fmt: skip
     return {"id": id_, "sequenceId": sequence_id}
 

@@ -61,7 +61,7 @@ class Snapshot:
     spec: ExperimentSpec
     #: Not ended, oldest first.
     open_trials: tuple[OpenTrial, ...]
-    #: (platform, user code): attempts given up on either account, of trials whose attempt has ended.
+    #: (platform, user code): attempts given up on either account, of trials whose attempt may have failed.
     retries: Mapping[str, tuple[int, int]]
     #: Jobs whose runner has said that its command ended, and all of whose results are stored.
     drained: frozenset[str]
@@ -90,13 +90,13 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
     """Reads the picture; runs inside the turn's transaction."""
     experiment = experiments.load(connection)
     open_trials = trials.load_open(connection)
-    ended = [trial.id for trial in open_trials if trial.job is not None and _has_ended(trial.job)]
+    failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job)]
     few = experiment.ended_trials < first_ended
     return Snapshot(
         experiment=experiment,
         spec=spec,
         open_trials=open_trials,
-        retries={id_: jobs.retries(connection, id_) for id_ in ended},
+        retries={id_: jobs.retries(connection, id_) for id_ in failed},
         drained=frozenset(_drained(connection, open_trials)),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
@@ -111,6 +111,10 @@ def _most_new_trials(spec: ExperimentSpec, here: Surroundings, open_trials: tupl
 
 def _has_ended(job: AttemptRow) -> bool:
     return job.runner_exit is not None or (job.state != jobs.INTENT and JobState(job.state).is_final)
+
+
+def _may_have_failed(job: AttemptRow) -> bool:
+    return _has_ended(job) and (job.runner_exit is not None or job.state != JobState.SUCCEEDED)
 
 
 def _drained(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> Iterator[str]:

@@ -93,7 +93,7 @@ def _waits_since(
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Finding, decisions: Decisions) -> None:
-    by_platform, by_user = snapshot.retries[trial.id]
+    by_platform, by_user = snapshot.retries.get(trial.id, (0, 0))
     verdict = outcome(
         finding.report,
         trial.asked,

@@ -82,7 +82,7 @@ class TunerFeed:
         self.asked += count
         self._work.set()
 
-    def take(self, parameter_ids: set[int | None]) -> None:
+    def take(self, parameter_ids: set[int]) -> None:
         """The loop made trials of these proposals."""
         self.proposals = deque(p for p in self.proposals if p.parameter_id not in parameter_ids)
 

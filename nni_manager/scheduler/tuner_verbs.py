@@ -131,23 +131,17 @@ class Verbs:
 
 
 def _result(item: Message) -> Result:
-    return Result(
-        parameter_id=item["parameter_id"],
-        parameters=item["parameters"],
-        value=item["value"],
-        status=TrialStatus(item["status"]),
-        trial_id=item["trial_id"],
-        source=ParameterSource(item["source"]),
-    )
+    return Result(**_assignment(item), value=item["value"], status=TrialStatus(item["status"]))
 
 
 def _pending(item: Message) -> Pending:
-    return Pending(
-        parameter_id=item["parameter_id"],
-        parameters=item["parameters"],
-        trial_id=item["trial_id"],
-        source=ParameterSource(item["source"]),
-    )
+    return Pending(**_assignment(item))
+
+
+def _assignment(item: Message) -> dict[str, Any]:
+    """What is said of every trial: whose it is, its parameters, and where they came from."""
+    told = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
+    return {**told, "source": ParameterSource(item["source"])}
 
 
 def _described(error: BaseException) -> Message:

@@ -121,8 +121,8 @@ def _take_last_words(connection: sqlite3.Connection, words: LastWords, now_ms: i
 
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
     trials.add(
-        connection, id=record.trial_id, parameters=record.parameters, wait_code=WaitCode.SUBMITTED,
-        wait_sentence=SUBMITTED, now_ms=now_ms,
+        connection, id=record.trial_id, parameter_id=record.parameter_id, record=record.record,
+        wait_code=WaitCode.SUBMITTED, wait_sentence=SUBMITTED, now_ms=now_ms,
     )  # fmt: skip
 
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.view import View
 from nni_manager.store import nni_format
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentRow:
+class ExperimentRow(NamedTuple):
     id: str
     status: ExperimentStatus
     #: Why status is ERROR, else empty.
     error: str
     hold: Hold | None
     #: Canonical JSON text; secrets included, never log it.
-    config: str = field(repr=False)
+    config: str
     created_ms: int
     ended_ms: int | None
     #: Milliseconds spent active, up to `counted_ms`.
@@ -32,22 +30,20 @@ class ExperimentRow:
     ended_trials: int
     revision: int
 
+    def __repr__(self) -> str:
+        return f"ExperimentRow(id={self.id!r}, status={self.status!r}, revision={self.revision})"
+
     @staticmethod
     def from_row(row: tuple[Any, ...]) -> ExperimentRow:
-        id_, status, error, code, sentence, details, config, *numbers = row
-        created_ms, ended_ms, exec_ms, counted_ms, next_sequence_id, next_parameter_id, ended_trials, revision = numbers
-        return ExperimentRow(
-            id=id_, status=ExperimentStatus(status), error=error,
-            hold=Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None, config=config,
-            created_ms=created_ms, ended_ms=ended_ms, exec_ms=exec_ms, counted_ms=counted_ms,
-            next_sequence_id=next_sequence_id, next_parameter_id=next_parameter_id, ended_trials=ended_trials,
-            revision=revision,
-        )  # fmt: skip
+        """`row`: the values of `_COLUMNS`."""
+        (code, sentence, details), (id_, status, error), others = row[:3], row[3:6], row[6:]
+        hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
+        return ExperimentRow(id_, ExperimentStatus(status), error, hold, *others)
 
 
-_COLUMNS = (
-    "id, status, error, hold_code, hold_sentence, hold_details, config, created_ms, ended_ms, exec_ms,"
-    " counted_ms, next_sequence_id, next_parameter_id, ended_trials, revision"
+#: Three that make the hold, then the fields of the row without it, in their order.
+_COLUMNS = ", ".join(
+    ["hold_code, hold_sentence, hold_details", *(name for name in ExperimentRow._fields if name != "hold")]
 )
 
 

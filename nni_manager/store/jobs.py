@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 
@@ -18,8 +16,7 @@ PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRow:
+class AttemptRow(NamedTuple):
     """An attempt as the scheduler sees it; its fields bear the names of the columns."""
 
     job_name: str
@@ -43,12 +40,7 @@ class AttemptRow:
     final_seen_ms: int | None = None
 
 
-ATTEMPT_COLUMNS = tuple(AttemptRow.__dataclass_fields__)
-
-
-def attempt_row(values: Sequence[Any]) -> AttemptRow:
-    """From the values of `ATTEMPT_COLUMNS`."""
-    return AttemptRow(**dict(zip(ATTEMPT_COLUMNS, values, strict=True)))
+ATTEMPT_COLUMNS = AttemptRow._fields
 
 
 def intend(connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, now_ms: int) -> None:

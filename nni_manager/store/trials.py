@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import new_trial_ids
-from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
-from nni_manager.store import jobs
 from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTrial:
+class OpenTrial(NamedTuple):
     """A trial that has not ended, and its current attempt, if one was started."""
 
     id: str
@@ -49,7 +45,7 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     return OpenTrial(
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
-        job=jobs.attempt_row(job) if job[0] is not None else None,
+        job=AttemptRow._make(job) if job[0] is not None else None,
     )  # fmt: skip
 
 
@@ -72,19 +68,19 @@ def fresh_ids(connection: sqlite3.Connection, count: int) -> tuple[str, ...]:
 
 
 def add(
-    connection: sqlite3.Connection, *, id: str, parameters: Parameters, wait_code: WaitCode, wait_sentence: str,
-    now_ms: int,
+    connection: sqlite3.Connection, *, id: str, parameter_id: int | None, record: str, wait_code: WaitCode,
+    wait_sentence: str, now_ms: int,
 ) -> int:  # fmt: skip
-    """Makes a WAITING trial with the next sequence id, which it answers."""
+    """Makes a WAITING trial with the next sequence id, which it answers. `record`: JSON, as the trial reads it."""
     (sequence_id,) = connection.execute(
         "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="
         " max(next_parameter_id, coalesce(?, -1) + 1) RETURNING next_sequence_id - 1",
-        (parameters.parameter_id,),
+        (parameter_id,),
     ).fetchone()
     connection.execute(
         "INSERT INTO trials (id, sequence_id, status, parameter_id, record, created_ms, wait_code, wait_sentence)"
         " VALUES (?, ?, 'WAITING', ?, ?, ?, ?, ?)",
-        (id, sequence_id, parameters.parameter_id, parameters.record(), now_ms, wait_code, wait_sentence),
+        (id, sequence_id, parameter_id, record, now_ms, wait_code, wait_sentence),
     )
     return int(sequence_id)
 

@@ -249,7 +249,8 @@ def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
     trials.add(
         connection,
         id="waits",
-        parameters=waits,
+        parameter_id=waits.parameter_id,
+        record=waits.record(),
         wait_code=WaitCode.CONCURRENCY,
         wait_sentence="waits for a free slot",
         now_ms=CREATED_MS,
@@ -277,7 +278,8 @@ def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: i
     trials.add(
         connection,
         id=trial_id,
-        parameters=parameters,
+        parameter_id=parameters.parameter_id,
+        record=parameters.record(),
         wait_code=WaitCode.SUBMITTED,
         wait_sentence="",
         now_ms=CREATED_MS,

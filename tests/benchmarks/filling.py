@@ -37,7 +37,13 @@ def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial
     name = job_name(experiment_id, trial_id, 1)
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values={"x": _x(number)})
     trials.add(
-        connection, id=trial_id, parameters=parameters, wait_code=WaitCode.SUBMITTED, wait_sentence="", now_ms=ms
+        connection,
+        id=trial_id,
+        parameter_id=parameters.parameter_id,
+        record=parameters.record(),
+        wait_code=WaitCode.SUBMITTED,
+        wait_sentence="",
+        now_ms=ms,
     )
     jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, now_ms=ms)
     place = str(folder / "trials" / attempt_directory(trial_id, 1))

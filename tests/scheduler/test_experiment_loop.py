@@ -19,9 +19,10 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, Store
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import actions, forgetting, watched_tuner
+from nni_manager.scheduler import actions, experiment_loop, forgetting, watched_tuner
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.watched_tuner import HostPlace
@@ -156,6 +157,38 @@ async def test_from_the_first_proposal_to_done(monkeypatch: Patch, path: Path) -
         records = [json.loads(job.parameter_record) for job in work.platform.specs]
         assert [record["parameter_id"] for record in records] == [0, 1, 2]
         assert [job.sequence_id for job in work.platform.specs] == [0, 1, 2]
+
+
+async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, path: Path) -> None:
+    async with at_work(monkeypatch, path, spec()) as work:
+        names = await work.runs(2)
+        await asyncio.sleep(3 * experiment_loop._GATHER_S)  # what began with them is over
+        before, _ = tally.turns.read()
+        for name in names:
+            work.loop.take_reports({name: RUNNING})
+            await asyncio.sleep(0)
+        await work.until(lambda: tally.turns.read()[0] > before)
+        await asyncio.sleep(3 * experiment_loop._GATHER_S)
+        assert tally.turns.read()[0] == before + 1
+
+
+async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path: Path) -> None:
+    """Nobody looks for the news that a job was accepted and runs; its end, or a stop, looks at once."""
+    monkeypatch.setattr(experiment_loop, "_GATHER_S", 3600)
+    async with at_work(monkeypatch, path, spec(max_trial_number=3, trial_concurrency=1)) as work:
+        for _ in range(2):
+            await work.until(lambda: work.running)
+            (name,) = work.running
+            assert work.ask(f"SELECT state FROM attempts WHERE job_name = '{name}'") == "INTENT"
+            work.platform.change(name, SUCCEEDED)
+            await work.until(lambda name=name: name not in work.platform.jobs)
+        await work.until(lambda: work.running)
+        await work.stop()
+        async with asyncio.timeout(10):
+            await work.loop.closed.wait()
+        assert work.statuses_of_trials == {"SUCCEEDED": 2, "USER_CANCELED": 1}
+        assert work.ask("SELECT min(started_ms), max(started_ms) FROM trials WHERE status = 'SUCCEEDED'") == (5, 5)
+        assert work.platform.jobs == {}
 
 
 async def test_an_exhausted_tuner_is_asked_again_after_each_result(monkeypatch: Patch, path: Path) -> None:

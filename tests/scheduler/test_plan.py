@@ -34,13 +34,13 @@ PENDING: dict[str, Any] = {"state": "PENDING", "wait": "SUBMITTED"}
 
 def test_proposals_become_trials_in_free_slots() -> None:
     found = Plan(running("aaaaa"), config=spec(trial_concurrency=3), proposals=proposals(4, 5, 6))
-    assert [(r.trial_id, r.parameters.parameter_id) for r in found.records(AddTrial)] == [("new00", 4), ("new01", 5)]
+    assert [(r.trial_id, r.parameter_id) for r in found.records(AddTrial)] == [("new00", 4), ("new01", 5)]
     assert [(r.trial_id, r.attempt, r.job_name) for r in found.records(StartAttempt)] == [
         ("new00", 1, "nni_exp_exp1_trial_new00"), ("new01", 1, "nni_exp_exp1_trial_new01"),
     ]  # fmt: skip
     assert [(c.trial_id, c.sequence_id, c.record) for c in found.decisions.calls] == [
-        ("new00", 1, found.records(AddTrial)[0].parameters.record()),
-        ("new01", 2, found.records(AddTrial)[1].parameters.record()),
+        ("new00", 1, found.records(AddTrial)[0].record),
+        ("new01", 2, found.records(AddTrial)[1].record),
     ]  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class World:
         self.connection.execute("BEGIN IMMEDIATE")
         result = take_turn(self.connection, self.spec, seen, here, told=self.known_until, assessed=False)
         self.connection.execute("COMMIT")
-        added = {r.parameters.parameter_id for r in result.records if isinstance(r, d.AddTrial)}
+        added = {r.parameter_id for r in result.records if isinstance(r, d.AddTrial)}
         self.proposals = [p for p in self.proposals if p.parameter_id not in added]
         self.told += [item["end_order"] for item in result.to_tell]
         self.known_until = max([self.known_until, *self.told])
@@ -195,8 +195,8 @@ class World:
             (id_,) = trials.fresh_ids(self.connection, 1)
             parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values={})
             trials.add(
-                self.connection, id=id_, parameters=parameters, wait_code=WaitCode.CONCURRENCY, wait_sentence="waits",
-                now_ms=self.now,
+                self.connection, id=id_, parameter_id=None, record=parameters.record(),
+                wait_code=WaitCode.CONCURRENCY, wait_sentence="waits", now_ms=self.now,
             )  # fmt: skip
             self.turn()
 

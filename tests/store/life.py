@@ -20,7 +20,13 @@ def add(
     source = ParameterSource.CUSTOMIZED if parameter_id is None else ParameterSource.ALGORITHM
     parameters = Parameters(parameter_id=parameter_id, source=source, values=values or {"x": 1})
     return trials.add(
-        connection, id=id, parameters=parameters, wait_code=WaitCode.CONCURRENCY, wait_sentence="waits", now_ms=at
+        connection,
+        id=id,
+        parameter_id=parameters.parameter_id,
+        record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY,
+        wait_sentence="waits",
+        now_ms=at,
     )
 
 

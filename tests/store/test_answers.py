@@ -11,6 +11,7 @@ import pytest
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import WaitCode
 from nni_manager.store import answers, jobs, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
@@ -111,9 +112,15 @@ def test_numbers_keep_all_their_digits(connection: sqlite3.Connection, value: fl
 
 @pytest.mark.parametrize("values", [0.1, "text", None, [], [1, [2]], {}, "", "ä\"'\\", 12345678901])
 def test_parameters_may_be_anything(connection: sqlite3.Connection, values: object) -> None:
-    parameters = trials.Parameters.from_record(json.dumps({"parameter_id": 0, "parameters": values}))
+    parameters = Parameters.from_record(json.dumps({"parameter_id": 0, "parameters": values}))
     trials.add(
-        connection, id="aaaaa", parameters=parameters, wait_code=WaitCode.CONCURRENCY, wait_sentence="", now_ms=0
+        connection,
+        id="aaaaa",
+        parameter_id=parameters.parameter_id,
+        record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY,
+        wait_sentence="",
+        now_ms=0,
     )
     (trial,) = listed(connection)["trials"]
     assert trial["parameters"] == values and type(trial["parameters"]) is type(values)

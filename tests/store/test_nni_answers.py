@@ -178,8 +178,9 @@ def test_the_export_has_three_keys_and_values_encoded_once(connection: sqlite3.C
 
 def test_parameters_that_json_cannot_spell_are_null_in_the_export(connection: sqlite3.Connection) -> None:
     values = {"x": math.nan, "y": -math.inf, "z": 1}
+    record = Parameters(parameter_id=0, source=ParameterSource.ALGORITHM, values=values).record()
     trials.add(
-        connection, id="aaaaa", parameters=Parameters(parameter_id=0, source=ParameterSource.ALGORITHM, values=values),
+        connection, id="aaaaa", parameter_id=0, record=record,
         wait_code=WaitCode.CONCURRENCY, wait_sentence="waits", now_ms=0,
     )  # fmt: skip
     report(connection, start(connection, "aaaaa"), final(1))

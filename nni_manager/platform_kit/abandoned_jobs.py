@@ -1,0 +1,54 @@
+"""Jobs of an experiment that nobody can work on any more, at a keeper: they are ended, and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+from nni_manager.platform_kit.keeper_client import Job, Keeper
+from trial_runner import protocol
+
+#: Seconds between two looks whether they have ended. Their ends would only be told to somebody who follows them, and
+#: with them everything they ever reported, which nobody could store.
+_LOOK_S = 0.1
+
+
+async def end(keeper: Keeper, owner: str) -> None:
+    """Returns when all jobs of `owner` (an experiment) have ended. Raises PlatformUnavailable."""
+    await keeper.listen(owner, _Deaf())
+    try:
+        jobs = await _end_running(keeper, owner)
+        if jobs:
+            await keeper.request("forget", names=list(jobs))
+    finally:
+        keeper.leave(owner)
+
+
+async def _end_running(keeper: Keeper, owner: str) -> dict[str, Job]:
+    """Name → job, all ended."""
+    asked: set[str] = set()
+    while True:
+        listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
+        jobs = {name: job for name, job in listed.items() if job["owner"] == owner}
+        running = {name for name, job in jobs.items() if job["state"] == protocol.RUNNING}
+        for name in running - asked:
+            await keeper.request("signal", name=name)
+        if not running:
+            return jobs
+        asked |= running
+        await asyncio.sleep(_LOOK_S)
+
+
+class _Deaf:
+    """Listens only so that there is a connection."""
+
+    async def on_connected(self) -> None:
+        pass
+
+    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        pass
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_disconnected(self) -> None:
+        pass
