@@ -135,21 +135,21 @@ class Actions:
             report = JobReport(
                 state=JobState.FAILED, reason=Reason.SUBMIT_REJECTED, message=str(error), ended_ms=self._clock()
             )
-            self._loop.take_reports({call.job_name: report})
+            self._loop.intake.take_reports({call.job_name: report})
         except PlatformUnavailable as error:
             self._note_refusal(call.job_name, error)
         except BadCredentials as error:
             self._refused.append(call.job_name)
-            self._loop.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
+            self._loop.intake.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
         except Exception as error:
             self._note_bug(error)
             if self._loop.is_stopping:  # nobody will put it right before the experiment is closed
                 report = JobReport(state=JobState.LOST, message=f"its platform's adapter failed: {error!r}")
-                self._loop.take_reports({call.job_name: report})
+                self._loop.intake.take_reports({call.job_name: report})
         else:
             self._accept(handle)
             self.submitting.discard(call.job_name)
-            return self._loop.wake_soon()
+            return self._loop.bell.ring_soon()
         self.submitting.discard(call.job_name)
         self._loop.wake()
 
@@ -170,7 +170,7 @@ class Actions:
     def _note_bug(self, error: Exception) -> None:
         log.exception("the adapter failed")
         sentence = f"the platform's adapter failed: {error!r}; resume tries again"
-        self._loop.put_on_hold(
+        self._loop.intake.put_on_hold(
             Hold(code=HoldCode.INTERNAL, sentence=sentence, details="".join(traceback.format_exception(error)))
         )
 

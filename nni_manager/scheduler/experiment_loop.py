@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from nni_manager import __version__
@@ -24,11 +24,12 @@ from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.bell import Bell
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.deliveries import Deliveries, delivery
+from nni_manager.scheduler.intake import Intake, surroundings
 from nni_manager.scheduler.observer import Observer
 from nni_manager.scheduler.runner_door import RunnerDoor
-from nni_manager.scheduler.snapshot import Surroundings
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import LastWords, Result, Seen, take_turn
@@ -39,9 +40,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to open the trial listener.
 _DOOR_WAIT_S = 2.0
-#: Seconds for which news that no decision waits for is gathered: a job was accepted, a trial runs. A trial that is over
-#: by then costs one turn and one commit instead of two, and many that start together do not have a turn each.
-_GATHER_S = 0.05
 
 
 class ExperimentLoop:
@@ -75,19 +73,14 @@ class ExperimentLoop:
             greet=self.greet,
             exited=self.exited,
         )
-        self.platform = platform_class(spec.platforms[0].settings, host)
-        self.observer = Observer(self.platform, database, self.take_reports, self._take_trouble, clock)
         self.actions = actions
+        self.bell = Bell()
+        self.intake = Intake(self.bell, feed, actions)
+        self.platform = platform_class(spec.platforms[0].settings, host)
+        self.observer = Observer(self.platform, database, self.intake.take_reports, self.intake.take_trouble, clock)
         actions.bind(self)
         self._deliveries = Deliveries(database, clock, self.wake)
-        self._event = asyncio.Event()
-        #: What `wake_soon` asked for.
-        self._soon: asyncio.TimerHandle | None = None
         self._wake_at_ms: int | None = None
-        self._reports: dict[str, JobReport] = {}
-        self._new_hold: Hold | None = None
-        #: A hold on its way into the store.
-        self._recorded_now: Hold | None = None
         self._last: Result | None = None
         self._shown_hold: Hold | None = None
         self._corruption: StoreCorrupt | None = None
@@ -97,18 +90,8 @@ class ExperimentLoop:
     # Called from everywhere
 
     def wake(self) -> None:
-        """Something happened; look soon."""
-        self._event.set()
-
-    def wake_soon(self) -> None:
-        """Something happened that can wait a moment for company."""
-        if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(_GATHER_S, self.wake)
-
-    def put_on_hold(self, hold: Hold) -> None:
-        """Recorded by the next turn."""
-        self._new_hold = hold
-        self.wake()
+        """Something happened; look at once."""
+        self.bell.ring()
 
     @property
     def is_stopping(self) -> bool:
@@ -119,7 +102,7 @@ class ExperimentLoop:
         """A hold that is not recorded (yet): store, tuner or platform cannot be used now, and it ends by itself."""
         if self.database.trouble:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
-        return self.feed.silence or self.actions.trouble or self._new_hold or self._recorded_now
+        return self.feed.silence or self.actions.trouble or self.intake.hold
 
     async def deliver(
         self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
@@ -146,7 +129,7 @@ class ExperimentLoop:
         refusal = version.refusal(manager_version, runner_version) if self.spec.checks_version else ""
         if refusal:
             report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
-            self.take_reports({job_name: report})
+            self.intake.take_reports({job_name: report})
             raise VersionRefused(refusal)
         told = runner_version or "unknown"
         await self.database.try_write(lambda c: runners.greet(c, job_name, version=told, channel=channel))
@@ -185,15 +168,14 @@ class ExperimentLoop:
             try:
                 await self._runner_door.open(self.experiment_id)
             except PlatformUnavailable as error:
-                self._take_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
+                self.intake.take_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
                 await asyncio.sleep(_DOOR_WAIT_S)
             else:
-                return self._take_trouble(None)
+                return self.intake.take_trouble(None)
 
     async def turn(self) -> None:
         """One turn: everything seen so far goes in, everything decided is carried out."""
-        self._event.clear()
-        self._come_at_once()
+        self.bell.answer()
         if self._corruption is not None:
             raise self._corruption
         handed = self._deliveries.take()
@@ -203,18 +185,13 @@ class ExperimentLoop:
             handed.fail(error)
             raise
         handed.answer(result.receipts)
-        self._recorded_now = None
+        self.intake.stored()
         journal.write(result.records, (*seen.reports.items(), *((w.chunk.job_name, w.report) for w in handed.words)))
         await self._act(result)
 
-    def _come_at_once(self) -> None:
-        """This turn takes in all there is."""
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
-
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
-        seen, here, spec = self._take_seen(last_words), self._surroundings(), self.spec
+        seen, spec = self.intake.take(last_words), self.spec
+        here = surroundings(self.feed, self.actions, self.observer, self._clock)
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return seen, await self.database.write(
@@ -251,71 +228,12 @@ class ExperimentLoop:
         seconds = self._safety_poll_s
         if self._wake_at_ms is not None:
             seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))
-        if seconds == 0:
-            return
-        alarm = asyncio.get_running_loop().call_later(seconds, self.wake)
-        try:
-            await self._event.wait()
-        finally:
-            alarm.cancel()
-
-    # What goes into a turn
-
-    def _take_seen(self, last_words: tuple[LastWords, ...]) -> Seen:
-        reports, self._reports = self._reports, {}
-        bad, self.feed.judged_bad = self.feed.judged_bad, []
-        handles, refused, forgotten = self.actions.take_news()
-        hold, self._new_hold = self._new_hold, None
-        self._recorded_now = hold
-        return Seen(
-            handles=handles,
-            reports=reports,
-            last_words=last_words,
-            refused=refused,
-            forgotten=forgotten,
-            judged_bad=tuple(bad),
-            hold=hold or self.feed.failure,
-        )
-
-    def _surroundings(self) -> Surroundings:
-        actions, feed = self.actions, self.feed
-        return Surroundings(
-            now_ms=self._clock(),
-            submitting=frozenset(actions.submitting),
-            cancelled=frozenset(actions.cancelled),
-            unreachable_since_ms=self.observer.unreachable_since_ms,
-            platform_trouble=actions.trouble.sentence if actions.trouble else "",
-            retry_at_ms=actions.retry_at_ms,
-            proposals=tuple(feed.proposals),
-            asked=feed.asked,
-            exhausted=feed.exhausted,
-            ahead=feed.ahead,
-            tuner_trouble=feed.silence,
-        )
+        await self.bell.wait(seconds)
 
     def _wake_observer(self, job_name: str) -> None:
         if not job_name:
             self.actions.forget_cancels()
         self.observer.wake(job_name)
-
-    def take_reports(self, reports: Mapping[str, JobReport]) -> None:
-        """Evidence from platform or runner, for the next turn: what says more counts, and of two ends the first."""
-        for name, report in reports.items():
-            known = self._reports.get(name)
-            if known is None or (_WEIGHT[report.state] >= _WEIGHT[known.state] and not known.state.is_final):
-                self._reports[name] = report
-        self.actions.forgetting.hear(reports)
-        if any(report.state.is_final for report in reports.values()):
-            self.wake()
-        else:
-            self.wake_soon()
-
-    def _take_trouble(self, trouble: Hold | None) -> None:
-        if trouble is not None and trouble.code is HoldCode.BAD_CREDENTIALS:
-            self.put_on_hold(trouble)
-        else:
-            self.actions.set_trouble(trouble)
-            self.wake()
 
 
 def _to_forget(connection: sqlite3.Connection) -> list[d.Forget]:
@@ -323,7 +241,3 @@ def _to_forget(connection: sqlite3.Connection) -> list[d.Forget]:
     return [
         d.Forget(handle=handle, runner_word=words.get(handle.job_name, "")) for handle in jobs.unforgotten(connection)
     ]
-
-
-#: How much a state says: nothing, waits, runs, over.
-_WEIGHT = {state: 3 if state.is_final else 0 for state in JobState} | {JobState.PENDING: 1, JobState.RUNNING: 2}

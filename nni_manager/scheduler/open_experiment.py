@@ -99,7 +99,7 @@ class OpenExperiment:
                 if (corruption := _corruption(error)) is not None:
                     raise corruption from error
                 log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
-                self.loop.put_on_hold(_internal(error))
+                self.loop.intake.put_on_hold(_internal(error))
                 await asyncio.sleep(_RESTART_WAITS_S[min(attempt, len(_RESTART_WAITS_S) - 1)])
                 attempt += 1
 

@@ -69,7 +69,7 @@ class RunnerDesk:
         """Answers whether the trial must stop."""
         experiment, side = await self._greeted(who)
         started_ms = possible_ms(started_ms, side.intended_ms, self._supervisor.means.clock())
-        experiment.loop.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
+        experiment.loop.intake.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, Store
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import actions, experiment_loop, forgetting, watched_tuner
+from nni_manager.scheduler import actions, bell, forgetting, watched_tuner
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.tally import tally
@@ -162,19 +162,19 @@ async def test_from_the_first_proposal_to_done(monkeypatch: Patch, path: Path) -
 async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec()) as work:
         names = await work.runs(2)
-        await asyncio.sleep(3 * experiment_loop._GATHER_S)  # what began with them is over
+        await asyncio.sleep(3 * bell.GATHER_S)  # what began with them is over
         before, _ = tally.turns.read()
         for name in names:
-            work.loop.take_reports({name: RUNNING})
+            work.loop.intake.take_reports({name: RUNNING})
             await asyncio.sleep(0)
         await work.until(lambda: tally.turns.read()[0] > before)
-        await asyncio.sleep(3 * experiment_loop._GATHER_S)
+        await asyncio.sleep(3 * bell.GATHER_S)
         assert tally.turns.read()[0] == before + 1
 
 
 async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path: Path) -> None:
     """Nobody looks for the news that a job was accepted and runs; its end, or a stop, looks at once."""
-    monkeypatch.setattr(experiment_loop, "_GATHER_S", 3600)
+    monkeypatch.setattr(bell, "GATHER_S", 3600)
     async with at_work(monkeypatch, path, spec(max_trial_number=3, trial_concurrency=1)) as work:
         for _ in range(2):
             await work.until(lambda: work.running)
