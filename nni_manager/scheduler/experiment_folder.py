@@ -82,6 +82,13 @@ def reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> Ex
         lock.release()
 
 
+def require_idle(folder: Folder) -> None:
+    """Raises Conflict while NNI runs the experiment, AlreadyOwned while another manager works on it."""
+    nni_folder.require_idle(folder)
+    with suppress(OSError):  # gone already, or nobody can write it
+        _lock(folder).release()
+
+
 def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
     """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
     if status is ExperimentStatus.STOPPED:
@@ -97,12 +104,16 @@ def _ships_code(spec: ExperimentSpec) -> bool:
 
 def _own(folder: Folder) -> Ownership:
     try:
-        return Ownership(folder.lock, f"the experiment folder {folder.path}")
+        return _lock(folder)
     except OSError as error:
         raise StoreUnavailable(
             f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
             " writable, or copy it"
         ) from error
+
+
+def _lock(folder: Folder) -> Ownership:
+    return Ownership(folder.lock, f"the experiment folder {folder.path}")
 
 
 def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:

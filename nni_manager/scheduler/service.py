@@ -17,12 +17,12 @@ from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler.experiment_folder import adopt
+from nni_manager.scheduler import experiment_folder
 from nni_manager.scheduler.launcher import Launcher
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index, nni_folder, trials
+from nni_manager.store import experiments, index, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
@@ -98,13 +98,16 @@ class Service:
             await self._launcher.view(id, how)
 
     async def delete(self, id: str, also: Callable[[], Awaitable[None]]) -> None:
-        """Removes a stopped experiment's folder and its entry, then what `also` does; not while NNI runs it. A daemon
-        that is killed meanwhile leaves a note that the next one acts on."""
+        """Removes a stopped experiment's folder and its entry, then what `also` does.
+
+        Raises Conflict or AlreadyOwned while somebody runs it. A daemon that is killed meanwhile leaves a note that the
+        next one acts on.
+        """
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
-            await asyncio.to_thread(nni_folder.require_idle, entry.folder)
+            await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
             await self._end_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
@@ -229,7 +232,7 @@ def _readable(entry: Entry) -> Path:
     database = entry.folder.database
     if not database.exists():
         raise NotFound(f"the folder of experiment {entry.id} is gone: {entry.folder.path}")
-    adopt(entry.folder)
+    experiment_folder.adopt(entry.folder)
     return database
 
 

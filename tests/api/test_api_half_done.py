@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler import launcher
 from nni_manager.store import index
 from nni_manager.store.folder import Folder
+from nni_manager.store.ownership import Ownership
 from tests.api.world import World, config
 
 pytestmark = pytest.mark.unit
@@ -96,6 +98,16 @@ async def test_a_folder_is_noted_while_it_is_deleted(
     assert (await api.delete(f"{EXPERIMENTS}/going")).status_code == 204
     assert seen == [[("going", folder.path)]]
     assert await noted(world) == [] and not folder.path.exists()
+
+
+async def test_what_another_manager_works_on_is_not_deleted(world: World, api: httpx.AsyncClient) -> None:
+    folder = await world.add("theirs")
+    lock = Ownership(folder.lock, "the folder")
+    refused = await api.delete(f"{EXPERIMENTS}/theirs")
+    assert refused.status_code == 409 and f"in use by process {os.getpid()}" in refused.json()["error"]
+    assert folder.database.exists() and await noted(world) == []
+    lock.release()
+    assert (await api.delete(f"{EXPERIMENTS}/theirs")).status_code == 204
 
 
 async def test_a_folder_that_cannot_be_removed_stays_noted(
