@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.benchmarks import lite
@@ -16,14 +17,21 @@ from trial_runner import protocol
 STAND_IN = Path(protocol.__file__).with_name("stand_in")
 
 
-def plain_loop(folder: Path, trials: int, at_once: int, command: str = lite.COMMAND) -> float:
-    """Trials a second."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    trials_per_s: float
+    #: CPU milliseconds of the loop's own process for each trial.
+    cpu_ms: float
+
+
+def plain_loop(folder: Path, trials: int, at_once: int, command: str = lite.COMMAND) -> Floor:
+    """It spawns and waits, and keeps nothing."""
     return asyncio.run(_plain_loop(folder, trials, at_once, command))
 
 
-async def _plain_loop(folder: Path, trials: int, at_once: int, command: str) -> float:
+async def _plain_loop(folder: Path, trials: int, at_once: int, command: str) -> Floor:
     numbers = iter(range(trials))
-    started = time.perf_counter()
+    started, cpu_s = time.perf_counter(), time.process_time()
 
     async def worker() -> None:
         for number in numbers:
@@ -32,7 +40,9 @@ async def _plain_loop(folder: Path, trials: int, at_once: int, command: str) -> 
             assert await process.wait() == 0
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
-    return trials / (time.perf_counter() - started)
+    return Floor(
+        trials_per_s=trials / (time.perf_counter() - started), cpu_ms=(time.process_time() - cpu_s) / trials * 1000
+    )
 
 
 def optuna_loop(folder: Path, trials: int, at_once: int, *, storage: str | None) -> float:

@@ -74,7 +74,7 @@ def _full_rate(folder: Path, daemon: Daemon, port: int, id_: str, table: Table) 
     with Reader(*_ours(port, id_)("trial-jobs"), every_s=_LOOK_EVERY_S):
         for repeat in range(_REPEATS):
             lite.write(folder / str(repeat))
-            bare.append(floors.plain_loop(folder / str(repeat), _TRIALS, _AT_ONCE))
+            bare.append(floors.plain_loop(folder / str(repeat), _TRIALS, _AT_ONCE).trials_per_s)
             ours.append(_rate(daemon, folder / str(repeat)))
     name = (
         f"lite trials/s, {_AT_ONCE} at a time, while {_SIZES[-1]:,} trials are read {1 / _LOOK_EVERY_S:.0f} × a second"

@@ -34,7 +34,7 @@ def _compare(folder: Path, table: Table, name: str, python: str, trials: int, nn
     for repeat in range(REPEATS):
         place = folder / str(repeat)
         _write(place / "floor")
-        bare.append(floors.plain_loop(place / "floor", trials, 1, command))
+        bare.append(floors.plain_loop(place / "floor", trials, 1, command).trials_per_s)
         _write(place / "ours" / "code")
         run = subject.lite_trials(place / "ours", trials, 1, command)
         assert run.missing == 0

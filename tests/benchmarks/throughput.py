@@ -16,17 +16,21 @@ _NNI_TRIALS = {1: 15, 8: 80}
 def measure(folder: Path, table: Table) -> None:
     for at_once, nni_trials in _NNI_TRIALS.items():
         nni_rate, nni_cpu = upstream.lite_trials(folder / f"nni-{at_once}", nni_trials, at_once)
-        ours, bare, cpu = [], [], []
+        runs, bare = [], []
         for repeat in range(REPEATS):
             place = folder / f"lite-{at_once}-{repeat}"
             lite.write(place / "floor")
             bare.append(floors.plain_loop(place / "floor", TRIALS, at_once))
-            run = subject.lite_trials(place / "ours", TRIALS, at_once)
-            assert run.missing == 0
-            ours.append(run.trials_per_s)
-            cpu.append(sum(run.cpu_ms.values()))
-        table.row(f"lite trials/s, {at_once} at a time", ours, at_least(0.6, FLOOR), floor=bare, nni=nni_rate)
-        table.row(f"CPU ms a lite trial, {at_once} at a time", cpu, at_most(4), nni=nni_cpu)
+            runs.append(subject.lite_trials(place / "ours", TRIALS, at_once))
+        assert not any(run.missing for run in runs)
+        table.row(
+            f"lite trials/s, {at_once} at a time", [run.trials_per_s for run in runs], at_least(0.6, FLOOR),
+            floor=[floor.trials_per_s for floor in bare], nni=nni_rate,
+        )  # fmt: skip
+        table.row(
+            f"CPU ms a lite trial, {at_once} at a time", [sum(run.cpu_ms.values()) for run in runs], at_most(4),
+            floor=[floor.cpu_ms for floor in bare], nni=nni_cpu,
+        )  # fmt: skip
 
 
 def against_optuna(folder: Path, table: Table) -> None:
