@@ -19,6 +19,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.snapshot import Proposal
+from nni_manager.scheduler.verdicts import Verdicts
 from nni_manager.scheduler.watched_tuner import HostPlace, WatchedTuner
 from nni_manager.store import history
 from nni_manager.store.database import Database
@@ -65,8 +66,7 @@ class TunerFeed:
         self.next_parameter_id = 0
         self._resting = False
         self._results: list[Item] = []
-        self._to_judge: dict[str, int] = {}
-        self._judged: dict[str, int] = {}
+        self._verdicts = Verdicts(database)
         self._changes: list[tuple[str, Item]] = []
 
     @property
@@ -93,8 +93,7 @@ class TunerFeed:
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
-            self._judged.pop(result["trial_id"], None)
-            self._to_judge.pop(result["trial_id"], None)
+            self._verdicts.drop(result["trial_id"])
         if not self._tuner.is_started and not self.asked:
             self._results.clear()  # the next process learns them from the store
         elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
@@ -103,7 +102,7 @@ class TunerFeed:
     def judge(self, trial_id: str) -> None:
         """The trial has new intermediate results."""
         if self.spec.assessor is not None:
-            self._to_judge[trial_id] = 1
+            self._verdicts.want(trial_id)
             self._work.set()
 
     def change_search_space(self, spec: ExperimentSpec) -> None:
@@ -153,7 +152,7 @@ class TunerFeed:
     async def _turn(self) -> None:
         """One round of calls, in the order that lets a proposal know every result."""
         if not self._tuner.is_started:
-            if not (self.asked or self._to_judge):
+            if not (self.asked or self._verdicts.are_wanted):
                 return
             await self._start_tuner()
         while self._changes:
@@ -163,8 +162,8 @@ class TunerFeed:
         if self._results:
             results, self._results = self._results, []
             await self._tuner.call("learn", results=results)
-        if self._to_judge:
-            await self._judge_all()
+        if self._verdicts.are_wanted:
+            await self._judge()
         if self.asked and not self._results:
             await self._propose()
         elif self.asked:
@@ -184,7 +183,6 @@ class TunerFeed:
         )
         self._results = [result for result in self._results if result["end_order"] > until]
         self._changes = [change for change in self._changes if change[1].get("data") not in imported]
-        self._judged.clear()
         self.proposals.clear()
         self.exhausted = False
         started = await self._tuner.call(
@@ -199,7 +197,7 @@ class TunerFeed:
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
         if assessed:
-            self._to_judge.update((trial["trial_id"], 1) for trial in open_trials)
+            self._verdicts.begin_again(trial["trial_id"] for trial in open_trials)
 
     async def _propose(self) -> None:
         count = self.asked
@@ -214,20 +212,10 @@ class TunerFeed:
         self.exhausted = len(answer["proposals"]) < count
         self._wake()
 
-    async def _judge_all(self) -> None:
-        wanted, self._to_judge = list(self._to_judge), {}
-        values = await self._database.read(lambda c: {id_: history.intermediates(c, id_) for id_ in wanted})
-        trials = [
-            {"trial_id": id_, "values": found, "from": self._judged.get(id_, 0)}
-            for id_, found in values.items()
-            if len(found) > self._judged.get(id_, 0)
-        ]
-        if not trials:
-            return
-        answer = await self._tuner.call("judge", trials=trials)
-        self._judged.update((str(trial["trial_id"]), len(values[str(trial["trial_id"])])) for trial in trials)
-        if answer["stop"]:
-            self.judged_bad += answer["stop"]
+    async def _judge(self) -> None:
+        bad = await self._verdicts.ask(self._tuner.call)
+        if bad:
+            self.judged_bad += bad
             self._wake()
 
     # What may go wrong

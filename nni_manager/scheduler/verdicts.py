@@ -1,0 +1,54 @@
+"""What the assessor is asked: which trials have new intermediate results, and how many of theirs it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from nni_manager.store import history
+from nni_manager.store.database import Database
+
+#: Verb of the tuner process and its arguments → its answer.
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class Verdicts:
+    """Of one experiment."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        #: Trials to be judged, in the order they were named.
+        self._wanted: dict[str, None] = {}
+        #: Results the present process has seen of each.
+        self._seen: dict[str, int] = {}
+
+    @property
+    def are_wanted(self) -> bool:
+        return bool(self._wanted)
+
+    def want(self, trial_id: str) -> None:
+        """The trial has new intermediate results."""
+        self._wanted[trial_id] = None
+
+    def drop(self, trial_id: str) -> None:
+        """The trial has ended."""
+        self._wanted.pop(trial_id, None)
+        self._seen.pop(trial_id, None)
+
+    def begin_again(self, trial_ids: Iterable[str]) -> None:
+        """A fresh process has seen nothing of these, which are open."""
+        self._seen.clear()
+        for trial_id in trial_ids:
+            self.want(trial_id)
+
+    async def ask(self, call: Call) -> list[str]:
+        """The trials that should end."""
+        wanted, self._wanted = list(self._wanted), {}
+        values = await self._database.read(lambda c: {id_: history.intermediates(c, id_) for id_ in wanted})
+        new = {id_: found for id_, found in values.items() if len(found) > self._seen.get(id_, 0)}
+        if not new:
+            return []
+        trials = [{"trial_id": id_, "values": found, "from": self._seen.get(id_, 0)} for id_, found in new.items()]
+        answer = await call("judge", trials=trials)
+        self._seen.update((id_, len(found)) for id_, found in new.items())
+        return list(answer["stop"])
