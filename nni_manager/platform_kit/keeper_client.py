@@ -8,15 +8,15 @@ the buffer.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from nni_manager.domain import version
-from nni_manager.domain.errors import PlatformError, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.keeper_connection import Connection
+from nni_manager.platform_kit.keeper_requests import Requests
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -61,8 +61,7 @@ class Keeper:
         self.name = name
         self._connect = connect
         self._listeners: dict[str, Listener] = {}
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._ids = itertools.count(1)
+        self._requests = Requests()
         self._connection: Connection | None = None
         self._needed = asyncio.Event()
         self._lost = asyncio.Event()
@@ -113,9 +112,7 @@ class Keeper:
     async def request(self, verb: str, **arguments: Any) -> Any:
         """Asks and waits. Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected."""
         connection = self._connection or await self._until_connected()
-        number = next(self._ids)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
+        number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
         patience = connection.lose_patience_after(ANSWER_TIMEOUT_S)
         try:
@@ -204,10 +201,7 @@ class Keeper:
         self._unstored = 0
         self._lost.set()
         self._note_change()
-        waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_exception(PlatformUnavailable(f"the connection to the {self.name} keeper broke: {why}"))
+        self._requests.fail_all(f"the connection to the {self.name} keeper broke: {why}")
         for listener in list(self._listeners.values()):
             listener.on_disconnected()
 
@@ -229,18 +223,13 @@ class Keeper:
                 if (listener := self._listeners.get(owner)) is not None:
                     listener.on_ended(name, job)
             case {"id": int(number), "result": result}:
-                self._answer(number, lambda answer: answer.set_result(result))
+                self._requests.answer(number, result)
             case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
-                self._answer(number, lambda answer: answer.set_exception(_error(kind, sentence)))
+                self._requests.refuse(number, kind, sentence)
             case {"event": str(event)} if event not in ("lines", "ended"):
                 pass  # of a newer keeper, and not for us
             case _:
                 raise ValueError("neither an answer nor an event")
-
-    def _answer(self, number: int | None, give: Callable[[asyncio.Future[Any]], None]) -> None:
-        answer = None if number is None else self._waiting.pop(number, None)
-        if answer is not None and not answer.done():
-            give(answer)
 
     def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
         listener = self._listeners.get(owner)
@@ -267,9 +256,3 @@ class Keeper:
         self._unstored -= count
         if self._unstored <= MAX_UNSTORED_LINES // 2 and not connection.transport.is_reading():
             connection.transport.resume_reading()
-
-
-def _error(kind: object, sentence: str) -> PlatformError:
-    if kind == protocol.UNAVAILABLE:
-        return PlatformUnavailable(sentence, refused=True)
-    return SubmitRejected(sentence)
