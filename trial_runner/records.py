@@ -26,8 +26,9 @@ def cut_lines(data: bytes, is_all: bool) -> Records:
     """Lines, each ended by a newline. With `is_all` nothing follows: a last line without one counts if it is JSON."""
     length = data.rfind(b"\n") + 1
     texts = data[: length - 1].decode("utf-8", "replace").split("\n") if length else []
-    if is_all and _is_json(data[length:]):
-        texts.append(data[length:].decode("utf-8", "replace"))
+    rest = data[length:]
+    if is_all and rest and _is_json(rest):
+        texts.append(rest.decode("utf-8", "replace"))
         length = len(data)
     return Records(texts, length, 0)
 
