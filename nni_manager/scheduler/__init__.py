@@ -1,9 +1,11 @@
 """The heart: one loop per experiment, woken by events: snapshot → plan → record → act.
 
-`plan` decides and is pure; `turn` runs snapshot, plan and record in one transaction; `experiment_loop` acts afterwards,
-by `actions` and `forgetting`. Only this package changes a trial's status. Imports: config and below.
+`plan` decides and is pure; `turn` runs snapshot, plan and record in one transaction, of what `intake` gathered;
+`experiment_loop` acts afterwards, by `actions` and `forgetting`, until its `bell` rings again. Only this package
+changes a trial's status. Imports: config and below.
 
 Around that: `service` takes commands, `runner_desk` the posts of trial runners; `launcher` makes and opens experiments,
 `supervisor` keeps those that are open, each an `open_experiment`. Of the tuner `tuner_feed` says what it is asked,
-`watched_tuner` waits for it, `tuner_host` is its process seen from here; `tuner_process` and `tuner_verbs` run there.
+`verdicts` what its assessor is; `watched_tuner` waits for it, `tuner_host` is its process seen from here;
+`tuner_process` and `tuner_verbs` run there.
 """
