@@ -93,5 +93,7 @@ class JobSpec:
     gpu_number: int | None = None
     #: Seconds between SIGTERM and SIGKILL when it is cancelled.
     grace_period_s: float = 5.0
+    #: Outbox → bytes of it that are stored, of a job that may have been submitted before and have run since.
+    stored: Mapping[str, int] = field(default_factory=dict)
     #: What the trial runner inside the job is started with, its token included; empty where there is none.
     runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -65,8 +65,8 @@ class Host:
     #: Something about this job changed: observe it. Any number of calls is fine.
     wake: Callable[[str], None]
     deliver: Deliver
-    #: Accepted, undecided jobs → bytes stored so far of each of their outboxes.
-    followed: Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]
+    #: Accepted, undecided jobs, and those named → bytes stored so far of each of their outboxes.
+    followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
     #: The keeper of this machine.
     keeper: Keeper
     #: The experiment's folder; what an adapter keeps there lies in a folder of the adapter's name.

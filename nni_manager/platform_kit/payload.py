@@ -14,7 +14,7 @@ from trial_runner import protocol
 def job_spec(
     spec: ExperimentSpec, *, experiment_id: str, folder_of_trials: Path, caller_environment: Mapping[str, str],
     job_name: str, trial_id: str, attempt: int, sequence_id: int, record: str,
-    runner_environment: Mapping[str, str] = {},
+    stored: Mapping[str, int] = {}, runner_environment: Mapping[str, str] = {},
 ) -> JobSpec:  # fmt: skip
     """Everything a platform needs to start one attempt. `folder_of_trials`: the experiment's ``trials``."""
     directory = str(folder_of_trials / attempt_directory(trial_id, attempt))
@@ -36,6 +36,7 @@ def job_spec(
         attempt_directory=directory,
         gpu_number=spec.trial_gpu_number,
         grace_period_s=spec.grace_period_s,
+        stored=stored,
         runner_environment=runner_environment,
     )
 

@@ -160,7 +160,7 @@ class Pull:
     async def _take_results(self, attempt: _Attempt, *, is_all: bool) -> int:
         """How many stretches were handed over, at most `_MOST_STRETCHES`."""
         if attempt.offsets is None:
-            attempt.offsets = dict((await self._host.followed()).get(attempt.job_name, {}))
+            attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
         count = 0
         for outbox in await asyncio.to_thread(outbox_file.names, attempt.folder):
             while count < _MOST_STRETCHES and await self._take_stretch(attempt, attempt.offsets, outbox, is_all):

@@ -112,7 +112,7 @@ class Actions:
         return job_spec(
             self._loop.spec, experiment_id=self._loop.experiment_id, folder_of_trials=self.folder_of_trials,
             caller_environment=self._caller_environment, job_name=call.job_name, trial_id=call.trial_id,
-            attempt=call.attempt, sequence_id=call.sequence_id, record=call.record,
+            attempt=call.attempt, sequence_id=call.sequence_id, record=call.record, stored=call.stored,
             runner_environment=self._runner_environment(call),
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold
@@ -118,6 +119,8 @@ class Submit:
     sequence_id: int
     #: JSON, as the trial reads it.
     record: str
+    #: Outbox → bytes stored, when this is not its first submission.
+    stored: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class ExperimentLoop:
             experiment_id=experiment_id,
             wake=self._wake_observer,
             deliver=self.deliver,
-            followed=lambda: database.read(jobs.followed),
+            followed=lambda names: database.read(lambda c: jobs.followed(c, names)),
             keeper=keeper,
             folder=folder,
             code=self.code_archive.path,

@@ -91,7 +91,8 @@ def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions
         if trial.job.handle is not None or trial.job.job_name in here.submitting:
             continue
         if here.may_submit:
-            decisions.calls.append(_submit(snapshot, trial.id, trial.attempt, trial.sequence_id, trial.record))
+            again = _submit(snapshot, trial.id, trial.attempt, trial.sequence_id, trial.record)
+            decisions.calls.append(replace(again, stored=snapshot.stored[trial.job.job_name]))
         else:
             decisions.wake_at(here.retry_at_ms)
 

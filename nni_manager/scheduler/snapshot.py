@@ -63,6 +63,8 @@ class Snapshot:
     open_trials: tuple[OpenTrial, ...]
     #: (platform, user code): attempts given up on either account, of trials whose attempt may have failed.
     retries: Mapping[str, tuple[int, int]]
+    #: Of jobs that were decided on earlier and have no handle: outbox → bytes stored, as they may have run already.
+    stored: Mapping[str, Mapping[str, int]]
     #: Jobs whose runner has said that its command ended, and all of whose results are stored.
     drained: frozenset[str]
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
@@ -97,6 +99,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
         spec=spec,
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
+        stored={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, here)},
         drained=frozenset(_drained(connection, open_trials)),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
@@ -115,6 +118,13 @@ def _has_ended(job: AttemptRow) -> bool:
 
 def _may_have_failed(job: AttemptRow) -> bool:
     return _has_ended(job) and (job.runner_exit is not None or job.state != JobState.SUCCEEDED)
+
+
+def _without_handle(open_trials: Iterable[OpenTrial], here: Surroundings) -> Iterator[str]:
+    """Names of jobs that were submitted in vain, or by a process that died before it wrote the answer down."""
+    for trial in open_trials:
+        if trial.job is not None and trial.job.handle is None and trial.job.job_name not in here.submitting:
+            yield trial.job.job_name
 
 
 def _drained(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
@@ -131,9 +132,10 @@ def undecided(connection: sqlite3.Connection) -> list[JobHandle]:
     return [parse_handle(*row) for row in rows]
 
 
-def followed(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    """Names of the undecided jobs → how many bytes of each of their outboxes are stored."""
-    return {handle.job_name: offsets(connection, handle.job_name) for handle in undecided(connection)}
+def followed(connection: sqlite3.Connection, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+    """Names of the undecided jobs and those in `also` → how many bytes of each of their outboxes are stored."""
+    names = dict.fromkeys([*(handle.job_name for handle in undecided(connection)), *also])
+    return {name: offsets(connection, name) for name in names}
 
 
 def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:

@@ -356,7 +356,7 @@ async def test_results_are_stored_before_they_are_acknowledged(
         record = json.dumps({"type": "FINAL", "value": "0.5"})
         await work.platform.host.deliver(name, ".nni/metrics", 0, 20, [record])
         assert work.ask("SELECT count(*) FROM metrics") == 3
-        assert await work.platform.host.followed() == {name: {"outbox/main.jsonl": 60, ".nni/metrics": 20}}
+        assert await work.platform.host.followed([]) == {name: {"outbox/main.jsonl": 60, ".nni/metrics": 20}}
 
 
 async def test_an_end_that_comes_with_the_last_lines_is_stored_with_them(monkeypatch: Patch, path: Path) -> None:

@@ -15,7 +15,7 @@ from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.snapshot import Surroundings
 from nni_manager.scheduler.turn import LastWords, Result, Seen, take_turn
-from nni_manager.store import experiments, jobs, trials
+from nni_manager.store import experiments, jobs, metrics, trials
 from nni_manager.store.metrics import Chunk, Stored
 from tests.scheduler.pictures import NOW, hold, proposals, spec
 
@@ -42,9 +42,12 @@ class Turns:
             self.told = result.to_tell[-1]["end_order"]
         return result
 
+    def submitted(self, **here: Any) -> list[d.Submit]:
+        return [call for call in self.take(**here).calls if isinstance(call, d.Submit)]
+
     def start(self, *numbers: int) -> list[str]:
         """New trials, accepted and running; answers their jobs' names."""
-        names = [call.job_name for call in self.take(proposals=proposals(*numbers)).calls if isinstance(call, d.Submit)]
+        names = [call.job_name for call in self.submitted(proposals=proposals(*numbers))]
         handles = tuple(JobHandle(platform="fake", version=1, job_name=name) for name in names)
         self.take(Seen(handles=handles, reports={name: RUNNING for name in names}))
         return names
@@ -220,3 +223,15 @@ def test_it_may_run_again_after_a_rollback(turns: Turns) -> None:
         turns.connection.execute("ROLLBACK")
     assert [len(result.records) for result in results] == [2, 2]
     assert turns.open_trials() == {}
+
+
+def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns) -> None:
+    """The daemon was killed after its first results came and before its handle was written down."""
+    (first,) = turns.submitted(proposals=proposals(0))
+    assert first.stored == {}
+    metric = Metric(type=MetricType.PERIODICAL, data="1", value=1.0, number=0)
+    metrics.store(turns.connection, Chunk(job_name=first.job_name, outbox="outbox/main.jsonl", start=0, end=30,
+                  lines=1, metrics=[metric]), NOW)  # fmt: skip
+    assert turns.submitted(submitting=frozenset({first.job_name})) == []
+    (again,) = turns.submitted()
+    assert (again.job_name, again.stored) == (first.job_name, {"outbox/main.jsonl": 30})

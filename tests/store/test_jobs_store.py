@@ -45,6 +45,11 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     assert jobs.followed(connection) == {NAME: {}}
 
 
+def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite3.Connection) -> None:
+    assert jobs.followed(connection) == {}
+    assert jobs.followed(connection, [NAME]) == {NAME: {}}
+
+
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
     jobs.set_report(connection, NAME, JobReport(state=JobState.RUNNING, started_ms=5), 50)
     jobs.set_handle(connection, HANDLE)

@@ -92,8 +92,8 @@ class Recorder:
         self.woken.append(job_name)
         self.news.set()
 
-    async def _followed(self) -> Mapping[str, Mapping[str, int]]:
-        return {name: dict(self._offsets.get(name, {})) for name in self._accepted}
+    async def _followed(self, names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+        return {name: dict(self._offsets.get(name, {})) for name in self._accepted.union(names)}
 
     async def _code(self) -> Path:
         return self.code_archive

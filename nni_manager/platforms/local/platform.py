@@ -73,6 +73,7 @@ class LocalPlatform(Platform):
             attempt_directory=spec.attempt_directory,
             files={protocol.PARAMETER_FILE: spec.parameter_record},
             grace_s=spec.grace_period_s,
+            **{"from": dict(spec.stored)},
         )
         if job["state"] == protocol.RUNNING:  # of one that has ended, `observe` asks for what it reported
             self._note_running(spec.name, job)
@@ -149,8 +150,8 @@ class LocalPlatform(Platform):
         """Asks for these and all undecided jobs that the keeper has not named on this connection."""
         async with self._following:
             await _settled(self._pending_deliveries())  # they move the offsets that are read now
-            followed = await self.host.followed()
-            unheard = {name: dict(followed.get(name, {})) for name in (*followed, *names) if name not in self._reports}
+            followed = await self.host.followed(names)
+            unheard = {name: dict(offsets) for name, offsets in followed.items() if name not in self._reports}
             if unheard:
                 self._note_all(await self.host.keeper.request("follow", jobs=unheard))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,18 @@ async def test_a_job_the_store_did_not_name_in_time_is_asked_for_and_not_lost(
     assert keeper.followed() == [{"job": {}}]
 
 
+async def test_what_is_stored_of_a_job_without_a_handle_is_not_asked_for_again(
+    platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
+) -> None:
+    await platform.submit(replace(job(), stored={OUTBOX: 12}))
+    assert keeper.asked[-1][1]["from"] == {OUTBOX: 12}
+    await recorder.host(keeper).deliver("job", OUTBOX, 0, 20, ["{}"])
+    platform.on_disconnected()
+    await platform.on_connected()
+    assert await state(platform) is JobState.RUNNING
+    assert keeper.followed() == [{"job": {OUTBOX: 20}}]
+
+
 async def test_a_job_is_followed_once_on_a_connection(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
@@ -234,10 +247,10 @@ async def test_a_store_that_cannot_be_read_is_asked_again_when_somebody_looks(
     troubles = [StoreUnavailable("locked")]
     followed = recorder._followed
 
-    async def fail_once() -> Any:
+    async def fail_once(names: Sequence[str]) -> Any:
         if troubles:
             raise troubles.pop()
-        return await followed()
+        return await followed(names)
 
     monkeypatch.setattr(recorder, "_followed", fail_once)
     recorder.accept(handle())
