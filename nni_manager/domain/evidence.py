@@ -62,10 +62,17 @@ def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`disagreement`: both words, when they do not fit together; else empty."""
-
     report: JobReport
+    #: Both words, when they do not fit together; else empty.
     disagreement: str = ""
+    #: Why results may be missing; else empty.
+    doubt: str = ""
+
+
+#: Of an attempt whose runner greeted and was never heard of its end.
+UNHEARD = (
+    "its runner never said that all its results were delivered; those that are missing are in the outbox of its folder"
+)
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nni_manager.domain.evidence import Finding, RunnerWord, weigh
+from nni_manager.domain.evidence import UNHEARD, Finding, RunnerWord, weigh
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import PLATFORM_RETRIES, Outcome, Reason, StopRequest, TrialStatus, explain, outcome
 from nni_manager.scheduler.decisions import (
@@ -54,15 +54,21 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
     """What platform and runner say of the attempt's end, once it is worth deciding on."""
     platform = _platform_end(job)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
-    if platform is None and runner is None:
-        return None
+    if platform is None and (runner is None or job.handle is None):
+        return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
     since_ms = _waits_since(snapshot, trial, job, platform, runner)
     if since_ms is not None:
         until_ms = since_ms + round(snapshot.spec.metric_grace_s * 1000)
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
+    if runner is None and _had_a_runner(job) and job.state == JobState.SUCCEEDED and platform is not None:
+        return Finding(report=platform, doubt=UNHEARD)
     return weigh(platform, runner)
+
+
+def _had_a_runner(job: AttemptRow) -> bool:
+    return job.channel in (protocol.PUSH, protocol.PULL)
 
 
 def _platform_end(job: AttemptRow) -> JobReport | None:
@@ -88,8 +94,7 @@ def _waits_since(
         is_complete = job.job_name in snapshot.drained and not unexplained
         return None if is_complete else job.runner_exit_ms
     ended_itself = platform is not None and platform.state in (JobState.SUCCEEDED, JobState.FAILED)
-    has_runner = job.channel in (protocol.PUSH, protocol.PULL)
-    return job.final_seen_ms if has_runner and ended_itself else None
+    return job.final_seen_ms if ended_itself and _had_a_runner(job) else None
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Finding, decisions: Decisions) -> None:
@@ -127,8 +132,8 @@ def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fin
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message="" if succeeded else explain(report, trial.asked), ended_ms=report.ended_ms or snapshot.here.now_ms,
-        disagreement=finding.disagreement,
+        message=finding.doubt if succeeded else explain(report, trial.asked),
+        ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
     )  # fmt: skip
     decisions.records.append(record)
 

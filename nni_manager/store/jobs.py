@@ -89,9 +89,14 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport,
 
 
 def take_back(connection: sqlite3.Connection, job_name: str) -> None:
-    """The platform certainly did not take the job: the trial waits as if it had not been tried."""
+    """The platform certainly did not take the job: the trial waits as if it had not been tried.
+
+    Unless its runner says otherwise.
+    """
     connection.execute(
-        "DELETE FROM attempts WHERE job_name = ? AND state = 'INTENT' AND handle IS NULL AND closed = 0", (job_name,)
+        "DELETE FROM attempts WHERE job_name = ? AND state = 'INTENT' AND handle IS NULL AND closed = 0"
+        " AND runner_exit IS NULL",
+        (job_name,),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.evidence import UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.scheduler.decisions import (
@@ -512,6 +513,24 @@ def test_the_runner_s_word_settles_once_all_results_are_there() -> None:
     (record,) = found.records(Finish)
     assert (record.status, record.ended_ms, record.disagreement) == ("SUCCEEDED", 999_500, "")
     assert found.forgotten == ["nni_exp_exp1_trial_aaaaa"]
+
+
+def test_the_runner_s_word_waits_until_the_platform_has_taken_the_job() -> None:
+    """Else nobody could tell the platform to forget it: a daemon died before the answer was written down."""
+    job = "nni_exp_exp1_trial_aaaaa"
+    found = Plan(with_runner("aaaaa", said=EXIT_0, handle=None), drained=("aaaaa",))
+    assert (found.records(Finish), found.submitted) == ([], ["aaaaa"])
+    under_way = Plan(with_runner("aaaaa", said=EXIT_0, handle=None), drained=("aaaaa",), submitting=frozenset({job}))
+    assert (under_way.records(Finish), under_way.submitted) == ([], [])
+    refused = Plan(with_runner("aaaaa", "FAILED", said=EXIT_0, handle=None), drained=("aaaaa",))
+    assert outcome_of(refused)[0] == "SUCCEEDED"
+
+
+def test_a_success_whose_runner_was_never_heard_says_that_results_may_be_missing() -> None:
+    (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS)).records(Finish)
+    assert (record.status, record.message, record.disagreement) == ("SUCCEEDED", UNHEARD, UNHEARD)
+    (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS, channel="keeper")).records(Finish)
+    assert (record.message, record.disagreement) == ("", "")
 
 
 def test_results_on_their_way_are_waited_for() -> None:

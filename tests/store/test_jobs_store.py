@@ -8,7 +8,7 @@ import pytest
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import WaitCode
-from nni_manager.store import jobs, trials
+from nni_manager.store import jobs, runners, trials
 from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, one
 
@@ -43,6 +43,12 @@ def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     assert jobs.undecided(connection) == [HANDLE]
     assert jobs.parse_handle(NAME, attempt(connection).handle or "") == HANDLE
     assert jobs.followed(connection) == {NAME: {}}
+
+
+def test_a_job_whose_runner_has_spoken_is_not_taken_back(connection: sqlite3.Connection) -> None:
+    runners.set_exit(connection, NAME, '{"exitCode": 0}', 50)
+    jobs.take_back(connection, NAME)
+    assert attempt(connection).runner_exit is not None
 
 
 def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite3.Connection) -> None:
