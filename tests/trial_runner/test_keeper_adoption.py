@@ -3,20 +3,23 @@
 import json
 import os
 import platform
+import resource
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import CDLL
 from pathlib import Path
 
 import pytest
-from keeper_client_for_tests import Client, Heard, KeeperProcess, is_alive
+from keeper_client_for_tests import Client, Heard, KeeperProcess, claim_of, is_alive
 
 from trial_runner import processes, protocol
 
 pytestmark = pytest.mark.acceptance
 
 _PR_SET_CHILD_SUBREAPER = 36
+_RLIMIT_RTTIME = 15
 _SLEEP = "exec sleep 1000"
 
 
@@ -99,6 +102,37 @@ def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: Kee
     again.ask("signal", name="job", grace_s=20)
     again.until_ended("job")
     assert not is_alive(job["pid"])
+
+
+@pytest.mark.usefixtures("orphanage")
+@pytest.mark.parametrize("was_started", [True, False])
+def test_a_keeper_that_died_while_it_bore_the_tag_is_not_taken_for_the_main_process(
+    keeper: KeeperProcess, client: Client, was_started: bool
+) -> None:
+    """It leads a session and is older than what it started; nobody has reaped it."""
+    pid = keeper.spawn(client, "job", _SLEEP)["pid"]
+    with _killed_while_bearing(keeper, claim_of(keeper, "job")["tag"]):
+        _rewrite(keeper, "job", lambda lines: lines[:1])
+        if not was_started:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        keeper.start()
+        if was_started:
+            found = keeper.connect().ask("list")["jobs"]["job"]
+            assert (found["state"], found["pid"]) == (protocol.RUNNING, pid)
+        else:
+            assert _end_of(keeper, "job") == {"state": protocol.LOST, "exit_code": None, "signal": None}
+
+
+def test_a_claim_that_names_no_keeper_is_adopted(keeper: KeeperProcess, client: Client) -> None:
+    """An earlier version made it."""
+    pid = keeper.spawn(client, "job", _SLEEP)["pid"]
+    keeper.kill()
+    claim = {name: value for name, value in claim_of(keeper, "job").items() if not name.startswith("keeper_")}
+    _rewrite(keeper, "job", lambda _: [json.dumps(claim)])
+    keeper.start()
+    found = keeper.connect().ask("list")["jobs"]["job"]
+    assert (found["state"], found["pid"]) == (protocol.RUNNING, pid)
 
 
 def test_what_a_later_version_wrote_besides_changes_nothing(keeper: KeeperProcess, client: Client) -> None:
@@ -264,6 +298,21 @@ def _rewrite(keeper: KeeperProcess, name: str, change: object) -> None:
     path = keeper.state_file(name)
     lines = change(path.read_text().splitlines())  # type: ignore[operator]
     path.write_text("".join(line + "\n" for line in lines))
+
+
+@contextmanager
+def _killed_while_bearing(keeper: KeeperProcess, tag: str) -> Iterator[None]:
+    """Its process stays a zombie meanwhile."""
+    dead = keeper.process
+    assert dead is not None
+    kind, _, value = tag.partition(":")
+    limit = {"rttime": _RLIMIT_RTTIME, "msgqueue": resource.RLIMIT_MSGQUEUE}[kind]
+    resource.prlimit(dead.pid, limit, (int(value), resource.prlimit(dead.pid, limit)[1]))
+    dead.kill()
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    yield
+    assert not is_alive(dead.pid)
+    dead.wait()
 
 
 def _end_of(keeper: KeeperProcess, name: str) -> dict[str, object]:

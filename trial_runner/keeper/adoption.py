@@ -93,7 +93,7 @@ def _is_there(main: MainProcess) -> bool:
 def _marked_main(job: Job) -> Optional[MainProcess]:
     """The first started of those that bear the job's marks and lead a session, as main processes do."""
     found = []
-    for pid in marks.marked_processes(job.name, job.claim.tag):
+    for pid in marks.marked_processes(job.claim):
         stat = processes.read_stat(pid)
         if stat is not None and stat.session == pid:
             found.append((stat.start_ticks, pid))

@@ -142,7 +142,7 @@ class Ending:
         main_pid = 0 if job.main is None or job.is_main_gone else job.main.pid
         roots = [main_pid] if main_pid else []
         # What has lost its parent is our child, unless it was started under another keeper.
-        roots += self._own_strays(job) if job.is_child else marks.marked_processes(job.name, job.claim.tag)
+        roots += self._own_strays(job) if job.is_child else marks.marked_processes(job.claim)
         return [pid for pid in processes.with_descendants(roots) if pid != main_pid]
 
     def _own_strays(self, job: Job) -> List[int]:

@@ -30,6 +30,9 @@ class Claim(NamedTuple):
     boot_id: str
     #: Seconds between SIGTERM and SIGKILL when a request names no others.
     grace_s: float
+    #: The keeper that made the claim, which bears the tag itself while it starts the job; 0 where it was not noted.
+    keeper_pid: int = 0
+    keeper_start_ticks: int = 0
 
 
 class MainProcess(NamedTuple):
@@ -165,19 +168,22 @@ def _line(content: Dict[str, Any]) -> bytes:
 def _read_record(path: str) -> Optional[Record]:
     with open(path, "rb") as file:
         entries = [entry for entry in map(_parse, file.read().split(b"\n")) if entry]
-    # A later version may have written more: a job that runs must not be taken for a claim that is not whole.
-    claims = [Claim(**_fields(entry, Claim)) for entry in entries if entry.keys() >= set(Claim._fields)]
-    mains = [
-        MainProcess(**_fields(entry, MainProcess)) for entry in entries if entry.keys() >= set(MainProcess._fields)
-    ]
-    ends = [End(**_fields(entry, End)) for entry in entries if entry.keys() >= set(End._fields)]
+    claims = [Claim(**_fields(entry, Claim)) for entry in entries if _is_whole(entry, Claim)]
+    mains = [MainProcess(**_fields(entry, MainProcess)) for entry in entries if _is_whole(entry, MainProcess)]
+    ends = [End(**_fields(entry, End)) for entry in entries if _is_whole(entry, End)]
     if not claims:
         return None
     return Record(claims[0], mains[0] if mains else None, ends[0] if ends else None)
 
 
+def _is_whole(entry: Dict[str, Any], kind: Any) -> bool:
+    """A later version may have written more, an earlier one less: a job that runs must not be taken for a claim that is
+    not whole."""
+    return entry.keys() >= set(kind._fields) - set(kind._field_defaults)
+
+
 def _fields(entry: Dict[str, Any], kind: Any) -> Dict[str, Any]:
-    return {name: entry[name] for name in kind._fields}
+    return {name: entry[name] for name in kind._fields if name in entry}
 
 
 def _parse(line: bytes) -> Dict[str, Any]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Iterator, List, Tuple
 
 from trial_runner import processes, protocol
+from trial_runner.keeper.files import Claim
 
 _RTTIME = "rttime"
 #: Where a hard limit of real-time CPU time is set: bytes of message queues, a little less than allowed.
@@ -60,10 +61,11 @@ def is_marked(pid: int, name: str, tag: str) -> bool:
     return _bears(pid, tag) or _has_variable(pid, variable(name, tag))
 
 
-def marked_processes(name: str, tag: str) -> List[int]:
-    """All of this machine, by looking at every one: some microseconds each."""
+def marked_processes(claim: Claim) -> List[int]:
+    """All of this machine, by looking at every one: some microseconds each. Keepers are never among them."""
     own = os.getpid()
-    return [pid for pid in processes.all_pids() if pid != own and is_marked(pid, name, tag)]
+    marked = [pid for pid in processes.all_pids() if pid != own and is_marked(pid, claim.name, claim.tag)]
+    return [pid for pid in marked if not _is_keeper(pid, claim)]
 
 
 def _random_number() -> int:
@@ -79,6 +81,14 @@ def _bears(pid: int, tag: str) -> bool:
         return resource.prlimit(pid, limit)[0] == value
     except OSError:
         return False
+
+
+def _is_keeper(pid: int, claim: Claim) -> bool:
+    """Killed while it was `bearing` the tag, it bears it until somebody reaps it; some first processes never do."""
+    if pid != claim.keeper_pid:
+        return False
+    stat = processes.read_stat(pid)
+    return stat is not None and stat.start_ticks == claim.keeper_start_ticks
 
 
 def _has_variable(pid: int, value: str) -> bool:

@@ -32,6 +32,9 @@ class Spawn:
         self._job_umask = job_umask
         self._log = log
         self._null = os.open(os.devnull, os.O_RDWR)
+        stat = processes.read_stat(os.getpid())
+        assert stat is not None, "this process has a stat line"
+        self._start_ticks = stat.start_ticks
 
     def start(self, request: SpawnRequest) -> Job:
         """A job that runs; recording its main process is left to the caller. Raises Refusal, leaving nothing behind."""
@@ -80,6 +83,8 @@ class Spawn:
             attempt_directory=request.attempt_directory,
             boot_id=self._boot_id,
             grace_s=request.grace_s,
+            keeper_pid=os.getpid(),
+            keeper_start_ticks=self._start_ticks,
         )
 
     def _run(self, request: SpawnRequest, claim: Claim, undo: ExitStack) -> Tuple[int, int]:
