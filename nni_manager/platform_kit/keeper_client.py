@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from nni_manager.domain import version
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.platform_kit.keeper_connection import Connection
+from nni_manager.platform_kit.keeper_connection import Connection, ask_in_silence
 from nni_manager.platform_kit.keeper_requests import Requests
 from trial_runner import protocol
 
@@ -151,7 +151,8 @@ class Keeper:
         began = clock()
         try:
             await self._open()
-            await self._lost.wait()
+            if self._connection is not None:
+                await ask_in_silence(self._connection, self._lost, lambda: self.request("hello"))
         except (OSError, PlatformError) as error:
             self._note_trouble(error)
             self._close(str(error))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
+from nni_manager.domain.errors import PlatformError
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
+
+#: A keeper that says nothing for so many seconds is asked whether it is there.
+SILENCE_S = 10.0
 
 
 class Client(Protocol):
@@ -33,11 +38,14 @@ class Connection(asyncio.Protocol):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._decoder = protocol.Decoder()
+        #: Something came since this was last made false.
+        self.has_spoken = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
+        self.has_spoken = True
         try:
             for message in self._decoder.feed(data):
                 self._client.on_message(message)
@@ -57,6 +65,20 @@ class Connection(asyncio.Protocol):
     def give_up(self, seconds: float) -> None:
         self._client.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
         self.transport.abort()
+
+
+async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Callable[[], Awaitable[object]]) -> None:
+    """Returns when `lost` is set. `ask` has the patience: while all slots are taken nobody else asks anything, and a
+    keeper that hangs does not say so."""
+    while not lost.is_set():
+        connection.has_spoken = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SILENCE_S):
+                await lost.wait()
+        # While we do not read, nothing can be heard.
+        if not (connection.has_spoken or lost.is_set()) and connection.transport.is_reading():
+            with suppress(PlatformError):  # a refusal was heard as well, and what was lost needs no answer
+                await ask()
 
 
 class _Patience:

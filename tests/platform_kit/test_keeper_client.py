@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.platform_kit import keeper_client
+from nni_manager.platform_kit import keeper_client, keeper_connection
 from nni_manager.platform_kit.keeper_client import Keeper
 from trial_runner import protocol
 
@@ -32,6 +32,7 @@ class Peer(asyncio.Protocol):
         self._door = door
         self._decoder = protocol.Decoder()
         self.requests: asyncio.Queue[Message] = asyncio.Queue()
+        self.hellos: asyncio.Queue[Message] = asyncio.Queue()
         self.is_over = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -49,6 +50,7 @@ class Peer(asyncio.Protocol):
         self.is_over.set()
 
     def greet(self, hello: Message) -> None:
+        self.hellos.put_nowait(hello)
         usual = {"result": {"pid": 1, "version": protocol.VERSION}}
         greeting = self._door.greetings.pop(0) if self._door.greetings else usual
         self.send({"id": hello["id"], **greeting})
@@ -172,6 +174,12 @@ async def keeper(door: Door) -> AsyncIterator[Keeper]:
 
 
 @pytest.fixture
+def brief_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of connections that are made after this."""
+    monkeypatch.setattr(keeper_connection, "SILENCE_S", 0.02)
+
+
+@pytest.fixture
 async def owner(keeper: Keeper) -> Owner:
     """Listens as ``exp``."""
     owner = Owner()
@@ -278,6 +286,32 @@ async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
     can_store.set()
     assert await request == []
     assert owner.has_heard_nothing()
+
+
+@pytest.mark.usefixtures("brief_silence")
+async def test_a_keeper_that_hangs_is_given_up_though_nobody_asks_anything(
+    owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.2)
+    peer.transport.pause_reading()
+    await owner.hears("disconnected", "connected")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "keeper local: no answer for 0.2 s, it hangs or was stopped"
+    ]
+
+
+@pytest.mark.usefixtures("brief_silence")
+@pytest.mark.parametrize("kind", [protocol.UNAVAILABLE, protocol.INVALID])
+async def test_a_keeper_that_answers_when_it_was_silent_is_kept(
+    keeper: Keeper, owner: Owner, peer: Peer, door: Door, kind: str
+) -> None:
+    door.greetings.append({"error": {"kind": kind, "message": "not today"}})
+    for _ in range(4):  # the first comes with the connection
+        await peer.hellos.get()
+    request = asyncio.create_task(keeper.request("list"))
+    await peer.answer(result="still here")
+    assert await request == "still here"
+    assert owner.has_heard_nothing() and door.connections == 1
 
 
 async def test_when_the_connection_breaks_nothing_is_known_of_a_request(keeper: Keeper, peer: Peer) -> None:
