@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +50,7 @@ def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_
 
     client = connect()
     id_ = selection.choose(client, id)
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _replacing(filename) as file:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
         count = _spool(_finished(client, id_), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if kind == "json" else _write_csv)(file, spool, intermediates)
@@ -145,15 +146,33 @@ def _cell(value: object) -> object:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[str]]:
-    """A file beside `path` that takes its place once it is whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+def _written(path: Path) -> Iterator[IO[str]]:
+    """`path` to be written. Raises ClickException."""
     try:
-        with open(draft, "w", encoding="utf-8", newline="") as file:
+        # a pipe or a device, a link to one included, cannot be replaced
+        opened = _opened(path) if path.exists() and not path.is_file() else _replacing(Path(os.path.realpath(path)))
+        with opened as file:
             yield file
-        draft.replace(path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise click.ClickException(f"--filename {path} cannot be written ({reason}); choose another file") from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[str]]:
+    """A file beside `path` that takes its place once it is whole, and is for the same eyes only."""
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with _opened(draft, 0o666 if mode is None else 0o600) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            yield file
+        draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _opened(path: Path, mode: int = 0o666) -> IO[str]:
+    """`mode` counts for a file that is made."""
+    return open(path, "w", encoding="utf-8", newline="", opener=lambda name, flags: os.open(name, flags, mode))

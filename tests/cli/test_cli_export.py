@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -99,6 +101,36 @@ def test_a_file_stays_as_it_is_when_the_daemon_goes_away(nnictl: Run, seeded: Fa
     del seeded.trials_of["abc"][0]["finalResult"]
     assert export(nnictl, tmp_path / "out", "-t", "json").exit_code == 1
     assert (tmp_path / "out").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_stays_one_and_what_it_leads_to_keeps_its_mode(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    target, link = tmp_path / "real" / "out.json", tmp_path / "out"
+    target.write_text("before")
+    target.chmod(0o600)
+    link.symlink_to("real/out.json")
+    assert export(nnictl, link, "-t", "json").exit_code == 0
+    assert link.is_symlink() and len(json.loads(target.read_text())) == 2
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600 and len(list(target.parent.iterdir())) == 1
+
+
+def test_a_link_to_nothing_yet(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to("new.json")
+    assert export(nnictl, tmp_path / "out", "-t", "json").exit_code == 0
+    assert (tmp_path / "out").is_symlink() and len(json.loads((tmp_path / "new.json").read_text())) == 2
+
+
+@pytest.mark.parametrize("name", ["pipe", "link"])
+def test_a_pipe_is_written_into(nnictl: Run, seeded: FakeManager, tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert export(nnictl, tmp_path / name, "-t", "json").exit_code == 0
+        assert len(json.loads(os.read(end, 65536))) == 2
+    finally:
+        os.close(end)
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize("words", [["-t", "xml"], []])
