@@ -10,11 +10,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nni_manager.api.ascii_json import AsciiJson
 from nni_manager.api.schemas import errors as schema
 from nni_manager.domain import errors
 
@@ -60,22 +60,22 @@ def install(api: FastAPI) -> None:
     api.add_middleware(Barrier)
 
 
-async def _on_domain_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_domain_error(_: Request, error: Exception) -> AsciiJson:
     content: dict[str, Any] = {"error": str(error)}
     if isinstance(error, errors.ConfigInvalid):
         content["problems"] = [asdict(problem) for problem in error.problems]
-    return JSONResponse(content, status_of(error))
+    return AsciiJson(content, status_of(error))
 
 
-async def _on_validation_error(_: Request, error: Exception) -> JSONResponse:
+async def _on_validation_error(_: Request, error: Exception) -> AsciiJson:
     assert isinstance(error, RequestValidationError)
-    return JSONResponse({"error": "; ".join(map(_sentence, error.errors()))}, HTTPStatus.BAD_REQUEST)
+    return AsciiJson({"error": "; ".join(map(_sentence, error.errors()))}, HTTPStatus.BAD_REQUEST)
 
 
-async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
+async def _on_http_error(request: Request, error: Exception) -> AsciiJson:
     assert isinstance(error, HTTPException)
     sentence = f"{sentence_of(request, error)}{_ADVICE.get(error.status_code, '')}"
-    return JSONResponse({"error": sentence}, error.status_code, headers=error.headers)
+    return AsciiJson({"error": sentence}, error.status_code, headers=error.headers)
 
 
 _ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/openapi.json lists what is"}
@@ -129,4 +129,4 @@ class Barrier:
             log.exception("%s %s failed", scope["method"], scope["path"], extra={"action": "barrier"})
             if started:
                 raise
-            await JSONResponse({"error": FAULT}, HTTPStatus.INTERNAL_SERVER_ERROR)(scope, receive, send)
+            await AsciiJson({"error": FAULT}, HTTPStatus.INTERNAL_SERVER_ERROR)(scope, receive, send)

@@ -61,4 +61,4 @@ class _Experiment:
         """Its state as JSON, and whether there will be no other."""
         is_over = self._context.service.at_work(self._id) is None
         state = await description.state(self._context, self._id)
-        return state.model_dump_json(by_alias=True), is_over or state.status.is_closed
+        return state.json_text(), is_over or state.status.is_closed

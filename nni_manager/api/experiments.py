@@ -136,8 +136,8 @@ def _reopening(body: Resume | View) -> Reopening:
 
 
 def _described(experiment: Experiment) -> Response:
-    """Serialised once, by pydantic itself."""
-    return Response(experiment.model_dump_json(by_alias=True), media_type="application/json")
+    """Serialised once, by ourselves."""
+    return Response(experiment.json_text(), media_type="application/json")
 
 
 def _finite(results: list[dict[str, Any]]) -> list[dict[str, Any]]:

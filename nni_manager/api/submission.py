@@ -17,6 +17,7 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.text import require_text
 from nni_manager.scheduler.submission import Submission
 
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
@@ -117,6 +118,8 @@ def _checked(new: NewExperiment) -> NewExperiment:
     for name, value in (new.environment or {}).items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
+    for name in ("directory", "file", "interpreter", "environment"):
+        require_text(name, getattr(new, name))
     return new
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -22,7 +23,14 @@ class CommandGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
+        _make_stdout_tolerant()
         sys.exit(_run(lambda: super(CommandGroup, self).main(*args, **kwargs), self.name or ""))
+
+
+def _make_stdout_tolerant() -> None:
+    """What it cannot spell, such as the name of a folder that is no UTF-8, becomes an escape, and no answer is lost."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(command: Callable[[], object], program: str) -> int:

@@ -14,6 +14,7 @@ from nni_manager.cli import class_args, selection
 from nni_manager.cli.output import facts
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -131,10 +132,12 @@ def _absolute(path: str | None) -> str | None:
 
 
 def _read(file: str) -> tuple[str, str]:
-    """Text and absolute folder. Raises ConfigInvalid."""
+    """Text and absolute folder. Raises InvalidInput."""
     from nni_manager.config.text_file import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
+    if not _is_text(str(path)):
+        raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
     return read_text(str(path)), str(path.parent)
 
 

@@ -174,5 +174,8 @@ def _replacing(path: Path) -> Iterator[IO[str]]:
 
 
 def _opened(path: Path, mode: int = 0o666) -> IO[str]:
-    """`mode` counts for a file that is made."""
-    return open(path, "w", encoding="utf-8", newline="", opener=lambda name, flags: os.open(name, flags, mode))
+    """`mode` counts for a file that is made. Half of a character becomes an escape, as JSON spells it."""
+    return open(
+        path, "w", encoding="utf-8", errors="backslashreplace", newline="",
+        opener=lambda name, flags: os.open(name, flags, mode),
+    )  # fmt: skip

@@ -13,6 +13,7 @@ from nni_manager.config import experiment_file
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.text import require_text
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
 from nni_manager.platform_kit import abandoned_jobs
@@ -48,11 +49,13 @@ class Service:
 
     async def create(self, submission: Submission) -> str:
         """Makes the experiment and starts to work on it; answers its id. Nothing is left behind when it fails."""
+        _require_text(submission.spec.canonical)  # a folder may have a name that is none
         return await self._launcher.create(submission)
 
     async def change(self, id: str, fields: Mapping[str, object]) -> None:
         """Changes limits, name or search space of an experiment at work; names as in the config."""
         experiment = self._supervisor.find(id)
+        _require_text(fields)
         async with experiment.changing:
             spec = experiment_file.change(experiment.spec, fields)
             text = json.dumps(spec.canonical)
@@ -139,6 +142,7 @@ class Service:
             json.dumps(values, allow_nan=False)
         except ValueError as error:
             raise InvalidInput(f"parameters: {error}; NaN and infinity cannot be given to a trial") from None
+        require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._means.clock()
         added = await self._write(experiment, lambda c: _add_trial(c, parameters, most, now_ms))
         experiment.loop.wake()
@@ -153,6 +157,8 @@ class Service:
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
         """Results from elsewhere, for the tuner: [{parameter, value}]."""
         experiment = self._supervisor.find(id)
+        for number, entry in enumerate(data):
+            require_text(f"[{number}]", entry)
         text, now_ms = json.dumps(data), self._means.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
         experiment.loop.feed.import_data(data)
@@ -225,6 +231,12 @@ class Service:
         done = await experiment.database.try_write(function)
         experiment.changes.note()
         return done
+
+
+def _require_text(config: Mapping[str, object]) -> None:
+    """Raises InvalidInput that names the field."""
+    for name, value in config.items():
+        require_text(name, value)
 
 
 def _readable(entry: Entry) -> Path:

@@ -30,7 +30,9 @@ def render(request: Request, template: str, status: int = 200, **values: object)
         "base": request.scope.get("root_path", ""), "version": request.app.state.context.version,
         "on_view": is_on_view(request),
     }  # fmt: skip
-    return HTMLResponse(_environment().get_template(template).render(values), status, _HEADERS)
+    text = _environment().get_template(template).render(values)
+    # parameters may hold halves of characters, for which UTF-8 has no bytes
+    return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
 
 
 def is_on_view(request: Request) -> bool:

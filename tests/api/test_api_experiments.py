@@ -9,13 +9,14 @@ import httpx
 import pytest
 import yaml
 
-from nni_manager.api.schemas.experiments import Experiment, ExperimentList
+from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from tests.api.world import CREATED_MS, World
 
 pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
+_JSON = {"Content-Type": "application/json"}
 
 
 async def create(api: httpx.AsyncClient, world: World, **fields: object) -> str:
@@ -130,6 +131,10 @@ async def test_all_problems_of_a_file_are_named_with_their_lines(api: httpx.Asyn
         (b'{"config": "a: 1", "directory": "relative"}', "application/json", ["directory", "absolute"]),
         (b'{"config": "a: 1", "environment": {"A": 1}}', "application/json", ["environment.A", "string"]),
         (b'{"config": "a: 1", "environment": {"A=B": "1"}}', "application/json", ["environment"]),
+        (rb'{"config": "a: 1", "directory": "/tmp/\udcff"}', "application/json", ["directory", r"'\udcff'"]),
+        (rb'{"config": "a: 1", "file": "\udcff/e.yml"}', "application/json", ["file", r"'\udcff'"]),
+        (rb'{"config": "a: 1", "environment": {"A": "\ud800"}}', "application/json", ["environment", r"'\ud800'"]),
+        (rb'{"config": "a: 1", "\ud800": 1}', "application/json", ["unicode"]),
         (b'{"config": "a: 1", "interpeter": "/usr/bin/python3"}', "application/json", ["interpeter"]),
     ],
 )
@@ -148,6 +153,35 @@ async def test_a_name_that_no_text_can_hold_is_refused(api: httpx.AsyncClient, w
     id_ = await create(api, world)
     answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"experimentName": "two\nlines"})
     assert answer.status_code == 400 and "experimentName" in answer.json()["error"]
+
+
+async def test_half_a_character_that_is_stored_already_breaks_no_answer(api: httpx.AsyncClient, world: World) -> None:
+    """Versions before this one took it, and tuners may bring it."""
+    space = {"x\ud800": {"_type": "choice", "_value": ["\ud800"]}}
+    await world.add("old", canonical={"searchSpace": space})
+    answer = await api.get(f"{EXPERIMENTS}/old")
+    assert answer.status_code == 200
+    assert answer.json()["config"]["searchSpace"] == {"x\ud800": {"_type": "choice", "_value": ["\ud800"]}}
+    assert (await api.get(f"{EXPERIMENTS}/old/events")).status_code == 200
+    assert (await api.get("/experiments/old/api/v1/nni/experiment")).status_code == 200
+
+
+def test_an_answer_with_half_a_character_holds_no_numbers_that_are_none() -> None:
+    best = Best(trial_id="abcde", value=float("inf"), parameters={"\ud800": [float("nan"), 1]})
+    assert json.loads(best.json_text()) == {"trialId": "abcde", "value": None, "parameters": {"\ud800": [None, 1]}}
+
+
+async def test_a_folder_whose_name_is_no_utf_8_makes_no_experiment(api: httpx.AsyncClient, world: World) -> None:
+    folder = world.code / "\udcff"
+    folder.mkdir()
+    (world.code / "link").symlink_to(folder)
+    body = {"config": json.dumps(world.config(trialCodeDirectory=".")), "directory": str(world.code / "link")}
+    answer = await api.post(EXPERIMENTS, json=body)
+    assert answer.status_code == 400 and "trialCodeDirectory: holds" in answer.json()["error"]
+    assert list(world.data.glob("*/db")) == []
+    view = rb'{"id": "none", "workingDirectory": "/\ud800"}'
+    answer = await api.post(f"{EXPERIMENTS}/view", content=view, headers=_JSON)
+    assert answer.status_code == 400 and "workingDirectory" in answer.json()["error"]
 
 
 async def test_limits_change_and_null_takes_them_away(api: httpx.AsyncClient, world: World) -> None:
@@ -175,6 +209,8 @@ async def test_limits_change_and_null_takes_them_away(api: httpx.AsyncClient, wo
         ({"searchSpace": 7}, "searchSpace"),
         ({"experimentName": 7}, "experimentName"),
         ({"trialCommand": "rm"}, "trialCommand"),
+        ({"searchSpace": {"x": {"_type": "choice", "_value": ["\ud800"]}}}, r"searchSpace: holds '\ud800'"),
+        ({"\ud800": 1}, "unicode"),
         ([1], "object"),
         ("text", "JSON"),
     ],
@@ -184,7 +220,7 @@ async def test_a_wrong_change_names_its_field_and_changes_nothing(
 ) -> None:
     id_ = await create(api, world)
     before = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"]
-    answer = await api.patch(f"{EXPERIMENTS}/{id_}", json=change)
+    answer = await api.patch(f"{EXPERIMENTS}/{id_}", content=json.dumps(change), headers=_JSON)
     assert answer.status_code == 400, answer.text
     assert field in answer.json()["error"]
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"] == before
@@ -251,6 +287,7 @@ async def test_results_from_elsewhere_are_stored(api: httpx.AsyncClient, world: 
         ('[{"parameter": {}}]', "[0].value"),
         ('{"parameter": {}, "value": 1}', "list"),
         ('[{"parameter": {}, "value": NaN}]', "NaN"),
+        (r'[{"parameter": {}, "value": 1}, {"parameter": {"x": "\ud800"}, "value": 1}]', r"[1]: holds '\ud800'"),
         ("[", "not JSON"),
     ],
 )

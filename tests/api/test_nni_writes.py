@@ -78,6 +78,11 @@ async def test_one_field_of_the_profile_is_changed(nni: httpx.AsyncClient, kind:
         ("?update_type=MAX_EXEC_DURATION", b'{"params": {"maxExperimentDuration": "soon"}}', "maxExperimentDuration"),
         ("?update_type=SEARCH_SPACE", b'{"params": {"searchSpace": [1]}}', "searchSpace"),
         ("?update_type=SEARCH_SPACE", b'{"params": {"searchSpace": {"x": {"_value": [1e999]}}}}', "searchSpace"),
+        (
+            "?update_type=SEARCH_SPACE",
+            rb'{"params": {"searchSpace": {"x": {"_type": "choice", "_value": ["\ud800"]}}}}',
+            r"searchSpace: holds '\ud800'",
+        ),
         ("?update_type=SEARCH_SPACE", b"", "not JSON"),
         ("?update_type=SEARCH_SPACE", b'{"params": ', "not JSON"),
         ("?update_type=SEARCH_SPACE", b"\xff\xfe", "not JSON"),
@@ -109,7 +114,10 @@ async def test_a_customised_trial(nni: httpx.AsyncClient, world: World, id_: str
     assert (await profile(nni))["nextSequenceId"] == 3
 
 
-@pytest.mark.parametrize("body", [b"", b"[1]", b"3", b'"x"', b"null", b'{"x": NaN}', b'{"x": 1e999}', b"{"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[1]", b"3", b'"x"', b"null", b'{"x": NaN}', b'{"x": 1e999}', b"{", rb'{"x": "\ud800"}'],
+)
 async def test_parameters_that_are_none(nni: httpx.AsyncClient, body: bytes) -> None:
     answer = await nni.post("trial-jobs", content=body)
     assert answer.status_code == 400 and answer.json()["error"]

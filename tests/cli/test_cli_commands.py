@@ -100,6 +100,15 @@ def test_a_file_that_cannot_be_read_starts_no_daemon(nnictl: Run, manager: FakeM
     assert manager.calls == []
 
 
+def test_a_folder_whose_name_is_not_utf_8_is_refused(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    folder = tmp_path / "\udcff"
+    folder.mkdir()
+    (folder / "experiment.yml").write_text(CONFIG)
+    result = nnictl("create", "-c", str(folder / "experiment.yml"))
+    assert result.exit_code == 2 and r"\udcff" in result.stderr and "not UTF-8" in result.stderr
+    assert manager.calls == []
+
+
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"))
     assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
@@ -145,6 +154,14 @@ def test_list_as_json(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"), state("xyz", "STOPPED"))
     assert [one["id"] for one in json.loads(nnictl("experiment", "list", "--json").stdout)] == ["abc"]
     assert json.loads(nnictl("experiment", "list", "--json", "--all").stdout) == list(manager.known.values())
+
+
+def test_what_standard_output_cannot_spell_is_an_escape(nnictl: Run, manager: FakeManager) -> None:
+    """Old experiments hold halves of characters, and a folder's name may be no UTF-8."""
+    manager.add(state("abc", name="half \ud800", logPath="/tmp/\udcff"))
+    shown = nnictl("experiment", "show", "--json")
+    assert shown.exit_code == 0 and json.loads(shown.stdout)["name"] == "half \ud800"
+    assert "half \\ud800" in nnictl("experiment", "list").stdout
 
 
 def test_empty_lists_are_sentences(nnictl: Run) -> None:

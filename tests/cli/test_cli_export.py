@@ -133,6 +133,15 @@ def test_a_pipe_is_written_into(nnictl: Run, seeded: FakeManager, tmp_path: Path
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
+def test_half_a_character_becomes_an_escape(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, value=1.0, parameters={"x\ud800": "\ud800"})]
+    assert export(nnictl, tmp_path / "out.json", "-t", "json").exit_code == 0
+    assert json.loads((tmp_path / "out.json").read_text())[0]["parameter"] == {"x\ud800": "\ud800"}
+    assert export(nnictl, tmp_path / "out.csv", "-t", "csv").exit_code == 0
+    assert (tmp_path / "out.csv").read_text().split() == [r"x\ud800,reward,trialJobId", r"\ud800,1.0,aaaaa"]
+
+
 @pytest.mark.parametrize("words", [["-t", "xml"], []])
 def test_the_form_is_json_or_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path, words: list[str]) -> None:
     assert export(nnictl, tmp_path / "out", *words).exit_code == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 from html.parser import HTMLParser
 from typing import Any
 
@@ -61,6 +63,17 @@ async def create(world: World, visitor: httpx.AsyncClient, **fields: Any) -> str
 
 async def test_an_empty_list_says_what_to_do(visitor: httpx.AsyncClient) -> None:
     assert "nnictl create" in (await get(visitor, "/")).text
+
+
+async def test_half_a_character_in_parameters_is_an_escape(visitor: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    record = r'{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": "\ud800"}}'
+    with contextlib.closing(sqlite3.connect(folder.database)) as connection, connection:
+        connection.execute("UPDATE trials SET record = ?", [record])
+    assert r"\ud800" in (await get(visitor, "/experiments/seeded")).text
+    assert (await visitor.get("/api/v1/experiments/seeded")).json()["best"]["parameters"] == {"x": "\ud800"}
+    for path in ("/api/v1/experiments/seeded/trials", "/experiments/seeded/api/v1/nni/trial-jobs"):
+        assert (await visitor.get(path)).status_code == 200
 
 
 async def test_the_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:

@@ -11,10 +11,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nni_manager.api.ascii_json import AsciiJson
 from nni_manager.api.context import ApiContext
 from nni_manager.api.errors import Barrier, sentence_of, status_of
 from nni_manager.api.nni import experiment, tensorboard
@@ -111,9 +112,9 @@ def _without_last_slash(scope: Scope) -> Scope:
 
 
 async def _on_domain_error(_: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, status_of(error))
+    return AsciiJson({"error": str(error)}, status_of(error))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": sentence_of(request, error)}, error.status_code, headers=error.headers)
+    return AsciiJson({"error": sentence_of(request, error)}, error.status_code, headers=error.headers)
