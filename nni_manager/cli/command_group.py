@@ -23,12 +23,15 @@ class CommandGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
-        _make_stdout_tolerant()
+        _prepare_stdout()
         sys.exit(_run(lambda: super(CommandGroup, self).main(*args, **kwargs), self.name or ""))
 
 
-def _make_stdout_tolerant() -> None:
-    """What it cannot spell, such as the name of a folder that is no UTF-8, becomes an escape, and no answer is lost."""
+def _prepare_stdout() -> None:
+    """Where it is closed, as by ``>&-``, a command is quiet. What it cannot spell, such as the name of a folder that is
+    no UTF-8, becomes an escape, and no answer is lost."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
 

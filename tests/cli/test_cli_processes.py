@@ -139,6 +139,14 @@ def test_a_reader_that_goes_away_is_no_fault(daemon: StandInDaemon) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.parametrize("words", [("experiment", "list"), ("experiment", "list", "--json")])
+def test_a_closed_standard_output_makes_a_command_quiet(daemon: StandInDaemon, words: tuple[str, ...]) -> None:
+    daemon.states = [state()]
+    with start(daemon, *words, preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE) as process:
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+
+
 def test_a_refusal_of_the_daemon_is_one_sentence(daemon: StandInDaemon) -> None:
     daemon.states = [state("other000")]
     code, _, err = capture(daemon, "trial", "ls", "other000")
