@@ -21,6 +21,8 @@ _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
 _TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
 #: What a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
 _PLACEHOLDER = re.compile(r"\$?\{\s*your[^{}]*\}|<your[^<>]*>", re.IGNORECASE)
+#: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
 # libyaml where PyYAML was built with it
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -38,6 +40,7 @@ def parse(text: str) -> Document:
     """Reads one YAML or JSON document. Raises Unreadable."""
     if text.lstrip().startswith(("{", "[")):
         text = text.replace("\t", " ")  # YAML knows no tab between tokens, JSON does; neither allows it in a string
+        text = _PAIR.sub(_joined, text)
     try:
         text.encode()
         return _Builder(yaml.parse(text, Loader=_LOADER)).document()
@@ -47,6 +50,12 @@ def parse(text: str) -> Document:
         raise Unreadable(_complaint(error), min(mark.line + 1, last) if mark else 0) from None
     except (yaml.YAMLError, UnicodeEncodeError):
         raise Unreadable("holds a character that no text file may hold; save it again as plain UTF-8 text") from None
+
+
+def _joined(pair: re.Match[str]) -> str:
+    """As YAML escapes it, which knows no halves."""
+    high, low = int(pair[2], 16), int(pair[3], 16)
+    return rf"{pair[1]}\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
 
 def _complaint(error: yaml.MarkedYAMLError) -> str:

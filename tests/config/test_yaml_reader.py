@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -87,6 +88,8 @@ REFUSED = [
     ("a: [1, 2", 1, "not valid YAML"),
     ("a: \x00", 0, "no text file may hold"),
     ("a: \ud800", 0, "no text file may hold"),
+    ('{\n"a": "\\ud83d\\ude00",\n"b": "\\ud83d"}', 3, "not valid YAML"),
+    ('{\n"b": "\\ude00\\ud83d"}', 2, "not valid YAML"),
     ("<<: 5", 1, "takes an alias of a mapping"),
     ("a: " + "[" * 5000 + "]" * 5000, 1, "nested more than"),
 ]
@@ -123,3 +126,13 @@ def test_tags_construct_nothing(text: str) -> None:
 
 def test_json_with_tabs_and_escaped_slashes() -> None:
     assert parse('{\n\t"a":"\\/x",\n\t"b":\t[1e-3,true,null]}').root.value == {"a": "/x", "b": [0.001, True, None]}
+
+
+EMOJI = ["\U0001f600", "\U0010ffff \U00010000\U0001f600", r"\ud83d\ude00", "\\\U0001f600", "é\U0001f600"]
+
+
+@pytest.mark.parametrize("text", EMOJI)
+def test_json_escapes_characters_in_halves(text: str) -> None:
+    value = {text: [text]}
+    assert parse(json.dumps(value)).root.value == value
+    assert parse(r'["\uD83D\uDE00"]').root.value == ["\U0001f600"]
