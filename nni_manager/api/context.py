@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 
 from nni_manager.api.loop_lag import LoopLag
+from nni_manager.api.nni.presence import Presences
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.scheduler.service import Service
@@ -30,6 +31,8 @@ class ApiContext:
     stop_daemon: Callable[[bool], None]
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event
+    #: What NNI's tools take for an experiment's process.
+    presences: Presences
     #: True: the daemon ends by itself with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms

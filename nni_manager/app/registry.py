@@ -27,6 +27,8 @@ from nni_manager.store.nni_registry import Entries, RegistryBusy
 
 log = logging.getLogger(__name__)
 
+#: So long after a change, in seconds: a new experiment's first trial does not wait for what is made for others' tools.
+_GATHER_S = 0.1
 #: Between two tries while somebody else writes the file, in seconds.
 _BUSY_WAIT_S = 0.05
 #: After so many of them in a row it is logged, and tried less often.
@@ -40,16 +42,20 @@ _LAST_S = 0.5
 
 
 class Registry:
-    """`entries`: all of the index. `doors`: those that are open. `url`: of a view."""
+    """`entries`: all of the index. `doors`: those that are open. `url`: of a view.
+
+    `pid`: of a process whose end is an experiment's, by its id; None: there is none.
+    """
 
     def __init__(
         self, *, path: Path, entries: Callable[[], Awaitable[Sequence[Entry]]], doors: Callable[[], Sequence[Door]],
-        url: Callable[[View], str], data_directory: Path,
+        url: Callable[[View], str], pid: Callable[[str], Awaitable[int | None]], data_directory: Path,
     ) -> None:  # fmt: skip
         self._path = path
         self._entries = entries
         self._doors = doors
         self._url = url
+        self._pid = pid
         self._data_directory = data_directory
         #: A daemon that was killed may have left entries of what it deleted.
         self._is_first = True
@@ -68,6 +74,7 @@ class Registry:
         try:
             while True:
                 await self._changed.wait()
+                await asyncio.sleep(_GATHER_S)
                 await self._write()
         finally:
             if self._changed.is_set():
@@ -97,7 +104,7 @@ class Registry:
             await asyncio.sleep(wait_s)
 
     async def _write_once(self) -> None:
-        wanted = {entry.id: self._describe(entry) for entry in await self._entries()}
+        wanted = {entry.id: await self._describe(entry) for entry in await self._entries()}
         gone = self._written.keys() - wanted.keys()
         news = {id: entry for id, entry in wanted.items() if self._written.get(id) != entry}
         if news or gone or self._is_first:
@@ -107,27 +114,35 @@ class Registry:
 
     def _change(self, entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str]) -> None:
         deleted = _without_folder(entries, self._data_directory) if self._is_first else set()
-        _merge(entries, news, gone | (deleted - news.keys()))
+        own = {id: entry.get("pid") for id, entry in self._written.items()}
+        _merge(entries, news, gone | (deleted - news.keys()), own)
 
     def _log(self, sentence: str) -> None:
         if sentence != self._trouble:
             log.warning("%s", sentence, extra={"action": "registry"})
             self._trouble = sentence
 
-    def _describe(self, entry: Entry) -> dict[str, Any]:
+    async def _describe(self, entry: Entry) -> dict[str, Any]:
         port = next((door.port for door in self._doors() if door.kind == "service"), None)
         found = nni_registry.describe(entry, service_port=port, url=self._url)
-        return found if entry.status is ExperimentStatus.STOPPED else {**found, "pid": os.getpid()}
+        if entry.status is ExperimentStatus.STOPPED:
+            return found
+        # NNI's tools call stopped what has no process, so ours stands in where there is no other
+        return {**found, "pid": await self._pid(entry.id) or os.getpid()}
 
 
-def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str]) -> None:
-    """Ours are exchanged, but for tags that somebody gave them; all others stay as they are."""
+def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str], own: Mapping[str, int | None]) -> None:
+    """Ours are exchanged, but for tags that somebody gave them; all others stay as they are.
+
+    `own`: the processes that we named there.
+    """
     for id in gone:
         entries.pop(id, None)
     for id, entry in news.items():
         known = entries.get(id)
         known = known if isinstance(known, dict) else {}
-        if _is_elsewhere(known, entry):
+        is_ours = known.get("pid") is not None and known["pid"] in (own.get(id), os.getpid())
+        if not is_ours and _is_elsewhere(known, entry):
             continue
         tag = known.get("tag")
         entries[id] = {**entry, "tag": tag} if isinstance(tag, list) else entry
@@ -151,7 +166,7 @@ def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
 def _is_alive(known: Mapping[str, Any]) -> bool:
     """Whether the process that runs it is there, and not a later one that has its number."""
     pid, launched_ms = known.get("pid"), known.get("startTime")
-    if not isinstance(pid, int) or not isinstance(launched_ms, int) or pid == os.getpid():
+    if not isinstance(pid, int) or not isinstance(launched_ms, int):
         return False
     try:
         return psutil.Process(pid).create_time() * 1000 < launched_ms + _LAUNCH_MS

@@ -20,6 +20,7 @@ from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
 from nni_manager.api.nni.application import create_nni_application
+from nni_manager.api.nni.presence import Presences
 from nni_manager.api.trial_listener import create_trial_listener
 from nni_manager.app import descriptors, exposure
 from nni_manager.app import log as logs
@@ -77,10 +78,11 @@ async def _serve(
         if auto:
             _end_when_unused(supervisor, stopping)
         desk = RunnerDesk(supervisor, trial_door.tokens, __version__)
-        async with _doors(settings, service, stopping, reserved, views, auto=auto) as doors:
+        presences = Presences(service, stopping)
+        async with _doors(settings, service, stopping, presences, reserved, views, auto=auto) as doors:
             trial_door.bind(doors, create_trial_listener(desk))
             await views.tried()
-            async with _registry(settings, supervisor, service, views, doors):
+            async with _registry(settings, supervisor, service, presences, views, doors):
                 _favour_the_loop()
                 _say_ready(settings, ready_fd)
                 await stopping.wait()
@@ -97,11 +99,11 @@ def _say_ready(settings: Settings, ready_fd: int | None) -> None:
 
 @asynccontextmanager
 async def _doors(
-    settings: Settings, service: Service, stopping: asyncio.Event, reserved: Reserved | None, views: Views, *,
-    auto: bool,
+    settings: Settings, service: Service, stopping: asyncio.Event, presences: Presences, reserved: Reserved | None,
+    views: Views, *, auto: bool,
 ) -> AsyncIterator[Doors]:  # fmt: skip
     doors: Doors
-    context = _context(settings, service, stopping, lambda: doors.open, auto=auto)
+    context = _context(settings, service, stopping, presences, lambda: doors.open, auto=auto)
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
     nni = create_nni_application(context)
     application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
@@ -122,8 +124,9 @@ async def _doors(
 
 
 def _context(
-    settings: Settings, service: Service, stopping: asyncio.Event, doors: Callable[[], Sequence[Door]], *, auto: bool
-) -> ApiContext:
+    settings: Settings, service: Service, stopping: asyncio.Event, presences: Presences,
+    doors: Callable[[], Sequence[Door]], *, auto: bool,
+) -> ApiContext:  # fmt: skip
     return ApiContext(
         service=service,
         version=__version__,
@@ -132,13 +135,14 @@ def _context(
         doors=lambda: [{"kind": door.kind, "address": door.address} for door in doors()],
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
+        presences=presences,
         ends_by_itself=auto,
     )
 
 
 @asynccontextmanager
 async def _registry(
-    settings: Settings, supervisor: Supervisor, service: Service, views: Views, doors: Doors
+    settings: Settings, supervisor: Supervisor, service: Service, presences: Presences, views: Views, doors: Doors
 ) -> AsyncIterator[None]:
     """NNI's list of experiments is kept current meanwhile."""
     path = nni_registry.default_path()
@@ -146,9 +150,10 @@ async def _registry(
         yield
         return
     registry = Registry(
-        path=path, entries=service.entries, doors=lambda: doors.open, url=views.url, data_directory=settings.data_dir
-    )
-    supervisor.on_change = registry.note
+        path=path, entries=service.entries, doors=lambda: doors.open, url=views.url, pid=presences.pid,
+        data_directory=settings.data_dir,
+    )  # fmt: skip
+    supervisor.on_change = presences.on_loss = registry.note
     task = asyncio.create_task(registry.run(), name="registry")
     try:
         yield

@@ -197,6 +197,14 @@ class Service:
         """None for a closed one."""
         return self._supervisor.get(id)
 
+    def is_open(self, id: str) -> bool:
+        """At work, viewed, or one that could not be opened: there is something that `stop` ends."""
+        return self._supervisor.is_open(id)
+
+    def on_closed(self, callback: Callable[[str], None]) -> None:
+        """`callback`: called with the id of each that is not open any more; there is one at most."""
+        self._supervisor.on_closed = callback
+
     def problem(self, id: str) -> str:
         """Why an experiment that should be at work is not, or its view is not open; empty when all is well."""
         sentences = (self._supervisor.not_opened.get(id, ""), self._means.view_door.problem(id))
@@ -225,6 +233,7 @@ class Service:
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
         await self._means.view_door.close(id)
+        self._supervisor.note_closed(id)
 
     async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
         """A command is refused, not queued, while it cannot be stored."""

@@ -50,6 +50,8 @@ class Supervisor:
         self.on_empty: Callable[[], None] = lambda: None
         #: Called when the index says something new.
         self.on_change: Callable[[], None] = lambda: None
+        #: Called when an experiment is not open any more, with its id.
+        self.on_closed: Callable[[str], None] = lambda _: None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -87,6 +89,10 @@ class Supervisor:
         """Something is open, if only for reading."""
         return bool(self._open or self.viewed)
 
+    def is_open(self, id: str) -> bool:
+        """Somebody works on it, should, or views it: it can be stopped."""
+        return id in self._open or id in self.viewed or id in self.not_opened
+
     @property
     def open_ids(self) -> tuple[str, ...]:
         return tuple(self._open)
@@ -103,6 +109,7 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        self.on_change()  # the index may have said so before it was true
         return experiment
 
     @property
@@ -136,6 +143,11 @@ class Supervisor:
         self.not_opened.pop(id, None)
         if id not in self._open and id not in self._closing and (opening := self._tasks.pop(id, None)) is not None:
             opening.cancel()
+
+    def note_closed(self, id: str) -> None:
+        """Unless it is still to be worked on."""
+        if not self.is_open(id):
+            self.on_closed(id)
 
     def look_whether_empty(self) -> None:
         if not self.has_work:
@@ -213,6 +225,7 @@ class Supervisor:
             del self._closing[experiment.id]
             closed.set()
             experiment.changes.note()
+            self.note_closed(experiment.id)
             self.look_whether_empty()
 
     async def _close(self, experiment: OpenExperiment) -> None:

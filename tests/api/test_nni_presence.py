@@ -1,4 +1,4 @@
-"""The process that NNI's Python client waits for: it is there as long as its experiment is open."""
+"""The process that NNI's client waits for, and its `nnictl stop` ends: there as long as its experiment is open."""
 
 from __future__ import annotations
 
@@ -53,6 +53,52 @@ async def test_whoever_terminates_it_stops_the_experiment(api: httpx.AsyncClient
     os.kill(pid, signal.SIGTERM)
     await world.supervisor.closed(id_)
     await gone(pid)
+
+
+async def test_nobody_waits_for_it_when_one_is_made(api: httpx.AsyncClient, world: World) -> None:
+    await created(api, world)
+    assert not psutil.Process().children()
+
+
+async def test_what_is_open_for_reading_only_has_one_too(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seen")
+    await world.service.view("seen")
+    pid = (await pids(api, "seen"))["seen"]
+    assert pid is not None
+    os.kill(pid, signal.SIGTERM)
+    async with asyncio.timeout(20):
+        while (await world.service.entry("seen")).status is not ExperimentStatus.STOPPED:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert (await pids(api, "seen"))["seen"] is None
+    await world.service.view("seen")
+    again = (await pids(api, "seen"))["seen"]
+    assert again is not None
+    await world.service.stop("seen")
+    await gone(again)
+
+
+async def test_a_daemon_that_is_told_to_end_last_of_all_its_processes(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await created(api, world)
+    pid = (await pids(api, id_))[id_]
+    assert pid is not None
+    os.kill(pid, signal.SIGTERM)
+    await gone(pid)
+    world.stopping.set()
+    await asyncio.sleep(presence._DAEMON_TOO_S * 2)
+    assert world.service.at_work(id_) is not None
+    assert (await world.service.entry(id_)).status is ExperimentStatus.RUNNING
+
+
+async def test_a_loss_is_told(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "_AGAIN_S", 0.01)
+    lost = asyncio.Event()
+    world.presences.on_loss = lost.set
+    id_ = await created(api, world)
+    pid = await world.presences.pid(id_)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        await lost.wait()
 
 
 async def test_the_end_of_the_daemon_is_no_end_of_experiments(api: httpx.AsyncClient, world: World) -> None:

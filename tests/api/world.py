@@ -21,6 +21,7 @@ from starlette.types import ASGIApp
 
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
+from nni_manager.api.nni.presence import Presences
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
@@ -86,13 +87,18 @@ class World:
     service: Service
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     daemon_stops: list[bool] = field(default_factory=list)
+    presences: Presences = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.presences = Presences(self.service, self.stopping)
 
     @property
     def context(self) -> ApiContext:
         return ApiContext(
             service=self.service, version="1.2.3", data_directory=self.data, started_ms=CREATED_MS,
             doors=lambda: [{"kind": "control", "address": "/run/control.sock"}],
-            stop_daemon=self.daemon_stops.append, stopping=self.stopping, environment={"PATH": "/usr/bin"},
+            stop_daemon=self.daemon_stops.append, stopping=self.stopping, presences=self.presences,
+            environment={"PATH": "/usr/bin"},
         )  # fmt: skip
 
     async def lose_index(self) -> None:

@@ -38,12 +38,17 @@ class Ours:
         self.index: list[Entry] = [ENTRY]
         self.doors: list[Door] = [Door(kind="control", address="/run/socket")]
         self.data = path.parent / "data"
+        self.pids: dict[str, int] = {}
         self.registry = Registry(
-            path=path, entries=self.entries, doors=lambda: self.doors, url=self.url, data_directory=self.data
-        )
+            path=path, entries=self.entries, doors=lambda: self.doors, url=self.url, pid=self.pid,
+            data_directory=self.data,
+        )  # fmt: skip
 
     async def entries(self) -> list[Entry]:
         return self.index
+
+    async def pid(self, id: str) -> int | None:
+        return self.pids.get(id)
 
     def url(self, view: View) -> str:
         return f"http://127.0.0.1:{view.port}{view.path}"
@@ -98,16 +103,33 @@ async def test_it_is_looked_for_also_when_there_is_nothing_to_write(ours: Ours) 
 
 
 async def test_an_entry_as_nni_s_tools_read_it(ours: Ours) -> None:
+    ours.pids["abc"] = 4711
     async with ours.running():
         found = await ours.until(lambda file: "abc" in file)
     assert found == {
         "theirs": THEIRS,
         "abc": {
             "id": "abc", "port": 8888, "startTime": 7, "endTime": "N/A", "status": "RUNNING", "platform": "local",
-            "experimentName": "digits", "tag": [], "pid": os.getpid(), "logDir": "/data", "prefixUrl": "my/pre",
+            "experimentName": "digits", "tag": [], "pid": 4711, "logDir": "/data", "prefixUrl": "my/pre",
             "webuiUrl": ["http://127.0.0.1:8888/my/pre"],
         },
     }  # fmt: skip
+
+
+async def test_it_has_a_process_in_any_case(ours: Ours) -> None:
+    """NNI's tools call stopped what has none."""
+    async with ours.running():
+        assert (await ours.until(lambda file: "abc" in file))["abc"]["pid"] == os.getpid()
+
+
+async def test_its_own_process_that_still_ends_is_nobody_else_s(ours: Ours) -> None:
+    ours.pids["abc"] = os.getppid()
+    ours.index = [replace(ENTRY, launched_ms=int(time.time() * 1000))]
+    async with ours.running():
+        await ours.until(lambda file: "abc" in file)
+        ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, view=None)]
+        ours.registry.note()
+        assert "pid" not in (await ours.until(lambda file: file["abc"]["status"] == "STOPPED"))["abc"]
 
 
 async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:

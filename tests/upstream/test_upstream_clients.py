@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.live_daemon import Daemon
@@ -204,6 +205,42 @@ found["gone"] = not psutil.pid_exists(pid)
     state = upstream.daemon.wait(upstream.id, "STOPPED")
     assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["view"] is None
     assert upstream.daemon.process is not None and upstream.daemon.process.poll() is None
+
+
+def test_the_command_line_stops_one_experiment_and_no_more(upstream: Upstream, tmp_path: Path) -> None:
+    daemon, other = upstream.daemon, _create(upstream.daemon, tmp_path / "code")
+    pids = _processes(tmp_path / "home", upstream.id, other["id"])
+    assert daemon.process is not None and len({*pids, daemon.process.pid}) == 3
+    assert "success" in upstream.nnictl("stop", upstream.id)
+    state = daemon.wait(upstream.id, "STOPPED")
+    assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["view"] is None
+    until(lambda: "pid" not in registered(tmp_path / "home")[upstream.id])
+    assert daemon.status(other["id"])["status"] == "RUNNING" and daemon.process.poll() is None
+
+
+def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upstream: Upstream, tmp_path: Path) -> None:
+    (before,) = _processes(tmp_path / "home", upstream.id)
+    upstream.daemon.kill()
+    until(lambda: not psutil.pid_exists(before))
+    upstream.daemon.start("--port", "0")
+    until(lambda: registered(tmp_path / "home")[upstream.id]["pid"] != before)
+    (after,) = _processes(tmp_path / "home", upstream.id)
+    assert psutil.pid_exists(after)
+    upstream.nnictl("stop", upstream.id)
+    upstream.daemon.wait(upstream.id, "STOPPED")
+
+
+def test_the_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
+    upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
+    opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "view": {"port": 0}})
+    upstream.run("experiment.stop()", CONNECT + "\n", opened["view"]["port"])
+    assert upstream.state()["status"] == "STOPPED" and upstream.state()["view"] is None
+
+
+def _processes(home: Path, *ids: str) -> list[int]:
+    """As NNI's list has them."""
+    until(lambda: all("pid" in registered(home).get(id_, {}) for id_ in ids))
+    return [registered(home)[id_]["pid"] for id_ in ids]
 
 
 def test_the_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:

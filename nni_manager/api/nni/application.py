@@ -51,7 +51,7 @@ def create_nni_application(context: ApiContext) -> ASGIApp:
 
 
 def _table(context: ApiContext, status: StatusAnswers) -> Table:
-    trials, metrics, metadata = TrialAnswers(), MetricAnswers(), MetadataAnswers(context)
+    trials, metrics, metadata = TrialAnswers(), MetricAnswers(), MetadataAnswers()
     return {
         "version": {"GET": _version},
         "check-status": {"GET": status.show},

@@ -10,16 +10,12 @@ from starlette.responses import JSONResponse, Response
 
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import addressed
-from nni_manager.api.nni.presence import Presences
 from nni_manager.store import nni_registry
 from nni_manager.store.index import Entry
 
 
 class MetadataAnswers:
     """Entries as NNI's registry of experiments has them."""
-
-    def __init__(self, context: ApiContext) -> None:
-        self._presences = Presences(context.service, context.stopping)
 
     async def show(self, request: Request) -> Response:
         """The experiment's own."""
@@ -34,8 +30,7 @@ class MetadataAnswers:
 
     async def _described(self, context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
         """With a process only where the client can want it: of the experiment that it asked."""
-        experiment = context.service.at_work(entry.id) if entry.id == asked else None
-        pid = await self._presences.pid(experiment) if experiment is not None else None
+        pid = await context.presences.pid(entry.id) if entry.id == asked else None
         service = [urlsplit(door["address"]).port for door in context.doors() if door["kind"] == "service"]
         port = service[0] if service else None
         described = nni_registry.describe(entry, service_port=port, url=context.service.view_url)
