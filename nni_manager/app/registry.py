@@ -1,8 +1,9 @@
 """Keeps NNI's list of experiments current, so that NNI's tools find ours.
 
 Level-based: what the file should say follows from the index and the open doors, whatever happened in between, so a
-daemon that starts puts right what a killed one left. It is written in a thread, some time after a change and several
-changes at once; nothing ever waits for it, and its troubles are logged and no more.
+daemon that starts puts right what a killed one left, and one that runs what others do to its entries. It is written in
+a thread, some time after a change and several changes at once; nothing ever waits for it, and its troubles are logged
+and no more.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: So long after a change, in seconds: a new experiment's first trial does not wait for what is made for others' tools.
 _GATHER_S = 0.1
+#: Between two looks whether somebody else has changed the file, in seconds.
+_LOOK_S = 2.0
 #: Between two tries while somebody else writes the file, in seconds.
 _BUSY_WAIT_S = 0.05
 #: After so many of them in a row it is logged, and tried less often.
@@ -60,8 +63,10 @@ class Registry:
         #: A daemon that was killed may have left entries of what it deleted.
         self._is_first = True
         self._changed = asyncio.Event()
-        #: What the file says of us as far as we know.
+        #: What the file said of us last as far as we know.
         self._written: dict[str, dict[str, Any]] = {}
+        #: The file that was found right; None: it must be looked at again.
+        self._seen: tuple[int, ...] | None = None
         self._trouble = ""
 
     def note(self) -> None:
@@ -73,7 +78,7 @@ class Registry:
         self.note()
         try:
             while True:
-                await self._changed.wait()
+                await self._news()
                 await asyncio.sleep(_GATHER_S)
                 await self._write()
         finally:
@@ -81,6 +86,15 @@ class Registry:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LAST_S):
                         await self._write()
+
+    async def _news(self) -> None:
+        """Until something may have changed, here or in the file."""
+        while not self._changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._changed.wait()
+            if await asyncio.to_thread(nni_registry.identity, self._path) != self._seen:
+                self.note()
 
     async def _write(self) -> None:
         tries = 0
@@ -105,17 +119,23 @@ class Registry:
 
     async def _write_once(self) -> None:
         wanted = {entry.id: await self._describe(entry) for entry in await self._entries()}
-        gone = self._written.keys() - wanted.keys()
-        news = {id: entry for id, entry in wanted.items() if self._written.get(id) != entry}
-        if news or gone or self._is_first:
-            await asyncio.to_thread(nni_registry.update, self._path, lambda entries: self._change(entries, news, gone))
+        self._seen = await asyncio.to_thread(self._update, wanted)
         self._written, self._is_first = wanted, False
         self._trouble = ""
 
-    def _change(self, entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str]) -> None:
-        deleted = _without_folder(entries, self._data_directory) if self._is_first else set()
+    def _update(self, wanted: Mapping[str, dict[str, Any]]) -> tuple[int, ...] | None:
+        """The file that needs no change. After a change it is looked at once more: two may have written at a time."""
+        found = nni_registry.identity(self._path)
+        has_changed = nni_registry.update(self._path, lambda entries: self._change(entries, wanted))
+        return None if has_changed else found
+
+    def _change(self, entries: Entries, wanted: Mapping[str, dict[str, Any]]) -> None:
+        """Writes nothing that is there already, and so does not answer those who write for ever."""
+        gone = self._written.keys() - wanted.keys()
+        if self._is_first:
+            gone |= _without_folder(entries, self._data_directory) - wanted.keys()
         own = {id: entry.get("pid") for id, entry in self._written.items()}
-        _merge(entries, news, gone | (deleted - news.keys()), own)
+        _merge(entries, wanted, gone, own)
 
     def _log(self, sentence: str) -> None:
         if sentence != self._trouble:
@@ -131,18 +151,20 @@ class Registry:
         return {**found, "pid": await self._pid(entry.id) or os.getpid()}
 
 
-def _merge(entries: Entries, news: Mapping[str, dict[str, Any]], gone: set[str], own: Mapping[str, int | None]) -> None:
+def _merge(
+    entries: Entries, wanted: Mapping[str, dict[str, Any]], gone: set[str], own: Mapping[str, int | None]
+) -> None:
     """Ours are exchanged, but for tags that somebody gave them; all others stay as they are.
 
     `own`: the processes that we named there.
     """
     for id in gone:
         entries.pop(id, None)
-    for id, entry in news.items():
+    for id, entry in wanted.items():
         known = entries.get(id)
         known = known if isinstance(known, dict) else {}
         is_ours = known.get("pid") is not None and known["pid"] in (own.get(id), os.getpid())
-        if not is_ours and _is_elsewhere(known, entry):
+        if not is_ours and (_is_elsewhere(known, entry) or (id not in entries and _is_removed(entry))):
             continue
         tag = known.get("tag")
         entries[id] = {**entry, "tag": tag} if isinstance(tag, list) else entry
@@ -156,10 +178,18 @@ def _without_folder(entries: Entries, data_directory: Path) -> set[str]:
     return {id for id in ours if not (data_directory / id).exists()}
 
 
+def _is_removed(entry: Mapping[str, Any]) -> bool:
+    """NNI's `delete` takes a stopped experiment's folder first, and then its entry, of which it is not to come back."""
+    return entry["status"] == ExperimentStatus.STOPPED and not (Path(entry["logDir"]) / entry["id"]).exists()
+
+
 def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """Stopped for us and at work under another manager: a copy in another folder, or one that NNI itself still runs."""
-    if entry["status"] != ExperimentStatus.STOPPED or known.get("status") in (None, "STOPPED"):
+    """At work under another manager: a copy in another folder, or, stopped for us, one that NNI itself still runs."""
+    if known.get("status") in (None, "STOPPED"):
         return False
+    if entry["status"] != ExperimentStatus.STOPPED:  # two at work: the first one's stays, or they write for ever
+        pid = known.get("pid")
+        return known.get("logDir") != entry["logDir"] and isinstance(pid, int) and psutil.pid_exists(pid)
     return known.get("logDir") != entry["logDir"] or _is_alive(known)
 
 

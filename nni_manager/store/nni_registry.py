@@ -78,6 +78,15 @@ def read(path: Path) -> Entries:
     return entries
 
 
+def identity(path: Path) -> tuple[int, ...]:
+    """Another one after every write, whoever writes; empty: there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def update(path: Path, change: Callable[[Entries], None]) -> bool:
     """Lets `change` change the entries; answers whether it did. Waits for nobody.
 

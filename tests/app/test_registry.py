@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nni_manager.app import registry
 from nni_manager.app.doors import Door
 from nni_manager.app.registry import Registry
 from nni_manager.domain.experiment import ExperimentStatus
@@ -61,6 +62,10 @@ class Ours:
             while not (self.path.exists() and holds(self.file())):  # noqa: ASYNC110 (files tell nobody)
                 await asyncio.sleep(0.01)
         return self.file()
+
+    async def at_rest(self) -> None:
+        """All that was to be written is written, and was looked at."""
+        await asyncio.sleep(2 * (registry._GATHER_S + registry._LOOK_S) + 0.2)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -197,6 +202,66 @@ async def test_what_nni_itself_still_runs_stays_its_own(
     async with ours.running():
         found = await ours.until(lambda file: "def" in file)
     assert (found["abc"] == running, found["abc"]["status"]) == (kept, "RUNNING" if kept else "STOPPED")
+
+
+@pytest.mark.parametrize("left", [None, "{}", '{"abc": {"id": "abc", "status": "STOPPED"}}'])
+async def test_what_somebody_else_removes_or_overwrites_is_put_right(
+    ours: Ours, left: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_LOOK_S", 0.02)
+    async with ours.running():
+        entry = (await ours.until(lambda file: "abc" in file))["abc"]
+        await ours.at_rest()
+        ours.path.unlink() if left is None else ours.path.write_text(left)
+        assert await ours.until(lambda file: file.get("abc") == entry) == {"abc": entry}
+
+
+async def test_it_is_put_right_also_by_a_change_of_another(ours: Ours) -> None:
+    """Whoever wrote at the same time may have lost what we wrote."""
+    async with ours.running():
+        await ours.until(lambda file: "abc" in file)
+        ours.path.write_text("{}")
+        ours.index = [*ours.index, replace(ENTRY, id="def")]
+        ours.registry.note()
+        assert (await ours.until(lambda file: "def" in file)).keys() == {"abc", "def"}
+
+
+async def test_what_is_right_is_not_written_again(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' entries, and tags on ours, are theirs: two daemons would answer each other for ever."""
+    monkeypatch.setattr(registry, "_LOOK_S", 0.02)
+    async with ours.running():
+        found = await ours.until(lambda file: "abc" in file)
+        await ours.at_rest()
+        ours.path.write_text(json.dumps({**found, "abc": {**found["abc"], "tag": ["mine"]}, "theirs": {"status": "X"}}))
+        written = os.stat(ours.path)
+        await ours.at_rest()
+        ours.registry.note()
+        await ours.at_rest()
+        assert (os.stat(ours.path).st_ino, os.stat(ours.path).st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+
+
+async def test_two_that_are_at_work_do_not_overwrite_each_other(ours: Ours) -> None:
+    elsewhere = {"id": "abc", "status": "RUNNING", "pid": os.getppid(), "port": 1, "logDir": "/other"}
+    ours.path.write_text(json.dumps({"abc": elsewhere}))
+    ours.index = [ENTRY, replace(ENTRY, id="def")]
+    async with ours.running():
+        assert (await ours.until(lambda file: "def" in file))["abc"] == elsewhere
+
+
+async def test_what_nni_s_own_delete_removed_does_not_come_back(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_LOOK_S", 0.02)
+    folder = Folder(ours.data / "abc")
+    folder.path.mkdir(parents=True)
+    ours.index = [replace(ENTRY, folder=folder, status=ExperimentStatus.STOPPED, is_open=False, view=None)]
+    async with ours.running():
+        await ours.until(lambda file: "abc" in file)
+        ours.path.write_text("{}")
+        await ours.until(lambda file: "abc" in file)
+        await ours.at_rest()
+        folder.path.rmdir()
+        ours.path.write_text("{}")
+        await ours.at_rest()
+        assert ours.file() == {}
 
 
 async def test_a_busy_file_is_waited_for(ours: Ours) -> None:
