@@ -19,7 +19,7 @@ def update() -> None:
 @update.command()
 @connected
 @selection.id_argument
-@click.option("--value", "-v", required=True, type=click.IntRange(1), help="How many trials run at a time.")
+@click.option("--value", "-v", required=True, type=click.IntRange(1, 1000), help="How many trials run at a time.")
 def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
     """Change trialConcurrency."""
     _change(connect, id, "trialConcurrency", value)
@@ -28,7 +28,9 @@ def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
 @update.command()
 @connected
 @selection.id_argument
-@click.option("--value", "-v", required=True, type=click.IntRange(1), help="How many trials are made in all.")
+@click.option(
+    "--value", "-v", required=True, type=click.IntRange(1, 999_999_999), help="How many trials are made in all."
+)
 def trialnum(connect: Connect, *, id: str | None, value: int) -> None:
     """Change maxTrialNumber; more trials wake an experiment that is done."""
     _change(connect, id, "maxTrialNumber", value)

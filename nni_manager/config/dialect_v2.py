@@ -34,7 +34,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "experimentName": scalars.text,
     "experimentType": scalars.one_of("hpo", "nas"),
     "trialCommand": scalars.text,
-    "trialConcurrency": scalars.whole_number(1),
+    "trialConcurrency": scalars.whole_number(1),  # see `_COUNTS`
     "trialGpuNumber": scalars.whole_number(0),
     "maxExperimentDuration": scalars.duration,
     "maxTrialNumber": scalars.whole_number(1),
@@ -51,6 +51,11 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "tunerGpuIndices": scalars.gpu_indices,
     "deprecated": scalars.mapping,
 }
+#: Above these a number is a slip; NNI's own bound of `maxTrialNumber`. What is stored may be more: it was accepted once.
+_COUNTS: Mapping[str, scalars.Parse] = {
+    "trialConcurrency": scalars.whole_number(1, 100_000),
+    "maxTrialNumber": scalars.whole_number(1, 999_999_999),
+}
 _DEFAULTS: Mapping[str, object] = {"experimentType": "hpo", "useAnnotation": False, "debug": False}
 _OUT_OF_SCOPE = {
     "useAnnotation": (True, "code annotation is not supported; remove this field and give a searchSpace"),
@@ -62,7 +67,7 @@ _OUT_OF_SCOPE = {
 def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     """Raises ConfigInvalid with everything that is wrong."""
     top = Section(values, FIELDS, (), source)
-    fields = _single_values(top) | _paths(top, source)
+    fields = _single_values(top, _VALUES if source.stored else {**_VALUES, **_COUNTS}) | _paths(top, source)
     fields |= {"searchSpace": read_search_space(top, source)}
     fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
     _check_search_space(top, fields, source)
@@ -73,8 +78,17 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     return to_spec(_ordered(fields))
 
 
-def _single_values(top: Section) -> dict[str, object]:
-    given = {name: top.take(name, parse) for name, parse in _VALUES.items()}
+def check_counts(values: Mapping[str, object]) -> None:
+    """As of a new experiment's config. Raises ConfigInvalid."""
+    source = Source(directory="/")
+    top = Section({name: values[name] for name in _COUNTS if name in values}, _COUNTS, (), source)
+    for name, parse in _COUNTS.items():
+        top.take(name, parse)
+    source.check()
+
+
+def _single_values(top: Section, parsers: Mapping[str, scalars.Parse]) -> dict[str, object]:
+    given = {name: top.take(name, parse) for name, parse in parsers.items()}
     fields = dict(_DEFAULTS) | {name: value for name, value in given.items() if value is not None}
     fields.setdefault("logLevel", "debug" if fields["debug"] else "info")
     return fields

@@ -65,6 +65,7 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
         if name not in CHANGEABLE:
             raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
     changed = from_canonical({**spec.canonical, **fields})
+    dialect_v2.check_counts(fields)
     if "searchSpace" in fields:
         check_search_space(changed.search_space, changed.tuner.name)
     return changed

@@ -36,6 +36,9 @@ from nni_manager.store.trials import OpenTrial
 SUBMITTED = "handed to the platform, not started yet"
 #: Holds under which not even intended jobs are submitted.
 _NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
+#: Proposals that may be asked for at a time: they are one message to the tuner and, once they come, trials of one turn.
+#: The next turn, for which their arrival is news enough, asks for what is still missing.
+MAX_ASKED = 256
 #: Records that end an attempt.
 _ENDS = (Finish, GiveUpAttempt)
 
@@ -149,8 +152,11 @@ def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions
     """For `free` slots and ahead of need, at most for the `left` trials that may still be made."""
     here = snapshot.here
     missing = min(free + here.ahead, left) - in_hand - here.asked
-    if missing > (here.ahead // 2 if free == 0 else 0):  # what is not needed yet is asked for in heaps
-        decisions.calls.append(AskTuner(count=missing))
+    if missing <= (here.ahead // 2 if free == 0 else 0):  # what is not needed yet is asked for in heaps
+        return
+    count = min(missing, MAX_ASKED - here.asked)
+    if count > 0:
+        decisions.calls.append(AskTuner(count=count))
 
 
 # The wait reasons

@@ -45,7 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     [
         ({"trialConcurency": 3}, "trialConcurency", "unknown field; did you mean trialConcurrency?"),
         ({"maxTrialNumber": "many"}, "maxTrialNumber", "must be a whole number"),
-        ({"trialConcurrency": -2}, "trialConcurrency", "must be at least 1, not -2"),
+        ({"trialConcurrency": -2}, "trialConcurrency", "must be from 1 to 100000, not -2"),
         ({"trialConcurrency": None}, "trialConcurrency", "say how many trials may run at a time"),
         ({"trialCodeDirectory": "nowhere"}, "trialCodeDirectory", "there is no folder"),
         (

@@ -202,6 +202,7 @@ async def test_limits_change_and_null_takes_them_away(api: httpx.AsyncClient, wo
     [
         ({"trialConcurrency": "four"}, "trialConcurrency"),
         ({"trialConcurrency": 0}, "trialConcurrency"),
+        ({"trialConcurrency": 30_000_000}, "trialConcurrency"),
         ({"trialConcurrency": None}, "trialConcurrency"),
         ({"maxTrialNumber": [1]}, "maxTrialNumber"),
         ({"maxExperimentDuration": "soon"}, "maxExperimentDuration"),

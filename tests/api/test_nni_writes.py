@@ -74,6 +74,7 @@ async def test_one_field_of_the_profile_is_changed(nni: httpx.AsyncClient, kind:
         ("?update_type=TRIAL_CONCURRENCY", b"[]", "params.trialConcurrency"),
         ("?update_type=TRIAL_CONCURRENCY", b'{"params": {"trialConcurrency": "many"}}', "trialConcurrency"),
         ("?update_type=TRIAL_CONCURRENCY", b'{"params": {"trialConcurrency": 0}}', "trialConcurrency"),
+        ("?update_type=TRIAL_CONCURRENCY", b'{"params": {"trialConcurrency": 30000000}}', "trialConcurrency"),
         ("?update_type=TRIAL_CONCURRENCY", b'{"params": {"trialConcurrency": NaN}}', "params.trialConcurrency"),
         ("?update_type=MAX_EXEC_DURATION", b'{"params": {"maxExperimentDuration": "soon"}}', "maxExperimentDuration"),
         ("?update_type=SEARCH_SPACE", b'{"params": {"searchSpace": [1]}}', "searchSpace"),

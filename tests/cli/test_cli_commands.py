@@ -299,10 +299,13 @@ def test_update_with_a_bad_search_space(nnictl: Run, manager: FakeManager, tmp_p
     assert manager.calls == []
 
 
-@pytest.mark.parametrize("value", ["0", "x", "-1", "1.5"])
-def test_update_refuses_what_is_no_count(nnictl: Run, manager: FakeManager, value: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [*[("concurrency", value) for value in ("0", "x", "-1", "1.5", "1001")], ("trialnum", "1000000000")],
+)
+def test_update_refuses_what_is_no_count(nnictl: Run, manager: FakeManager, what: str, value: str) -> None:
     manager.add(state("abc"))
-    assert nnictl("update", "concurrency", "-v", value).exit_code == 2
+    assert nnictl("update", what, "-v", value).exit_code == 2
     assert manager.calls == []
 
 
@@ -327,7 +330,7 @@ def test_config_check_lists_every_problem(nnictl: Run, file: Path) -> None:
     result = nnictl("config", "check", str(file))
     lines = result.stderr.splitlines()
     assert result.exit_code == 2
-    assert f"{file}:3: trialConcurrency: must be at least 1, not 0" in lines
+    assert f"{file}:3: trialConcurrency: must be from 1 to 100000, not 0" in lines
     assert f"{file}:4: maxTrialNumber: must be a whole number, not text" in lines
 
 

@@ -236,7 +236,7 @@ def test_a_registered_name_is_the_managers_business(nnictl: Run, manager: FakeMa
     ("fields", "word"),
     [
         ({"tuner": {"className": "a.B", "codeDirectory": "."}}, "tuner.codeDirectory: must lie in trialCodeDirectory"),
-        ({"trialConcurrency": 0}, "trialConcurrency: must be at least 1"),
+        ({"trialConcurrency": 0}, "trialConcurrency: must be from 1 to"),
         ({"searchSpaceFile": "nowhere.json"}, "there is no file"),
         ({"trialCodeDirectory": "nowhere"}, "there is no folder"),
     ],

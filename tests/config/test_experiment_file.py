@@ -206,9 +206,11 @@ def test_a_live_change(fields: dict[str, object], attribute: str, value: object)
     "fields",
     [
         {"trialConcurrency": 0},
+        {"trialConcurrency": 100_001},
         {"trialConcurrency": None},
         {"trialConcurrency": "3"},
         {"maxTrialNumber": True},
+        {"maxTrialNumber": 10**9},
         {"maxTrialDuration": "soon"},
         {"maxExperimentDuration": 0},
         {"searchSpace": None},
@@ -222,6 +224,14 @@ def test_a_live_change_obeys_the_rules_of_the_file(fields: dict[str, object]) ->
     with pytest.raises(ConfigInvalid) as refused:
         change(spec, fields)
     assert [problem.field for problem in refused.value.problems] == list(fields)
+
+
+def test_what_was_stored_with_more_than_is_taken_now_opens_and_changes() -> None:
+    large = {"trialConcurrency": 30_000_000, "maxTrialNumber": 10**12}
+    spec = from_canonical({**load_file(EXAMPLES / "valid/local-gpu.yml").canonical, **large})
+    assert (spec.trial_concurrency, spec.max_trial_number) == (30_000_000, 10**12)
+    assert change(spec, {"trialConcurrency": 4}).trial_concurrency == 4
+    assert change(spec, {"experimentName": "hornet"}).trial_concurrency == 30_000_000
 
 
 @pytest.mark.parametrize("field", ["trialCommand", "tuner", "queen"])

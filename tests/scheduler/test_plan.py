@@ -22,6 +22,7 @@ from nni_manager.scheduler.decisions import (
     StartAttempt,
     StartTrial,
 )
+from nni_manager.scheduler.plan import MAX_ASKED
 from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
 
@@ -57,6 +58,18 @@ def test_proposals_become_trials_in_free_slots() -> None:
 ])  # fmt: skip
 def test_the_tuner_is_asked_for_what_is_missing(here: dict[str, Any], asked: int) -> None:
     assert Plan(config=spec(trial_concurrency=3), **here).asked == asked
+
+
+@pytest.mark.parametrize(("here", "asked"), [
+    ({}, MAX_ASKED),
+    ({"ahead": 32}, MAX_ASKED),
+    ({"asked": 200}, MAX_ASKED - 200),
+    ({"asked": MAX_ASKED}, 0),
+    ({"asked": MAX_ASKED + 1}, 0),
+    ({"proposals": proposals(*range(MAX_ASKED))}, MAX_ASKED),  # they came, and the rest is asked for
+])  # fmt: skip
+def test_the_tuner_is_asked_for_some_hundreds_at_a_time(here: dict[str, Any], asked: int) -> None:
+    assert Plan(config=spec(trial_concurrency=100_000), **here).asked == asked
 
 
 @pytest.mark.parametrize(("most", "made", "here", "started", "asked"), [
