@@ -2,6 +2,9 @@
 
 uvicorn waits for the rest of a head for ever, and keeps all of it: a few clients that dribble would hold connections,
 and one that sends header after header would hold memory. Bodies are bounded by the applications.
+
+Some clients offer another protocol with each request (Java's and `curl --http2`: ``Upgrade: h2c``). A server may ignore
+that. The parser does not: it ends the request at its head, so the head is given to it again without the offer.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 #: Seconds for the head of a request, counted from its first byte, or from the connection when nothing comes.
@@ -25,6 +29,8 @@ class HttpConnection(HttpToolsProtocol):
         #: When the head that is awaited began; None while none is.
         self._head_since_s: float | None = None
         self._head_bytes = 0
+        #: The head that was just parsed offers another protocol: nothing was made of it yet.
+        self._has_offer = False
 
     def is_too_slow(self, now_s: float) -> bool:
         """`now_s`: of the loop's clock."""
@@ -35,12 +41,37 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, _Transport(transport)))
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except HttpParserError:
+            self.logger.warning("Invalid HTTP request received.")
+            self.send_400_response("Invalid HTTP request received.")
         if self._head_since_s is None:
             return
         self._head_bytes += len(data)
         if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
+
+    def _parse(self, data: bytes) -> None:
+        rest: bytes | memoryview = data
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except HttpParserUpgrade as end:
+                self._parse_without_offer()
+                rest = memoryview(rest)[end.args[0] :]
+
+    def _parse_without_offer(self) -> None:
+        """The same head, of what the parser itself took from it: no byte of a body is touched."""
+        self._has_offer = False
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise HttpParserError("no tunnels here")
+        lines = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
 
     # What the parser tells
 
@@ -54,9 +85,16 @@ class HttpConnection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        self._has_offer = self.parser.should_upgrade()
+        if self._has_offer:
+            return
         self._head_since_s = None
         self._head_bytes = 0
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self._has_offer:
+            super().on_message_complete()
 
 
 class _Transport:

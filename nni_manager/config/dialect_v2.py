@@ -51,7 +51,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "tunerGpuIndices": scalars.gpu_indices,
     "deprecated": scalars.mapping,
 }
-#: Above these a number is a slip; NNI's own bound of `maxTrialNumber`. What is stored may be more: it was accepted once.
+#: Above these a number is a slip; of `maxTrialNumber` it is NNI's bound. What is stored may be more: it was accepted.
 _COUNTS: Mapping[str, scalars.Parse] = {
     "trialConcurrency": scalars.whole_number(1, 100_000),
     "maxTrialNumber": scalars.whole_number(1, 999_999_999),

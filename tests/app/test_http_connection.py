@@ -148,6 +148,59 @@ async def test_what_comes_behind_a_body_is_not_kept(doors: Doors, client: Client
     assert [name for name, _ in connection.headers] == [b"host", b"transfer-encoding"]
 
 
+# ------------------------------------------------------------------------------------------------ other protocols
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"
+POST = GET.replace(b"GET", b"POST")
+#: A body that is itself a request, and one in two chunks.
+INNER = GET + b"\r\n"
+BODIES = [
+    (b"Content-Length: 2\r\n\r\nab", b"ab"),
+    (b"Content-Length: %d\r\n\r\n" % len(INNER) + INNER, INNER),
+    (b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", b"abc"),
+    (b"Content-Length: 0\r\n\r\n", b""),
+    (b"\r\n", b""),
+]
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+@pytest.mark.parametrize(("sent", "body"), BODIES)
+@pytest.mark.parametrize("offer", [OFFER, b"Upgrade: websocket\r\nConnection: keep-alive, upgrade\r\n"])
+async def test_an_offer_of_another_protocol_loses_no_body(
+    doors: Doors, client: Client, sent: bytes, body: bytes, offer: bytes, step: int
+) -> None:
+    """Also of the requests behind it on the same connection."""
+    request = POST + offer + sent
+    await _in_pieces(client, request * 3 + POST + b"Content-Length: 1\r\n\r\nz", step)
+    for _ in range(3):
+        assert (await client.answer()).partition(b"\r\n\r\n")[2] == body
+    assert (await client.answer()).endswith(b"\r\n\r\nz")
+    close_slow(doors, 3600)
+    assert not connections(doors)[0].transport.is_closing()
+
+
+async def _in_pieces(client: Client, data: bytes, step: int) -> None:
+    for start in range(0, len(data), step):
+        await client.send(data[start : start + step])
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("framing", [
+    b"Content-Length: 1\r\nContent-Length: 2\r\n", b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: chun\r\n ked\r\n", b"Content-Length: -1\r\n",
+])  # fmt: skip
+async def test_an_offer_excuses_no_doubtful_body(client: Client, framing: bytes) -> None:
+    await client.send(POST + OFFER + framing + b"\r\nab")
+    assert (await client.answer()).startswith(b"HTTP/1.1 400 ")
+    assert await client.is_closed()
+
+
+async def test_there_are_no_tunnels(client: Client) -> None:
+    await client.send(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n" + INNER)
+    assert (await client.answer()).startswith(b"HTTP/1.1 400 ")
+    assert await client.is_closed()
+
+
 # ------------------------------------------------------------------------------------------------ gone in the middle
 
 
