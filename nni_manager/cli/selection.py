@@ -18,6 +18,8 @@ id_argument = click.argument("id", required=False)
 
 def choose(client: ManagerClient, given: str | None) -> str:
     """The id of the one experiment that is meant. Raises NotFound, or InvalidInput where several could be."""
+    if given is not None:
+        _refuse_empty(given)
     experiments = client.experiments()
     if given is None:
         return _only_open(experiments)
@@ -30,6 +32,8 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
     A whole id may be a closed one's. Those come first: a daemon may end with the last open experiment.
     """
+    for text in given:
+        _refuse_empty(text)
     experiments = client.experiments()
     if not given:
         return [_only_open(experiments)]
@@ -41,6 +45,8 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
     """Of all experiments those that are meant: all closed ones when none is given, and by ``ab*`` every closed one that
     begins with ab."""
+    for text in given:
+        _refuse_empty(text)
     experiments = client.experiments()
     all_ids = [experiment["id"] for experiment in experiments]
     closed = [experiment["id"] for experiment in experiments if not is_open(experiment)]
@@ -84,6 +90,12 @@ def _only_open(experiments: Sequence[dict[str, Any]]) -> str:
 
 def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
     return [experiment["id"] for experiment in experiments if is_open(experiment)]
+
+
+def _refuse_empty(given: str) -> None:
+    """Every id begins with nothing, so a script's unset variable would mean whichever experiment there is."""
+    if not given.strip():
+        raise InvalidInput("the ID is empty, perhaps an unset variable; give the ID of an experiment")
 
 
 def _refuse(sentence: str) -> NoReturn:

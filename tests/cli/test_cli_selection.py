@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import FakeManager, state
 
-from nni_manager.cli.selection import choose, choose_open
+from nni_manager.cli.selection import choose, choose_closed, choose_open
 from nni_manager.domain.errors import InvalidInput, NotFound
 
 pytestmark = pytest.mark.unit
@@ -41,6 +41,16 @@ def test_none_means_the_only_open_one(client: FakeManager) -> None:
 def test_a_refusal_says_what_there_is(client: FakeManager, given: str | None, error: type, words: str) -> None:
     with pytest.raises(error, match=words.replace("(", "\\(")):
         choose(client, given)
+
+
+@pytest.mark.parametrize("given", ["", " "])
+def test_an_empty_id_means_no_experiment(manager: FakeManager, given: str) -> None:
+    manager.add(state("abc"))
+    for choose_some in (choose_open, choose_closed):
+        with pytest.raises(InvalidInput, match="the ID is empty"):
+            choose_some(manager, ["abc", given])
+    with pytest.raises(InvalidInput, match="the ID is empty"):
+        choose(manager, given)
 
 
 def test_nothing_is_open(manager: FakeManager) -> None:
