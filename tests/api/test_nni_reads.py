@@ -72,6 +72,7 @@ async def test_trials_metrics_and_the_export_are_of_one_piece(nni: httpx.AsyncCl
     assert [trial["trialJobId"] for trial in await read(nni, "trial-jobs?status=FAILED")] == ["fails"]
     metrics = await read(nni, "metric-data")
     assert await read(nni, "metric-data/") == metrics == await read(nni, "metric-data-range/0/4")
+    assert await read(nni, "metric-data-range/-99999999999999999999/99999999999999999999") == metrics
     finals = {metric["trialJobId"]: metric for metric in metrics if metric["type"] == "FINAL"}
     assert {id_: trial["finalMetricData"] for id_, trial in trials.items() if "finalMetricData" in trial} == {
         id_: [metric] for id_, metric in finals.items()

@@ -14,8 +14,10 @@ from nni_manager.api.nni.growing_list import GrowingList, ListResponse
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.store import nni_answers
 
-#: A sequence id; what is longer is none.
-_NUMBER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+#: A bound of sequence ids; what is longer is none.
+_NUMBER = re.compile(r"-?[0-9]{1,1000}", re.ASCII)
+#: No sequence id is above it, and SQLite takes it: a bound beyond means no bound.
+_MOST = 2**63 - 1
 
 
 class MetricAnswers:
@@ -45,7 +47,7 @@ class MetricAnswers:
         bounds = [str(request.path_params[name]) for name in ("first", "last")]
         if not all(map(_NUMBER.fullmatch, bounds)):
             return listed(b"")
-        first, last = map(int, bounds)
+        first, last = (max(-_MOST, min(int(bound), _MOST)) for bound in bounds)
         context, id_ = addressed(request)
         return listed(await context.service.read(id_, lambda c: nni_answers.metrics_of_range(c, first, last)))
 
