@@ -64,6 +64,12 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
     assert found.verdict is Verdict.FAIL
 
 
+def test_a_file_above_its_place(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    (found,) = data_directory.look(tmp_path / "data" / "some" / "where")
+    assert found.verdict is Verdict.FAIL and f"{tmp_path / 'data'} is no folder" in found.sentence
+
+
 def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise OSError(30, "Read-only file system")
@@ -241,6 +247,16 @@ def test_a_config_with_mistakes(tmp_path: Path) -> None:
 def test_a_config_that_is_not_there(tmp_path: Path) -> None:
     (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
     assert found.verdict is Verdict.FAIL
+
+
+def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "experiment.yml").write_text(
+        "trialCommand: 'true'\ntrialConcurrency: 1\ntuner: {name: Random}\nexperimentWorkingDirectory: file/sub\n"
+        "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
+    )
+    found = by_check(config_file.look(tmp_path / "experiment.yml", tmp_path / "data"))["working directory"]
+    assert found.verdict is Verdict.FAIL and f"{tmp_path / 'file'} is no folder" in found.sentence
 
 
 def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import Finding, failure, ok
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
@@ -21,6 +22,9 @@ def look(path: Path, data_dir: Path) -> Iterator[Finding]:
             yield failure("config", str(problem), "correct the file")
         return
     yield ok("config", f"{path} is valid")
+    wrong = data_directory.trouble(Path(spec.working_directory))
+    if wrong:
+        yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")
     for platform in spec.platforms:
         yield _platform(platform.name, spec)
 

@@ -20,28 +20,31 @@ _FEW_FILES = 10_000
 
 
 def look(path: Path) -> Iterator[Finding]:
-    if path.is_dir():
-        yield _writable(path, f"{path} can be written")
-        yield _private(path)
-        place = path
-    elif path.exists():
-        yield failure(_CHECK, f"{path} is a file", "remove it, or choose another with --data-dir")
-        return
+    place, wrong = _nearest(path), trouble(path)
+    if wrong:
+        yield failure(_CHECK, wrong, "choose another with --data-dir, or change its owner")
     else:
-        place = _nearest(path)
-        yield _writable(place, f"{path} does not exist yet and will be made")
+        exists = place == path
+        yield ok(_CHECK, f"{path} can be written" if exists else f"{path} does not exist yet and will be made")
+    if not place.is_dir():
+        return
+    if place == path:
+        yield _private(path)
     yield _file_system(place)
     yield _room(place)
 
 
-def _writable(place: Path, sentence: str) -> Finding:
+def trouble(path: Path) -> str:
+    """Why nothing can be written into a folder, or why it cannot be made; empty when it can."""
+    place = _nearest(path)
+    if not place.is_dir():
+        return f"{place} is no folder" + ("" if place == path else f", so {path} cannot be made")
     try:
         with tempfile.TemporaryFile(dir=place) as probe:
             probe.write(b"0" * 4096)
     except OSError as error:
-        advice = "choose another with --data-dir, or change its owner"
-        return failure(_CHECK, f"{place} cannot be written ({error.strerror})", advice)
-    return ok(_CHECK, sentence)
+        return f"{place} cannot be written ({error.strerror})"
+    return ""
 
 
 def _private(path: Path) -> Finding:
@@ -78,5 +81,5 @@ def _room(place: Path) -> Finding:
 
 
 def _nearest(path: Path) -> Path:
-    """The closest folder above that exists."""
-    return next(parent for parent in path.parents if parent.is_dir())
+    """The path itself if there is something, else the closest above it, be it a folder or not."""
+    return next(place for place in (path, *path.parents) if os.path.lexists(place))
