@@ -251,8 +251,10 @@ def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
     out = nnictl.good(
         "create", "-c", nnictl.config(trialCommand=RUN_ON, experimentName="demo"), "-p", port, "-u", "x/y"
     )
-    id_, pid = id_in(out), nnictl.daemon.call("GET", "/daemon")["pid"]
+    id_, daemon = id_in(out), nnictl.daemon.call("GET", "/daemon")["pid"]
     _until(lambda: id_ in _registry(nnictl))
+    pid = _registry(nnictl)[id_]["pid"]
+    assert psutil.Process(pid).ppid() == daemon, "whoever ends that process stops this experiment, and not the daemon"
     state = nnictl.daemon.status(id_)
     assert _registry(nnictl)[id_] == {
         "id": id_, "port": port, "startTime": state["createdMs"], "endTime": "N/A", "status": "RUNNING",
