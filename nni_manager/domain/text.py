@@ -14,3 +14,8 @@ def require_text(what: str, value: object) -> None:
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         raise InvalidInput(f"{what}: holds {half}, which UTF-8 has no bytes for; use other characters") from None
+
+
+def spelled(text: str) -> str:
+    """With escapes for halves of characters."""
+    return text.encode(errors="backslashreplace").decode()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.text import spelled
 from nni_manager.domain.view import View
 from nni_manager.store import nni_format
 
@@ -104,7 +105,8 @@ def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms:
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None) -> None:
-    values = (hold.code, hold.sentence, hold.details) if hold else ("", "", "")
+    """What a tuner says of itself may be no UTF-8, which SQLite takes alone."""
+    values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")
     connection.execute("UPDATE experiment SET hold_code = ?, hold_sentence = ?, hold_details = ?", values)
 
 

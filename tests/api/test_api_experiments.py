@@ -299,3 +299,10 @@ async def test_results_that_cannot_be_used_are_refused(
     headers = {"Content-Type": "application/json"}
     answer = await api.post(f"{EXPERIMENTS}/{id_}/import", content=body, headers=headers)
     assert answer.status_code == 400 and words in answer.json()["error"], answer.text
+
+
+async def test_a_tuner_may_complain_in_halves_of_characters(api: httpx.AsyncClient, world: World) -> None:
+    hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised \ud800", details="Traceback \udcff")
+    await world.add("held", hold=hold)
+    found = (await api.get(f"{EXPERIMENTS}/held")).json()["hold"]
+    assert (found["sentence"], found["details"]) == (r"the tuner raised \ud800", r"Traceback \udcff")
