@@ -48,7 +48,7 @@ def _mask_arguments(key: str, value: Any) -> Any:
 def _is_secret_argument(key: str, value: Any) -> bool:
     if _ALWAYS.search(key):
         return value is not None
-    if value is None or isinstance(value, int | float):
+    if value is None or isinstance(value, bool):
         return False
     words = [word.lower() for word in _WORD.findall(key)]
     is_token = any(word.endswith(("token", "tokens")) for word in words) and _PLAIN_TOKEN.isdisjoint(words)

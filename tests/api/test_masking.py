@@ -26,7 +26,7 @@ def test_a_secret_is_covered_in_every_section(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_tokens", 5), ("max_tokens", "5"), ("tokenizer", "bert"), ("sort_key", "acc"), ("sortKey", "acc"),
-     ("pad_token", "[PAD]"), ("token", 5), ("keyboard", "qwerty"), ("metric_key", "acc"), ("key_size", "3"),
+     ("pad_token", "[PAD]"), ("keyboard", "qwerty"), ("metric_key", "acc"), ("key_size", "3"),
      ("token", None)],
 )  # fmt: skip
 def test_an_argument_that_is_no_secret_is_shown(name: str, value: object) -> None:
@@ -36,7 +36,9 @@ def test_an_argument_that_is_no_secret_is_shown(name: str, value: object) -> Non
 
 
 def test_a_number_may_be_a_password() -> None:
-    assert mask({"tuner": {"classArgs": {"password": 1234}}}) == {"tuner": {"classArgs": {"password": MASK}}}
+    assert mask({"tuner": {"classArgs": {"password": 1234, "token": 5}}}) == {
+        "tuner": {"classArgs": {"password": MASK, "token": MASK}}
+    }
 
 
 @pytest.mark.parametrize("name", ["tokenizer", "sort_key", "max_tokens"])
