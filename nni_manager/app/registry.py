@@ -28,10 +28,10 @@ from nni_manager.store.nni_registry import Entries, RegistryBusy
 
 log = logging.getLogger(__name__)
 
-#: So long after a change, in seconds: a new experiment's first trial does not wait for what is made for others' tools.
-_GATHER_S = 0.1
+#: So long after a change, in seconds: several changes are one write.
+_GATHER_S = 0.02
 #: Between two looks whether somebody else has changed the file, in seconds.
-_LOOK_S = 2.0
+_LOOK_S = 5.0
 #: Between two tries while somebody else writes the file, in seconds.
 _BUSY_WAIT_S = 0.05
 #: After so many of them in a row it is logged, and tried less often.
