@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MASK = "******"
@@ -31,18 +31,25 @@ def mask(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mask_section(key: str, value: Any) -> Any:
     if key not in _ALGORITHMS or not isinstance(value, Mapping):
-        return _mask(key, value)
-    return {name: (_mask_arguments if name == _ARGUMENTS else _mask)(name, inner) for name, inner in value.items()}
+        return _mask(key, value, _is_secret)
+    return {
+        name: _mask(name, inner, _is_secret_argument if name == _ARGUMENTS else _is_secret)
+        for name, inner in value.items()
+    }
 
 
-def _mask_arguments(key: str, value: Any) -> Any:
-    if _is_secret_argument(key, value):
+def _mask(key: str, value: Any, is_secret: Callable[[str, Any], bool]) -> Any:
+    if is_secret(key, value):
         return MASK
     if isinstance(value, Mapping):
-        return {name: _mask_arguments(name, inner) for name, inner in value.items()}
+        return {name: _mask(name, inner, is_secret) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_mask_arguments(key, inner) for inner in value]
+        return [_mask(key, inner, is_secret) for inner in value]
     return value
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    return value is not None and _SECRET.search(key) is not None
 
 
 def _is_secret_argument(key: str, value: Any) -> bool:
@@ -54,13 +61,3 @@ def _is_secret_argument(key: str, value: Any) -> bool:
     is_token = any(word.endswith(("token", "tokens")) for word in words) and _PLAIN_TOKEN.isdisjoint(words)
     is_key = bool(words) and words[-1].endswith("key") and _PLAIN_KEY.isdisjoint(words)
     return is_token or is_key
-
-
-def _mask(key: str, value: Any) -> Any:
-    if _SECRET.search(key) and value is not None:
-        return MASK
-    if isinstance(value, Mapping):
-        return {name: _mask(name, inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_mask(key, inner) for inner in value]
-    return value
