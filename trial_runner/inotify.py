@@ -14,7 +14,7 @@ _IGNORED = 0x8000
 _ONLYDIR = 0x01000000
 
 _HEADER = struct.Struct("iIII")
-_READ_BYTES = 256 * 1024
+_READ_BYTES = 32 * 1024
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -11,8 +11,7 @@ from nni_manager.scheduler import experiment_log
 def set_up(level: str) -> None:
     """`level`: fatal, error, warning, info, debug or trace."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_add_experiment)
-    handler.setFormatter(experiment_log.Formatter("[%(asctime)s] %(levelname)s (%(module)s)%(experiment)s %(message)s"))
+    handler.setFormatter(experiment_log.Formatter(suffix=_experiment))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -22,7 +21,6 @@ def set_up(level: str) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
-def _add_experiment(record: logging.LogRecord) -> bool:
+def _experiment() -> str:
     id_ = experiment_log.current.get()
-    record.experiment = f" [{id_}]" if id_ else ""
-    return True
+    return f" [{id_}]" if id_ else ""

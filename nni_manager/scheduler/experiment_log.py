@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 
 #: The experiment that the running code works on; empty for the daemon's own affairs.
 current: ContextVar[str] = ContextVar("experiment", default="")
 
-FORMAT = "[%(asctime)s] %(levelname)s (%(module)s) %(message)s"
-DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 LEVELS = {
     "fatal": "CRITICAL",
     "error": "ERROR",
@@ -23,18 +23,31 @@ LEVELS = {
 
 
 class Formatter(logging.Formatter):
-    """Puts each second into words once: a trial that takes milliseconds has several lines in the same one."""
+    """`[when] LEVEL (module) message`; every trial has lines, so they are put together without a pattern.
 
-    def __init__(self, format: str = FORMAT) -> None:
-        super().__init__(format)
+    Each second is put into words once.
+    """
+
+    def __init__(self, suffix: Callable[[], str] = str) -> None:
+        """`suffix`: what follows the module at the moment of a record."""
+        super().__init__()
+        self._suffix = suffix
         self._second = -1
         self._words = ""
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """Of the moment a record was made."""
+    def format(self, record: logging.LogRecord) -> str:
+        """With the traceback below, where there is one."""
+        line = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} {record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        if record.stack_info:
+            line += "\n" + self.formatStack(record.stack_info)
+        return line
+
+    def _when(self, record: logging.LogRecord) -> str:
         second = int(record.created)
         if second != self._second:
-            self._words, self._second = time.strftime(DATE_FORMAT, time.localtime(second)), second
+            self._words, self._second = time.strftime(_DATE_FORMAT, time.localtime(second)), second
         return self._words
 
 

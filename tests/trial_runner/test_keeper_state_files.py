@@ -65,6 +65,13 @@ def test_what_a_killed_keeper_had_half_written_is_nobodys_claim(folder: Path) ->
     assert [record.claim for record in first.load()[0]] == [claim("b")]
 
 
+def test_a_new_name_whose_new_content_was_lost_is_nobodys_claim(folder: Path) -> None:
+    state_files = StateFiles(str(folder))
+    state_files.claim(claim("a"))
+    os.rename(folder / "a.jsonl", folder / "b.jsonl")
+    assert state_files.load() == ([], ["b"])
+
+
 def test_only_so_many_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_MOST_SPARE", 1)
     state_files = StateFiles(str(folder))

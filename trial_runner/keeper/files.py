@@ -82,9 +82,12 @@ class StateFiles:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         draft = self._spare.pop() if self._spare else path + _SPARE_SUFFIX
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            write_all(descriptor, _line(claim._asdict()))
+            line = _line(claim._asdict())
+            write_all(descriptor, line)
+            # Cut afterwards: a file that is emptied first gives its block back and, on ext4, is flushed when closed.
+            os.ftruncate(descriptor, len(line))
             os.rename(draft, path)
         except OSError:
             os.unlink(draft)
@@ -124,9 +127,11 @@ class StateFiles:
             if file_name.endswith(_SPARE_SUFFIX):
                 self._spare.append(os.path.join(self._folder, file_name))
             elif file_name.endswith(_SUFFIX):
+                name = file_name[: -len(_SUFFIX)]
                 record = _read_record(os.path.join(self._folder, file_name))
-                if record is None:
-                    empty.append(file_name[: -len(_SUFFIX)])
+                # After a loss of power a file that was used again may hold what it held for the job before.
+                if record is None or record.claim.name != name:
+                    empty.append(name)
                 else:
                     records.append(record)
         return records, empty
