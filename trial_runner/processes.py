@@ -107,7 +107,7 @@ def has_ended_children() -> bool:
 
 
 def peek_exit(pid: int) -> Optional[Exit]:
-    """How a child of ours ended, without reaping it: its pid stays taken."""
+    """How a child of ours ended, without reaping it: its pid stays taken. None before we may know."""
     status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if status is None:
         return None

@@ -3,9 +3,11 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from keeper_client_for_tests import Client, KeeperProcess, RefusedError, claim_of
 
@@ -219,6 +221,40 @@ def test_files_are_read_in_parts(keeper: KeeperProcess, client: Client) -> None:
     assert keeper.read(client, "job", "trial.log", offset=3, limit=4) == b"3456"
     assert keeper.read(client, "job", "inside", offset=8) == b"89"
     assert client.ask("read", attempt_directory=str(attempt), file="trial.log", offset=99) == {"data": "", "size": 10}
+
+
+#: Exits with 3; its own child traces it and takes note of that only when the file `hear` is there.
+TRACED = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+PR_SET_PTRACER, ANY, PTRACE_SEIZE, WALL = 0x59616D61, ctypes.c_ulong(-1), 0x4206, 0x40000000
+libc.prctl(PR_SET_PTRACER, ANY, 0, 0, 0)
+main = os.getpid()
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.write(writing, b"%d" % libc.ptrace(PTRACE_SEIZE, main, None, None))
+    while not os.path.exists("hear"):
+        time.sleep(0.01)
+    os.waitpid(main, WALL)
+    os._exit(0)
+os._exit(3 if os.read(reading, 9) == b"0" else 4)
+"""
+
+
+@pytest.mark.parametrize("how", ["it listens", "it dies"])
+def test_an_exit_that_a_debugger_is_told_first_is_waited_for(keeper: KeeperProcess, client: Client, how: str) -> None:
+    (keeper.directory / "traced.py").write_text(TRACED)
+    pid = keeper.spawn(client, "job", 'exec "$PYTHON" traced.py')["pid"]
+    while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert client.ask("list")["jobs"]["job"]["state"] == protocol.RUNNING
+    if how == "it listens":
+        (keeper.directory / "hear").touch()
+    else:
+        (tracer,) = (child for child in psutil.Process(keeper.process.pid).children() if child.pid != pid)
+        tracer.kill()
+    ended = client.until_ended("job").jobs["job"]
+    assert (ended["state"], ended["exit_code"]) == (protocol.ENDED, 3)
 
 
 @pytest.fixture

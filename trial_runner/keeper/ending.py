@@ -18,6 +18,7 @@ from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.saving import Saving
 from trial_runner.loop import Loop
+from trial_runner.processes import Exit
 
 #: So many processes of a job are waited for at a time: their deaths lead to the others.
 _MAX_WATCHED = 64
@@ -35,6 +36,7 @@ class Ending:
         self._loop = loop
         self._jobs = jobs
         self._saving = saving
+        self._traced: List[Job] = []
         self.drain: JobCallback = _nothing
         self.on_end: JobCallback = _nothing
 
@@ -60,20 +62,23 @@ class Ending:
         job.kill_at = kill_at
         job.kill_timer = self._loop.call_later(grace_s, lambda: self._signal_all(job, signal.SIGKILL))
 
-    def reap_strays(self) -> None:
-        """Orphans become our children: those that died must not stay as zombies."""
+    def child_changed(self) -> None:
+        """Asks again about main processes that were traced, and reaps orphans, which become our children."""
+        traced, self._traced = self._traced, []
+        for job in traced:
+            self._main_ended(job)
         if not processes.has_ended_children():  # it was a main process, which is reaped elsewhere
             return
         for pid in self._orphans():
             processes.reap(pid)
 
     def _main_ended(self, job: Job) -> None:
-        assert job.main is not None
-        if job.is_child:
-            job.exit = processes.peek_exit(job.main.pid)
-        else:
-            job.exit = processes.orphan_exit(job.main.pid, job.main.start_ticks, job.pidfd)
         self._loop.unwatch(job.pidfd)
+        job.exit = _exit_of(job)
+        if job.exit is None and job.is_child:
+            # A debugger or strace is told before its parent; it tells us, by SIGCHLD, when it has heard it or is gone.
+            self._traced.append(job)
+            return
         job.is_main_gone = True
         self._look(job)
 
@@ -181,6 +186,13 @@ class Ending:
         self._jobs.main_pids.discard(job.main.pid)
         usage = os.wait4(job.main.pid, 0)[2]
         return round(usage.ru_utime + usage.ru_stime, 6)
+
+
+def _exit_of(job: Job) -> Optional[Exit]:
+    assert job.main is not None
+    if job.is_child:
+        return processes.peek_exit(job.main.pid)
+    return processes.orphan_exit(job.main.pid, job.main.start_ticks, job.pidfd)
 
 
 def _end_of(job: Job) -> End:

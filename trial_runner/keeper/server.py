@@ -82,7 +82,7 @@ class Server:
         if signal.SIGUSR1 in numbers:
             self._listener.reopen()
         if signal.SIGCHLD in numbers:
-            self._ending.reap_strays()
+            self._ending.child_changed()
 
     def _on_accept(self, sock: socket.socket) -> None:
         if self._connection is not None:
