@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-import psutil
-
 from nni_manager.api import trial_listener
 from nni_manager.api.context import ApiContext
 from nni_manager.api.exposition import Family, Sample, by_label, counter, gauge, summary
@@ -126,6 +124,8 @@ def _doors(context: ApiContext) -> Iterable[Family]:
 
 def _process() -> Iterable[Family]:
     """By the names that every Prometheus client gives them."""
+    import psutil
+
     process = psutil.Process()
     with process.oneshot():
         times, memory, started_s = process.cpu_times(), process.memory_info(), process.create_time()

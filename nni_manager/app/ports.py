@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
-
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 
 _BACKLOG = 128
@@ -114,6 +112,8 @@ def _listen(family: int, address: tuple[Any, ...], port: int) -> socket.socket:
 
 def _holder(port: int) -> str:
     """Who listens on a port, as far as we may know."""
+    import psutil
+
     with suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:

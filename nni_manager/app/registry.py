@@ -16,8 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from nni_manager.app import registry_merge
 from nni_manager.app.doors import Door
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus
@@ -38,8 +37,6 @@ _BUSY_WAIT_S = 0.05
 _BUSY_TRIES = 200
 #: Between two tries after any other trouble, in seconds.
 _TROUBLE_WAIT_S = 10.0
-#: NNI's manager begins at most so long after the time that its launcher notes, in milliseconds.
-_LAUNCH_MS = 60_000
 #: What the last word may take when the daemon ends, in seconds.
 _LAST_S = 0.5
 
@@ -133,9 +130,9 @@ class Registry:
         """Writes nothing that is there already, and so does not answer those who write for ever."""
         gone = self._written.keys() - wanted.keys()
         if self._is_first:
-            gone |= _without_folder(entries, self._data_directory) - wanted.keys()
+            gone |= registry_merge.without_folder(entries, self._data_directory) - wanted.keys()
         own = {id: entry.get("pid") for id, entry in self._written.items()}
-        _merge(entries, wanted, gone, own)
+        registry_merge.merge(entries, wanted, gone, own)
 
     def _log(self, sentence: str) -> None:
         if sentence != self._trouble:
@@ -149,56 +146,3 @@ class Registry:
             return found
         # NNI's tools call stopped what has no process, so ours stands in where there is no other
         return {**found, "pid": await self._pid(entry.id) or os.getpid()}
-
-
-def _merge(
-    entries: Entries, wanted: Mapping[str, dict[str, Any]], gone: set[str], own: Mapping[str, int | None]
-) -> None:
-    """Ours are exchanged, but for tags that somebody gave them; all others stay as they are.
-
-    `own`: the processes that we named there.
-    """
-    for id in gone:
-        entries.pop(id, None)
-    for id, entry in wanted.items():
-        known = entries.get(id)
-        known = known if isinstance(known, dict) else {}
-        is_ours = known.get("pid") is not None and known["pid"] in (own.get(id), os.getpid())
-        if not is_ours and (_is_elsewhere(known, entry) or (id not in entries and _is_removed(entry))):
-            continue
-        tag = known.get("tag")
-        entries[id] = {**entry, "tag": tag} if isinstance(tag, list) else entry
-
-
-def _without_folder(entries: Entries, data_directory: Path) -> set[str]:
-    """Entries below our data directory that nothing lies behind."""
-    ours = {
-        id for id, entry in entries.items() if isinstance(entry, dict) and entry.get("logDir") == str(data_directory)
-    }
-    return {id for id in ours if not (data_directory / id).exists()}
-
-
-def _is_removed(entry: Mapping[str, Any]) -> bool:
-    """NNI's `delete` takes a stopped experiment's folder first, and then its entry, of which it is not to come back."""
-    return entry["status"] == ExperimentStatus.STOPPED and not (Path(entry["logDir"]) / entry["id"]).exists()
-
-
-def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
-    """At work under another manager: a copy in another folder, or, stopped for us, one that NNI itself still runs."""
-    if known.get("status") in (None, "STOPPED"):
-        return False
-    if entry["status"] != ExperimentStatus.STOPPED:  # two at work: the first one's stays, or they write for ever
-        pid = known.get("pid")
-        return known.get("logDir") != entry["logDir"] and isinstance(pid, int) and psutil.pid_exists(pid)
-    return known.get("logDir") != entry["logDir"] or _is_alive(known)
-
-
-def _is_alive(known: Mapping[str, Any]) -> bool:
-    """Whether the process that runs it is there, and not a later one that has its number."""
-    pid, launched_ms = known.get("pid"), known.get("startTime")
-    if not isinstance(pid, int) or not isinstance(launched_ms, int):
-        return False
-    try:
-        return psutil.Process(pid).create_time() * 1000 < launched_ms + _LAUNCH_MS
-    except (psutil.Error, ValueError):
-        return False

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-#: SQLite's WAL needs shared memory, which these do not offer between machines.
-_NETWORK_FILE_SYSTEMS = (
-    "nfs", "nfs4", "cifs", "smb", "smb3", "smbfs", "ceph", "lustre", "glusterfs", "beegfs", "gpfs", "afs", "9p",
-    "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.blobfuse", "fuse.blobfuse2", "fuse.s3fs", "fuse.rclone",
-)  # fmt: skip
+from nni_manager.store.mounts import is_on_network
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +73,3 @@ class Folder:
 
     def attempt(self, directory_name: str) -> Path:
         return self.trials / directory_name
-
-
-def is_on_network(path: Path) -> bool:
-    """Whether `path` lies on a file system that other machines write too."""
-    real = os.path.realpath(path)
-    mounted = psutil.disk_partitions(all=True)  # of two on one point the later one covers the earlier
-    best = max(
-        (part for part in reversed(mounted) if _is_below(real, part.mountpoint)),
-        key=lambda part: len(part.mountpoint),
-        default=None,
-    )
-    return best is not None and best.fstype in _NETWORK_FILE_SYSTEMS
-
-
-def _is_below(path: str, mount: str) -> bool:
-    return path == mount or path.startswith(mount.rstrip("/") + "/")

@@ -16,8 +16,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
 from nni_manager.domain.errors import Conflict, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.store import nni_history
 from nni_manager.store.connection import classified, connect, connect_readonly
@@ -120,6 +118,8 @@ def _may_be_nni_s(database: Path) -> bool:
 
 def _refuse_while_used(database: Path) -> None:
     """NNI takes no lock; whoever has the file open shows."""
+    import psutil
+
     path = os.path.realpath(database)
     for process in psutil.process_iter(["open_files", "name"]):
         if any(file.path == path for file in process.info["open_files"] or ()):

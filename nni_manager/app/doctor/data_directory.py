@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
-from nni_manager.store.folder import is_on_network
+from nni_manager.store.mounts import is_on_network
 
 _CHECK = "data directory"
 _MIB = 2**20
