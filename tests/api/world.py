@@ -29,7 +29,7 @@ from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
+from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import experiment_folder, launcher, open_experiment
@@ -42,6 +42,7 @@ from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 from tests.scheduler.fake_door import FakeDoor
 from tests.scheduler.fake_view_door import FakeViewDoor
+from tests.store.life import add_with
 
 CREATED_MS = 1_790_000_000_000
 
@@ -252,15 +253,7 @@ def _add_trials(connection: sqlite3.Connection, id: str, extra: int) -> None:
     evidence = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="Traceback\nValueError: no data")
     _end(connection, id, "fails", TrialStatus.FAILED, Reason.USER_CODE, "exit code 1", evidence)
     waits = Parameters(parameter_id=4, source=ParameterSource.ALGORITHM, values={"x": 1.0})
-    trials.add(
-        connection,
-        id="waits",
-        parameter_id=waits.parameter_id,
-        record=waits.record(),
-        wait_code=WaitCode.CONCURRENCY,
-        wait_sentence="waits for a free slot",
-        now_ms=CREATED_MS,
-    )
+    add_with(connection, "waits", waits, CREATED_MS, "waits for a free slot")
     for number in range(extra):
         _add_trial(connection, id, f"e{number:04}", 5 + number, {"x": number})
         _report(connection, id, f"e{number:04}", [], f"0.{number}")
@@ -281,15 +274,7 @@ def _job(id: str, trial_id: str) -> str:
 
 def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: int, values: object) -> None:
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values)
-    trials.add(
-        connection,
-        id=trial_id,
-        parameter_id=parameters.parameter_id,
-        record=parameters.record(),
-        wait_code=WaitCode.SUBMITTED,
-        wait_sentence="",
-        now_ms=CREATED_MS,
-    )
+    add_with(connection, trial_id, parameters, CREATED_MS)
     name = _job(id, trial_id)
     jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, now_ms=CREATED_MS)
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name))

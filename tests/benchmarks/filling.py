@@ -13,9 +13,10 @@ from nni_manager.domain.ids import attempt_directory, job_name, new_trial_ids
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import Reason, TrialStatus, WaitCode
+from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.store import jobs, metrics, trials
 from nni_manager.store.connection import connect
+from tests.store.life import add_with
 from trial_runner import protocol
 
 #: Intermediate results of a trial; the final one comes on top.
@@ -36,15 +37,7 @@ def fill(database: Path, experiment_id: str, count: int, began_ms: int) -> None:
 def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial_id: str, number: int, ms: int) -> None:
     name = job_name(experiment_id, trial_id, 1)
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values={"x": _x(number)})
-    trials.add(
-        connection,
-        id=trial_id,
-        parameter_id=parameters.parameter_id,
-        record=parameters.record(),
-        wait_code=WaitCode.SUBMITTED,
-        wait_sentence="",
-        now_ms=ms,
-    )
+    add_with(connection, trial_id, parameters, ms)
     jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, now_ms=ms)
     place = str(folder / "trials" / attempt_directory(trial_id, 1))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=place))

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import StopRequest, TrialStatus, WaitCode
+from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.snapshot import Proposal, Surroundings
 from nni_manager.scheduler.turn import Seen, take_turn
 from nni_manager.store import experiments, trials
 from tests.scheduler.pictures import hold, spec
+from tests.store.life import add_with
 
 pytestmark = pytest.mark.unit
 
@@ -194,10 +195,7 @@ class World:
         if self.spec.max_trial_number is None or made < self.spec.max_trial_number:
             (id_,) = trials.fresh_ids(self.connection, 1)
             parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values={})
-            trials.add(
-                self.connection, id=id_, parameter_id=None, record=parameters.record(),
-                wait_code=WaitCode.CONCURRENCY, wait_sentence="waits", now_ms=self.now,
-            )  # fmt: skip
+            add_with(self.connection, id_, parameters, self.now)
             self.turn()
 
     def _ask_stop(self, which: int, by: StopRequest) -> None:

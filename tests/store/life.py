@@ -18,16 +18,16 @@ def add(
     connection: sqlite3.Connection, id: str, parameter_id: int | None = 0, values: object = None, at: int = 0
 ) -> int:
     source = ParameterSource.CUSTOMIZED if parameter_id is None else ParameterSource.ALGORITHM
-    parameters = Parameters(parameter_id=parameter_id, source=source, values=values or {"x": 1})
+    return add_with(connection, id, Parameters(parameter_id=parameter_id, source=source, values=values or {"x": 1}), at)
+
+
+def add_with(
+    connection: sqlite3.Connection, id: str, parameters: Parameters, at: int = 0, sentence: str = "waits"
+) -> int:
     return trials.add(
-        connection,
-        id=id,
-        parameter_id=parameters.parameter_id,
-        record=parameters.record(),
-        wait_code=WaitCode.CONCURRENCY,
-        wait_sentence="waits",
-        now_ms=at,
-    )
+        connection, id=id, parameter_id=parameters.parameter_id, record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY, wait_sentence=sentence, now_ms=at,
+    )  # fmt: skip
 
 
 def start(connection: sqlite3.Connection, id: str, attempt: int = 1, at: int = 0, experiment: str = "exp1") -> str:

@@ -15,7 +15,7 @@ from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import WaitCode
 from nni_manager.store import answers, jobs, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
-from tests.store.life import add, end, final, intermediate, report, start
+from tests.store.life import add, add_with, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
 
@@ -113,15 +113,7 @@ def test_numbers_keep_all_their_digits(connection: sqlite3.Connection, value: fl
 @pytest.mark.parametrize("values", [0.1, "text", None, [], [1, [2]], {}, "", "ä\"'\\", 12345678901])
 def test_parameters_may_be_anything(connection: sqlite3.Connection, values: object) -> None:
     parameters = Parameters.from_record(json.dumps({"parameter_id": 0, "parameters": values}))
-    trials.add(
-        connection,
-        id="aaaaa",
-        parameter_id=parameters.parameter_id,
-        record=parameters.record(),
-        wait_code=WaitCode.CONCURRENCY,
-        wait_sentence="",
-        now_ms=0,
-    )
+    add_with(connection, "aaaaa", parameters)
     (trial,) = listed(connection)["trials"]
     assert trial["parameters"] == values and type(trial["parameters"]) is type(values)
 
