@@ -19,6 +19,14 @@ class UserAssessor(Assessor):
         #: For each running trial how many of its values the instance has seen.
         self._seen: dict[str, int] = {}
 
+    def load_checkpoint(self) -> None:
+        if (load := getattr(self._instance, "load_checkpoint", None)) is not None:
+            load()
+
+    def close(self) -> None:
+        if (leave := getattr(self._instance, "_on_exit", None)) is not None:
+            leave()
+
     def judge(self, trial_id: str, history: Sequence[object]) -> bool:
         self._seen[trial_id] = len(history)
         return _is_good(self._instance.assess_trial(trial_id, list(history)))
@@ -26,9 +34,9 @@ class UserAssessor(Assessor):
     def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
         """As in NNI, the instance does not hear of trials without intermediate results."""
         seen = self._seen.pop(trial_id, 0)
-        if len(history) > seen:
+        for step in range(seen + 1, len(history) + 1):
             # after a restart, or when the last values came with the end: it must know them before it hears of the end
-            self._instance.assess_trial(trial_id, list(history))
+            self._instance.assess_trial(trial_id, list(history[:step]))
         if (seen or history) and (end := getattr(self._instance, "trial_end", None)) is not None:
             end(trial_id, success)
 

@@ -120,8 +120,11 @@ class TunerFeed:
         self._work.set()
 
     def rest(self) -> None:
-        """The experiment is over for now: once everything is told, give the process's memory back."""
-        self._resting = True
+        """The experiment is over for now: once everything is told, give the process's memory back.
+
+        A user's class is kept, as in NNI: it may know what no replay tells it, and there may be more trials.
+        """
+        self._resting = not any(one is not None and one.class_name for one in (self.spec.tuner, self.spec.assessor))
         self._work.set()
 
     async def reset(self) -> None:

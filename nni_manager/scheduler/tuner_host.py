@@ -19,8 +19,9 @@ from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.tuner_process import STACK_FILE
 from trial_runner import protocol
 
-#: The process gets so long to end by itself when its input is closed, in seconds; the daemon's own end waits for it.
-_END_TIMEOUT_S = 0.5
+#: The process gets so long to end by itself when its input is closed, in seconds: a user's class may save itself. The
+#: daemon's own end waits for it.
+_END_TIMEOUT_S = 2.0
 #: How often the file of its stacks is looked at, and the seconds before each look.
 _STACK_LOOKS = 40
 _STACK_LOOK_S = 0.05

@@ -44,6 +44,7 @@ def main() -> None:
             _send(answers, verbs.answer(request))
     except BrokenPipeError:
         _log.debug("nobody reads the answers any more")
+    verbs.close()
     _end()
 
 

@@ -68,13 +68,26 @@ class Verbs:
             _log.exception("%s failed", request.get("verb"))
             return encode({"id": request.get("id"), "error": _described(error)})
 
+    def close(self) -> None:
+        """The process ends; never raises because of what an algorithm does."""
+        for algorithm in (self._tuner, self._assessor):
+            try:
+                if algorithm is not None:
+                    algorithm.close()
+            except (Exception, SystemExit):
+                _log.exception("the algorithm failed to close")
+
     def _start(self, request: Message) -> Message:
         self._tuner, self._assessor = None, None
+        has_past = bool(request["history"] or request["unfinished"] or request["imported"])
         tuner = tuners.create(AlgorithmSpec(**request["tuner"]))
         if request.get("assessor") is not None:
             from nni_manager.assessors import registry as assessors
 
             self._assessor = assessors.create(AlgorithmSpec(**request["assessor"]))
+        for algorithm in (tuner, self._assessor):
+            if algorithm is not None and has_past:
+                algorithm.load_checkpoint()
         tuner.update_search_space(request["search_space"])
         tuner.restore(
             history=[_result(item) for item in request["history"]],

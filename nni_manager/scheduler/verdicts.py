@@ -42,9 +42,9 @@ class Verdicts:
             self.want(trial_id)
 
     async def ask(self, call: Call) -> list[str]:
-        """The trials that should end."""
+        """The trials that should end. One that has ended is not judged: the assessor hears its values with its end."""
         wanted, self._wanted = list(self._wanted), {}
-        values = await self._database.read(lambda c: {id_: history.intermediates(c, id_) for id_ in wanted})
+        values = await self._database.read(lambda c: history.open_intermediates(c, wanted))
         new = {id_: found for id_, found in values.items() if len(found) > self._seen.get(id_, 0)}
         if not new:
             return []

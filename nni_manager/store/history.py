@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 #: JSON object as the tuner process takes it.
@@ -40,6 +41,13 @@ def intermediates(connection: sqlite3.Connection, trial_id: str) -> list[Any]:
         (trial_id,),
     )
     return [json.loads(data) for (data,) in rows]
+
+
+def open_intermediates(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, list[Any]]:
+    """The same of several trials, without those that have ended."""
+    query = "SELECT id FROM trials WHERE end_order IS NULL AND id IN (SELECT value FROM json_each(?))"
+    found = connection.execute(query, (json.dumps(list(trial_ids)),)).fetchall()
+    return {id_: intermediates(connection, id_) for (id_,) in found}
 
 
 def _item(connection: sqlite3.Connection, row: tuple[Any, ...], with_intermediates: bool) -> Item:

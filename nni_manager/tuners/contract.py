@@ -106,6 +106,12 @@ class Tuner(ABC):
     def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
         """A trial that an earlier process of this tuner proposed still runs."""
 
+    def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
+        """The experiment has a past: what an earlier process saved by itself may be read. Called before all others."""
+
+    def close(self) -> None:  # noqa: B027
+        """The process ends, and not by force; what is to last can be saved."""
+
     def restore(self, *, history: Sequence[Result], unfinished: Sequence[Pending], imported: Sequence[Data]) -> None:
         """Back to the state before the restart. `history` in the order of ends, `unfinished` of creation."""
         for data in imported:

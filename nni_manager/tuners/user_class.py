@@ -31,6 +31,14 @@ class UserTuner(Tuner):
         self._proposed = 0
         self._imported = 0
 
+    def load_checkpoint(self) -> None:
+        if (load := getattr(self._instance, "load_checkpoint", None)) is not None:
+            load()
+
+    def close(self) -> None:
+        if (leave := getattr(self._instance, "_on_exit", None)) is not None:
+            leave()
+
     def update_search_space(self, search_space: object) -> None:
         self._instance.update_search_space(search_space)
 

@@ -32,6 +32,10 @@ class Recorder:
         self.calls.append(("end", trial_id, success))
 
 
+def assessed(trial_id: str, *histories: list[object]) -> list[tuple[Any, ...]]:
+    return [("assess", trial_id, history) for history in histories]
+
+
 @pytest.mark.parametrize(
     ("answer", "good"), [(AssessResult.Good, True), (AssessResult.Bad, False), (True, True), (False, False)]
 )
@@ -57,7 +61,25 @@ def test_it_knows_all_values_when_it_hears_of_the_end() -> None:
     assessor.judge("a", [1])
     assessor.trial_end("a", True, [1])
     assessor.trial_end("b", False, [1, 2])
-    assert user.calls == [("assess", "a", [1]), ("end", "a", True), ("assess", "b", [1, 2]), ("end", "b", False)]
+    assert user.calls == [("assess", "a", [1]), ("end", "a", True), *assessed("b", [1], [1, 2]), ("end", "b", False)]
+
+
+def test_what_came_with_the_end_is_told_value_by_value() -> None:
+    """As in NNI, where classes count their calls or begin anew at the first value."""
+    user = Recorder()
+    assessor = UserAssessor(user)
+    assessor.judge("a", [1])
+    assessor.trial_end("a", True, [1, 2, 3])
+    assert user.calls == [*assessed("a", [1], [1, 2], [1, 2, 3]), ("end", "a", True)]
+
+
+def test_hooks_for_begin_and_end_are_called_where_there_are_any() -> None:
+    user = Recorder()
+    user.load_checkpoint, user._on_exit = lambda: user.calls.append(("load",)), lambda: user.calls.append(("exit",))  # type: ignore[attr-defined]
+    for assessor in (UserAssessor(user), UserAssessor(object())):
+        assessor.load_checkpoint()
+        assessor.close()
+    assert user.calls == [("load",), ("exit",)]
 
 
 def test_trials_without_values_are_not_mentioned() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,21 @@ async def test_only_new_intermediates_are_judged(monkeypatch: Patch, path: Path)
         assert at.feed.judged_bad == ["aaaaa"]
 
 
+async def test_one_that_has_ended_is_not_judged_again(monkeypatch: Patch, path: Path) -> None:
+    """Its last values and its end are stored together, and whoever delivered them says so after the end was told."""
+    run_trial(path, "aaaaa", 0.1)
+    run_trial(path, "bbbbb", -1)
+    with closing(connect(path)) as connection:
+        life.end(connection, "aaaaa")
+    async with feeding(monkeypatch, path, ASSESSED) as at:
+        at.feed.tell([result(1)])
+        for trial_id in ("aaaaa", "bbbbb"):
+            at.feed.judge(trial_id)
+        await at.until(lambda: at.feed.judged_bad)
+        asked = [trial["trial_id"] for call in at.script.of("judge") for trial in call["trials"]]
+        assert asked == ["bbbbb"]
+
+
 async def test_without_an_assessor_nobody_judges(monkeypatch: Patch, path: Path) -> None:
     run_trial(path, "aaaaa", 0.1)
     async with feeding(monkeypatch, path, spec()) as at:
@@ -354,6 +370,19 @@ async def test_at_the_end_everything_is_told_and_the_process_goes(monkeypatch: P
         at.feed.want(1)
         await at.proposed(1)
         assert at.script.started == 2
+
+
+async def test_a_users_class_stays_at_the_end(monkeypatch: Patch, path: Path) -> None:
+    """Raising a limit of what is done continues it; a fresh instance might begin from nothing."""
+    users = replace(spec(), tuner=AlgorithmSpec(class_name="mine.Tuner", code_directory="/code"))
+    async with feeding(monkeypatch, path, users) as at:
+        at.feed.want(1)
+        await at.proposed(1)
+        at.feed.tell([result(1)])
+        at.feed.rest()
+        at.feed.want(1)
+        await at.proposed(2)
+        assert at.script.started == 1 and at.script.closed == []
 
 
 async def test_leaving_ends_the_process(monkeypatch: Patch, path: Path) -> None:

@@ -164,6 +164,44 @@ def test_classes_written_for_nni_run_unchanged(child: Callable[..., Child], tmp_
     assert tuner.ask(verb="learn", results=[item(1, 1, intermediates=[3, 1])])["result"] == {}
 
 
+SAVING = """
+import os
+from nni.assessor import Assessor, AssessResult
+from nni.tuner import Tuner
+class Saves:
+    def load_checkpoint(self): print(type(self).__name__, "loads", sorted(os.listdir(self.get_checkpoint_path())))
+    def _on_exit(self):
+        open(os.path.join(self.get_checkpoint_path(), type(self).__name__), "w").close()
+        raise OSError("too late")
+class T(Saves, Tuner):
+    def update_search_space(self, search_space): print("space")
+    def generate_parameters(self, parameter_id, **kwargs): return {}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs): pass
+class A(Saves, Assessor):
+    def assess_trial(self, trial_job_id, trial_history): return AssessResult.Good
+"""
+
+
+def test_a_class_may_save_itself_when_it_ends_and_load_that_when_there_is_a_past(
+    child: Callable[..., Child], tmp_path: Path
+) -> None:
+    (tmp_path / "saves.py").write_text(SAVING)
+    saved = tmp_path / "checkpoint"
+    saved.mkdir()
+    both = {
+        kind: {"class_name": f"saves.{kind[0].upper()}", "code_directory": str(tmp_path)}
+        for kind in ("tuner", "assessor")
+    }
+    first = child(NNI_CHECKPOINT_DIRECTORY=str(saved))
+    first.ask(**start(**both))
+    assert "loads" not in first.log() and first.process.returncode == 0
+    second = child(NNI_CHECKPOINT_DIRECTORY=str(saved))
+    second.ask(**start(**both, history=[item(0, 1)]))
+    log = second.log()
+    assert "T loads ['A', 'T']" in log and log.index("A loads") < log.index("space")
+    assert log.count("OSError: too late") == 2
+
+
 def test_a_hanging_call_shows_its_stack(child: Callable[..., Child], tmp_path: Path) -> None:
     hanging, release, stacks = tmp_path / "hanging", tmp_path / "release", tmp_path / "stacks"
     os.mkfifo(hanging)
