@@ -67,7 +67,8 @@ def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, st
     # It takes no working directory. There is one thread, so nobody sees that it changes meanwhile.
     try:
         os.chdir(directory)
-        return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, setsigdef=_TO_DEFAULT))
+        signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # what whoever started us blocked is no affair of theirs
+        return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, **signals))
     finally:
         os.fchdir(before)
         os.close(before)

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from trial_runner import protocol
 from trial_runner.records import Records, cut_first, cut_frames, cut_lines
@@ -29,6 +29,7 @@ class Outboxes:
         self._attempt_directory = attempt_directory
         self._log = log
         self._offsets: Dict[str, int] = {}
+        self._shortened: Set[str] = set()
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = CHUNK_BYTES
 
@@ -106,6 +107,8 @@ class Outboxes:
         path = os.path.join(self._attempt_directory, outbox)
         new = os.lstat(path).st_size - start
         if new <= 0:
+            if new < 0:
+                self._log_shortened(path)
             return None
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -130,6 +133,12 @@ class Outboxes:
             if is_last and records.length < len(data):
                 self._log_skipped(outbox, start + records.length, len(data) - records.length)
             return records
+
+    def _log_shortened(self, path: str) -> None:
+        """Once: what was there is stored, and what takes its place cannot be told from it."""
+        if path not in self._shortened:
+            self._shortened.add(path)
+            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(path))
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)

@@ -51,7 +51,7 @@ def forbid_inspection() -> None:
 def boot_id() -> str:
     """Changes with every start of the machine; empty when it is not told."""
     try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""

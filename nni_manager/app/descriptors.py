@@ -1,12 +1,22 @@
-"""How many files the daemon may have open at a time."""
+"""Which files the daemon has open from the start, and how many it may have at a time."""
 
 from __future__ import annotations
 
+import os
 import resource
 
 #: Each experiment at work takes about ten. Keeper, tuners and jobs inherit the limit, and there are programs that go
 #: through all numbers below it, so it is not the million that some systems allow.
 WANTED = 8192
+
+
+def fill_standard_streams() -> None:
+    """Where one of 0, 1 and 2 is closed, the next file of ours would take its place, and a child would get that."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free
 
 
 def allow_many() -> None:

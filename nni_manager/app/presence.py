@@ -74,5 +74,5 @@ class Presence:
     def _write(self) -> None:
         draft = self._pointer.with_suffix(".tmp")
         entry = {"socket": str(self._doors.control), "pid": os.getpid(), "version": __version__}
-        draft.write_text(json.dumps(entry))
+        draft.write_text(json.dumps(entry), encoding="utf-8")
         draft.replace(self._pointer)

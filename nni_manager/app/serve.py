@@ -58,6 +58,7 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     if service and not insecure:
         exposure.check(settings)
     logs.set_up(settings.log_level)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked those that are to end us
     descriptors.allow_many()
     return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 

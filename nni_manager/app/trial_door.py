@@ -90,7 +90,7 @@ class TrialDoor:
         found = self._take(stored) if stored else self._take_new()
         try:
             draft = self._file.with_suffix(".tmp")
-            draft.write_text(json.dumps({"port": found.port}))
+            draft.write_text(json.dumps({"port": found.port}), encoding="utf-8")
             draft.replace(self._file)
         except OSError:
             found.give_back()
@@ -112,7 +112,7 @@ class TrialDoor:
 
     def _stored_port(self) -> int | None:
         try:
-            port = json.loads(self._file.read_text())["port"]
+            port = json.loads(self._file.read_text(encoding="utf-8"))["port"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return port if isinstance(port, int) and 0 < port < 65536 else None

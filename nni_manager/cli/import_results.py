@@ -27,7 +27,8 @@ def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
     id_ = selection.choose(client, id)
     for batch in _batches(entries):
         client.import_data(id_, batch)
-    click.echo(f"Experiment {id_}: the tuner is told {len(entries)} results.")
+    count = "1 result" if len(entries) == 1 else f"{len(entries)} results"
+    click.echo(f"Experiment {id_}: the tuner is told {count}.")
 
 
 def _read(file: str) -> list[Any]:

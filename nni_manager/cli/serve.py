@@ -48,6 +48,9 @@ def serve(
     *, no_listen: bool, token_file: Path | None, insecure: bool, auto: bool, ready_fd: int | None, **settings: object
 ) -> None:
     """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
+    from nni_manager.app import descriptors
+
+    descriptors.fill_standard_streams()
     with _waiting(ready_fd) as tell:
         try:
             settings["token"] = read_token(token_file)

@@ -75,7 +75,7 @@ def find(data_directory: Path) -> Address | None:
 def read_pointer(data_directory: Path) -> Pointer | None:
     """What the last daemon wrote, alive or not; None when there is nothing usable."""
     try:
-        entry = json.loads((data_directory / POINTER_FILE).read_text())
+        entry = json.loads((data_directory / POINTER_FILE).read_text(encoding="utf-8"))
         return Pointer(socket=str(entry["socket"]), pid=int(entry["pid"]), version=str(entry["version"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -31,7 +31,7 @@ FIELDS = (
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
 _VALUES: Mapping[str, scalars.Parse] = {
-    "experimentName": scalars.text,
+    "experimentName": scalars.title,
     "experimentType": scalars.one_of("hpo", "nas"),
     "trialCommand": scalars.text,
     "trialConcurrency": scalars.whole_number(1),  # see `_COUNTS`

@@ -95,7 +95,7 @@ def _key(registered: Registered) -> tuple[str, str]:
 
 def _write(data_directory: Path, algorithms: list[Registered]) -> None:
     draft = data_directory / f".{FILE}.{os.getpid()}"
-    draft.write_text(json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1))
+    draft.write_text(json.dumps({"algorithms": [asdict(one) for one in algorithms]}, indent=1), encoding="utf-8")
     draft.replace(data_directory / FILE)
 
 

@@ -15,6 +15,7 @@ Parse = Callable[[object], object]
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]+)\s*", re.IGNORECASE)
+_FLAGS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
 
 
@@ -26,10 +27,21 @@ def text(raw: object) -> str:
     return raw
 
 
+def title(raw: object) -> str | None:
+    """Text; none where it is empty."""
+    return None if raw == "" else text(raw)
+
+
 def flag(raw: object) -> bool:
     if not isinstance(raw, bool):
-        raise ValueError(f"must be true or false, not {kind(raw)}")
+        raise ValueError(f"must be true or false, not {kind(raw)}{_meant(raw)}")
     return raw
+
+
+def _meant(raw: object) -> str:
+    """YAML 1.1 had other words for the two."""
+    word = _FLAGS.get(raw.lower()) if isinstance(raw, str) else None
+    return f"; write {word}" if word else ""
 
 
 def mapping(raw: object) -> dict[str, object]:

@@ -51,7 +51,7 @@ def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Met
     broken: list[str] = []
     for number, entry in enumerate(_decode(lines), first):
         try:
-            found = metric(number, json.loads(entry.text) if isinstance(entry, _Undecoded) else entry)
+            found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number - first][:_EXCERPT]}")
         else:
@@ -63,6 +63,10 @@ def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Met
 @dataclass(frozen=True, slots=True)
 class _Undecoded:
     text: str
+
+    def decoded(self) -> object:
+        """Some libraries begin a file with a byte order mark."""
+        return json.loads(self.text.removeprefix("\ufeff"))
 
 
 def _decode(lines: Sequence[str]) -> Sequence[object]:

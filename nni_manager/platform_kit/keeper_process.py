@@ -51,15 +51,17 @@ class LocalKeeper:
 
     async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
         """A running one; a daemon before us, with another runtime directory, may have started it elsewhere."""
-        for socket in (str(self._socket), *await asyncio.to_thread(self._recorded)):
-            with suppress(FileNotFoundError, ConnectionRefusedError):
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            return await self._connect(make_protocol, str(self._socket))
+        for socket in await asyncio.to_thread(self._recorded):
+            with suppress(OSError):  # it may be in another user's directory; if it lives, it holds the lock
                 return await self._connect(make_protocol, socket)
         return None
 
     def _recorded(self) -> list[str]:
         """Where the last keeper listened, or listens."""
         with suppress(FileNotFoundError):
-            return self._lock.read_text(errors="surrogateescape").splitlines()[1:2]
+            return self._lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:2]
         return []
 
     async def _connect(self, make_protocol: Callable[[], asyncio.Protocol], socket: str) -> asyncio.Transport:
@@ -89,7 +91,7 @@ class LocalKeeper:
             raise PlatformUnavailable(f"the keeper did not start: {await asyncio.to_thread(self._last_words)}")
 
     def _last_words(self) -> str:
-        words = self._errors.read_text(errors="replace").strip()
+        words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
         return words[-500:] or f"see {self._errors.with_name('keeper.log')}"
 
     @property

@@ -38,7 +38,7 @@ class Folder:
         """The database: here, or where the pointer says when this folder lies on a network file system."""
         pointer = self._pointer
         if pointer.exists():
-            return Path(json.loads(pointer.read_text())["database"])
+            return Path(json.loads(pointer.read_text(encoding="utf-8"))["database"])
         return self.path / "db" / "nni.sqlite"
 
     @property
@@ -57,7 +57,7 @@ class Folder:
         if is_on_network(self.path):
             home = data_directory / "databases" / self.path.name
             draft = self._pointer.with_suffix(".tmp")
-            draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}))
+            draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}), encoding="utf-8")
             draft.replace(self._pointer)  # first: who removes a half-made folder finds the rest by it
             home.mkdir(mode=0o700, parents=True)
 

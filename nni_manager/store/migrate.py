@@ -43,7 +43,7 @@ def _migrate(path: Path, kind: str) -> None:
 def _steps(kind: str) -> list[str]:
     folder = resources.files("nni_manager.store.migrations") / kind
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", entry.name))
-    return [(folder / name).read_text() for name in names]
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -19,6 +19,7 @@ Refusals = Callable[..., list[Problem]]
 GOOD: list[tuple[str, Any, str, Any]] = [
     ("experimentName", "hive", "name", "hive"),
     ("experimentName", None, "name", None),
+    ("experimentName", "", "name", None),
     ("trialCommand", "FOO=1 python3 fit.py --all", "trial_command", "FOO=1 python3 fit.py --all"),
     ("trialCommand", "{ ./fit; }", "trial_command", "{ ./fit; }"),
     ("trialCommand", "${RUN:-./fit}", "trial_command", "${RUN:-./fit}"),
@@ -97,7 +98,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("gracePeriod", -1, "must be a duration such as"),
     ("gracePeriod", "5 parsecs", "must be a duration such as"),
     ("metricGrace", [], "must be a number, not a list"),
-    ("versionCheck", "no", "must be true or false, not text"),
+    ("versionCheck", "no", "must be true or false, not text; write false"),
     ("nniManagerIp", 10, "must be text"),
     ("useAnnotation", True, "code annotation is not supported"),
     ("useAnnotation", "yes", "must be true or false"),

@@ -216,7 +216,7 @@ def test_a_live_change(fields: dict[str, object], attribute: str, value: object)
         {"searchSpace": None},
         {"searchSpace": [1]},
         {"searchSpace": {"x": float("nan")}},
-        {"experimentName": ""},
+        {"experimentName": " "},
     ],
 )
 def test_a_live_change_obeys_the_rules_of_the_file(fields: dict[str, object]) -> None:

@@ -24,6 +24,11 @@ def only(lines: Lines) -> Metric:
     return metric
 
 
+def test_a_byte_order_mark_before_the_first_line_is_no_harm() -> None:
+    lines = parse(["\ufeff" + GOOD, GOOD])
+    assert lines.broken == () and [metric.value for metric in lines.metrics] == [1, 1]
+
+
 @pytest.mark.parametrize(("value", "data", "number"), [
     ("1", "1", 1.0),
     ("-0.25", "-0.25", -0.25),

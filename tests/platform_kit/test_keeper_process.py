@@ -137,6 +137,14 @@ async def _talk_if_there(place: Place, keeper: LocalKeeper) -> Conversation | No
         return None
 
 
+@pytest.mark.parametrize("recorded", ["/dev/null/keeper.sock", "/" + "x" * 200, "/root/keeper\0.sock"])
+async def test_where_the_last_one_listened_may_be_out_of_reach(place: Place, recorded: str) -> None:
+    """In the directory of another user, say, who used the data directory once."""
+    place.directory.mkdir(parents=True)
+    (place.directory / "keeper.lock").write_text(f"1\n{recorded}\n")
+    assert (await (await place.talk(place.keeper())).ask("hello"))["version"] == protocol.VERSION
+
+
 async def test_of_two_started_at_once_one_stays(place: Place) -> None:
     async def connected() -> Conversation:
         while True:

@@ -79,6 +79,17 @@ def test_a_last_line_without_newline_counts_when_it_is_whole(keeper: KeeperProce
     assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes that are no record" in keeper.log()
 
 
+def test_an_outbox_that_became_shorter_is_said_once(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    keeper.spawn(client, "job", "echo 12345 > $NNI_OUTBOX; read l < $D/gate; echo 6 > $NNI_OUTBOX; exit 0")
+    heard = client.until_lines("job", 1)
+    gate.write_text("go\n")
+    while "job" not in heard.jobs:
+        heard.add(client.next_message())
+    assert heard.lines("job") == ["12345"]
+    assert keeper.log().count("main.jsonl became shorter and is not read on: append to it") == 1
+
+
 def test_bytes_that_are_no_utf_8_are_replaced_and_counted_as_they_are(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "printf '\"\\xff\"\\n1\\n' > $NNI_OUTBOX")
     heard = client.until_ended("job")

@@ -21,6 +21,6 @@ def read_facts(directory: str) -> Dict[str, Any]:
 
 
 def _memory() -> Dict[str, int]:
-    with open("/proc/meminfo") as file:
+    with open("/proc/meminfo", encoding="ascii") as file:
         entries = (line.split() for line in file)
         return {entry[0].rstrip(":"): int(entry[1]) * 1024 for entry in entries if len(entry) == 3}

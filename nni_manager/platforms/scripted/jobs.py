@@ -88,7 +88,7 @@ class Jobs:
 
     def _read(self, name: str) -> Job | None:
         try:
-            entry = json.loads((self.folder_of(name) / _JOB_FILE).read_text())
+            entry = json.loads((self.folder_of(name) / _JOB_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         return Job(**{**entry, "rule": Rule.model_validate(entry["rule"])})

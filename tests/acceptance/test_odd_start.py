@@ -1,0 +1,54 @@
+"""A daemon whose starter left it less than a shell does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.live_daemon import PYTHON, Daemon, assert_gone
+
+pytestmark = pytest.mark.acceptance
+
+#: Input and errors closed, signals blocked: what init scripts, cron and careless launchers do.
+BARE = """
+import os, signal, sys
+os.close(0)
+os.close(2)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGCHLD])
+os.execv(sys.executable, [sys.executable, "-m", "nni_manager", *sys.argv[1:]])
+"""
+#: Reports which signals it has blocked and where its input comes from.
+TRIAL = """
+import json, os
+blocked = next(line for line in open("/proc/self/status") if line.startswith("SigBlk"))
+with open(os.environ["NNI_OUTBOX"], "a") as outbox:
+    outbox.write(json.dumps({"type": "final", "value": int(blocked.split()[1], 16)}) + chr(10))
+print(os.readlink("/proc/self/fd/0"))
+"""
+#: No UTF-8, and Python told not to help itself.
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_no_streams_blocked_signals_and_no_utf_8_harm_nobody(tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "data", environment=PLAIN, program=("-c", BARE))
+    (tmp_path / "trial.py").write_text(TRIAL)
+    daemon.data.mkdir()
+    daemon.start()
+    id_ = daemon.create(
+        {
+            "searchSpace": {"x": {"_type": "choice", "_value": ["ä"]}},
+            "trialCommand": f"{PYTHON} trial.py",
+            "trialConcurrency": 1,
+            "maxTrialNumber": 1,
+            "tuner": {"name": "Random"},
+            "trainingService": {"platform": "local"},
+        },
+        tmp_path,
+    )
+    assert daemon.wait(id_, "DONE", "ERROR")["best"]["value"] == 0
+    (output,) = (daemon.data / id_ / "trials").glob("*/stdout")
+    assert output.read_text() == "/dev/null\n"
+    daemon.call("POST", "/experiments/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
