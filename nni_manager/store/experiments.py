@@ -125,8 +125,14 @@ def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
 
 
 def skip_time(connection: sqlite3.Connection, now_ms: int) -> None:
-    """The time since the last count does not count: nobody was at work."""
-    connection.execute("UPDATE experiment SET counted_ms = ?", (now_ms,))
+    """The time since the last count does not count, but up to the last that is known to have happened: after that nobody
+    was at work."""
+    last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
+    connection.execute(
+        "UPDATE experiment SET counted_ms = ?1,"
+        f" exec_ms = exec_ms + CASE WHEN status IN ({_ACTIVE}) THEN max(0, min(?1, {last_ms}) - counted_ms) ELSE 0 END",
+        (now_ms,),
+    )
 
 
 def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:

@@ -205,6 +205,17 @@ def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
     assert (row.exec_ms, row.counted_ms) == (610, 9890)
 
 
+def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa", at=2000)
+    end(connection, "aaaaa", at=5000)
+    add(connection, "bbbbb", at=4000)
+    experiments.skip_time(connection, 90_000)
+    row = experiments.load(connection)
+    assert (row.exec_ms, row.counted_ms) == (4000, 90_000)
+    experiments.skip_time(connection, 95_000)
+    assert experiments.load(connection).exec_ms == 4000, "nothing is counted twice"
+
+
 def test_the_end_is_when_it_ended_first(connection: sqlite3.Connection) -> None:
     ends = []
     for status, now in (
