@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nni_manager.assessors.contract import Assessor
+from nni_manager.domain.arrays import restored
 
 
 class UserAssessor(Assessor):
@@ -29,14 +30,14 @@ class UserAssessor(Assessor):
 
     def judge(self, trial_id: str, history: Sequence[object]) -> bool:
         self._seen[trial_id] = len(history)
-        return _is_good(self._instance.assess_trial(trial_id, list(history)))
+        return _is_good(self._instance.assess_trial(trial_id, restored(history)))
 
     def trial_end(self, trial_id: str, success: bool, history: Sequence[object]) -> None:
         """As in NNI, the instance does not hear of trials without intermediate results."""
         seen = self._seen.pop(trial_id, 0)
         for step in range(seen + 1, len(history) + 1):
             # after a restart, or when the last values came with the end: it must know them before it hears of the end
-            self._instance.assess_trial(trial_id, list(history[:step]))
+            self._instance.assess_trial(trial_id, restored(history[:step]))
         if (seen or history) and (end := getattr(self._instance, "trial_end", None)) is not None:
             end(trial_id, success)
 

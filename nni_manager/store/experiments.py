@@ -125,8 +125,7 @@ def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
 
 
 def skip_time(connection: sqlite3.Connection, now_ms: int) -> None:
-    """The time since the last count does not count, but up to the last that is known to have happened: after that nobody
-    was at work."""
+    """Counts up to the last that is known to have happened, and nothing after it: nobody was at work."""
     last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
     connection.execute(
         "UPDATE experiment SET counted_ms = ?1,"

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nni_manager.domain.arrays import restored
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.parameters import ParameterSource
 from nni_manager.domain.trial import TrialStatus
@@ -115,7 +116,7 @@ class UserTuner(Tuner):
         if result.value is not None:
             receive = self._instance.receive_trial_result
             extra = {"customized": customized, "trial_job_id": result.trial_id}
-            receive(result.parameter_id, parameters, result.value, **_accepted(receive, extra))
+            receive(result.parameter_id, parameters, restored(result.value), **_accepted(receive, extra))
         if (end := getattr(self._instance, "trial_end", None)) is not None:
             end(result.parameter_id, result.status is TrialStatus.SUCCEEDED)
 
@@ -140,7 +141,7 @@ def plain(value: object) -> object:
 
 
 def _entry(result: Result) -> dict[str, object]:
-    return {"parameter": result.parameters, "value": result.value}
+    return {"parameter": result.parameters, "value": restored(result.value)}
 
 
 def _is_no_more_trial(error: Exception) -> bool:

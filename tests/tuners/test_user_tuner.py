@@ -213,6 +213,18 @@ def test_nothing_is_imported_when_there_is_nothing() -> None:
     assert user.calls == []
 
 
+def test_arrays_that_a_trial_reported_arrive_as_arrays() -> None:
+    user = Recorder()
+    tuner = UserTuner(user)
+    tuner.propose(4)
+    written = {"__ndarray__": [[1.0, 2.0]], "dtype": "float32", "shape": [1, 2]}
+    tuner.learn(result(4, {"x": 4}, {"default": 1, "scores": [written], "own": {"__ndarray__": 1, "dtype": "?!"}}))
+    value = user.calls[0][3]
+    (scores,) = value["scores"]
+    assert (scores.dtype, scores.shape, scores.tolist()) == (numpy.float32, (1, 2), [[1.0, 2.0]])
+    assert value["default"] == 1 and value["own"] == {"__ndarray__": 1, "dtype": "?!"}
+
+
 def test_numpy_values_become_plain() -> None:
     value = {"a": numpy.int64(3), "b": [numpy.float32(0.5), (numpy.arange(2),)], "c": "text", "d": None}
     assert json.loads(json.dumps(plain(value))) == {"a": 3, "b": [0.5, [[0, 1]]], "c": "text", "d": None}
