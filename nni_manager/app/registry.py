@@ -57,9 +57,9 @@ class Registry:
         self._url = url
         self._pid = pid
         self._data_directory = data_directory
-        #: A daemon that was killed may have left entries of what it deleted.
-        self._is_first = True
         self._changed = asyncio.Event()
+        #: Experiments that the file may speak of, as they are ours or were.
+        self._known: set[str] = set()
         #: What the file said of us last as far as we know.
         self._written: dict[str, dict[str, Any]] = {}
         #: The file that was found right; None: it must be looked at again.
@@ -69,6 +69,11 @@ class Registry:
     def note(self) -> None:
         """Something may have changed."""
         self._changed.set()
+
+    async def begin(self) -> None:
+        """Before anybody can delete one: what is in the index now was in the file."""
+        with suppress(NniManagerError):  # it is tried again when the file is written, and said then
+            self._known = {entry.id for entry in await self._entries()}
 
     async def run(self) -> None:
         """Until cancelled; what was noted last is still written then, if that can be done in a moment."""
@@ -117,7 +122,7 @@ class Registry:
     async def _write_once(self) -> None:
         wanted = {entry.id: await self._describe(entry) for entry in await self._entries()}
         self._seen = await asyncio.to_thread(self._update, wanted)
-        self._written, self._is_first = wanted, False
+        self._written, self._known = wanted, set(wanted)
         self._trouble = ""
 
     def _update(self, wanted: Mapping[str, dict[str, Any]]) -> tuple[int, ...] | None:
@@ -128,9 +133,8 @@ class Registry:
 
     def _change(self, entries: Entries, wanted: Mapping[str, dict[str, Any]]) -> None:
         """Writes nothing that is there already, and so does not answer those who write for ever."""
-        gone = self._written.keys() - wanted.keys()
-        if self._is_first:
-            gone |= registry_merge.without_folder(entries, self._data_directory) - wanted.keys()
+        # what a killed daemon deleted may be there still, and a folder may outlive its entry by a moment
+        gone = (self._known | registry_merge.without_folder(entries, self._data_directory)) - wanted.keys()
         own = {id: entry.get("pid") for id, entry in self._written.items()}
         registry_merge.merge(entries, wanted, gone, own)
 

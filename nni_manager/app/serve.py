@@ -154,6 +154,7 @@ async def _registry(
         path=path, entries=service.entries, doors=lambda: doors.open, url=views.url, pid=presences.pid,
         data_directory=settings.data_dir,
     )  # fmt: skip
+    await registry.begin()
     supervisor.on_change = presences.on_loss = registry.note
     task = asyncio.create_task(registry.run(), name="registry")
     try:

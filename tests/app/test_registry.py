@@ -69,6 +69,7 @@ class Ours:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        await self.registry.begin()
         task = asyncio.create_task(self.registry.run())
         try:
             yield
@@ -98,6 +99,24 @@ async def test_what_a_killed_daemon_had_deleted_is_not_there_any_more(ours: Ours
     async with ours.running():
         found = await ours.until(lambda file: "deleted" not in file)
     assert found.keys() == {"kept", "abc", "away", "theirs"}
+
+
+async def test_what_is_deleted_before_the_first_word_is_not_there_any_more(ours: Ours) -> None:
+    """As soon as a daemon is there, it may be asked to; wherever the experiment's folder lies."""
+    ours.path.write_text(json.dumps({"abc": {"id": "abc", "status": "STOPPED", "logDir": "/data"}}))
+    async with ours.running():
+        ours.index.clear()
+        assert await ours.until(lambda file: "abc" not in file) == {}
+
+
+async def test_a_folder_that_goes_after_its_entry_is_looked_for_again(ours: Ours) -> None:
+    (ours.data / "slow").mkdir(parents=True)
+    ours.path.write_text(json.dumps({"slow": {"id": "slow", "status": "STOPPED", "logDir": str(ours.data)}}))
+    async with ours.running():
+        assert "slow" in await ours.until(lambda file: "abc" in file)
+        (ours.data / "slow").rmdir()
+        ours.registry.note()
+        await ours.until(lambda file: "slow" not in file)
 
 
 async def test_it_is_looked_for_also_when_there_is_nothing_to_write(ours: Ours) -> None:
