@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nni_manager.assessors.contract import Assessor
+from nni_manager.domain.algorithm import call_hook
 from nni_manager.domain.arrays import restored
 
 
@@ -21,12 +22,10 @@ class UserAssessor(Assessor):
         self._seen: dict[str, int] = {}
 
     def load_checkpoint(self) -> None:
-        if (load := getattr(self._instance, "load_checkpoint", None)) is not None:
-            load()
+        call_hook(self._instance, "load_checkpoint")
 
     def close(self) -> None:
-        if (leave := getattr(self._instance, "_on_exit", None)) is not None:
-            leave()
+        call_hook(self._instance, "_on_exit")
 
     def judge(self, trial_id: str, history: Sequence[object]) -> bool:
         self._seen[trial_id] = len(history)

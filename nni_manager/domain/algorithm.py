@@ -136,3 +136,9 @@ def _check_user_class(class_name: str, code_directory: str) -> None:
         raise InvalidInput(f"className: {class_name!r} names no module; write module.Class.")
     if code_directory and not os.path.isdir(code_directory):
         raise InvalidInput(f"codeDirectory: there is no folder {code_directory}.")
+
+
+def call_hook(instance: object, name: str) -> None:
+    """A method of a user's class that NNI calls where there is one."""
+    if (hook := getattr(instance, name, None)) is not None:
+        hook()

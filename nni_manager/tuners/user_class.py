@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nni_manager.domain.algorithm import call_hook
 from nni_manager.domain.arrays import restored
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.parameters import ParameterSource
@@ -33,12 +34,10 @@ class UserTuner(Tuner):
         self._imported = 0
 
     def load_checkpoint(self) -> None:
-        if (load := getattr(self._instance, "load_checkpoint", None)) is not None:
-            load()
+        call_hook(self._instance, "load_checkpoint")
 
     def close(self) -> None:
-        if (leave := getattr(self._instance, "_on_exit", None)) is not None:
-            leave()
+        call_hook(self._instance, "_on_exit")
 
     def update_search_space(self, search_space: object) -> None:
         self._instance.update_search_space(search_space)

@@ -34,7 +34,16 @@ def test_no_streams_blocked_signals_and_no_utf_8_harm_nobody(tmp_path: Path) -> 
     daemon = Daemon(tmp_path / "data", environment=PLAIN, program=("-c", BARE))
     (tmp_path / "trial.py").write_text(TRIAL)
     daemon.data.mkdir()
-    daemon.start()
+    try:
+        daemon.start()
+        _see_it_through(daemon, tmp_path)
+    finally:
+        if daemon.process is not None and daemon.process.poll() is None:
+            daemon.kill()
+    assert_gone(str(daemon.data))
+
+
+def _see_it_through(daemon: Daemon, folder: Path) -> None:
     id_ = daemon.create(
         {
             "searchSpace": {"x": {"_type": "choice", "_value": ["ä"]}},
@@ -44,11 +53,10 @@ def test_no_streams_blocked_signals_and_no_utf_8_harm_nobody(tmp_path: Path) -> 
             "tuner": {"name": "Random"},
             "trainingService": {"platform": "local"},
         },
-        tmp_path,
+        folder,
     )
     assert daemon.wait(id_, "DONE", "ERROR")["best"]["value"] == 0
     (output,) = (daemon.data / id_ / "trials").glob("*/stdout")
     assert output.read_text() == "/dev/null\n"
     daemon.call("POST", "/experiments/stop")
     assert daemon.terminate() == 0
-    assert_gone(str(daemon.data))
