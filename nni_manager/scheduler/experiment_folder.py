@@ -126,7 +126,7 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool)
             experiments.set_view(connection, view)
             if debug:
                 _switch_debug_on(connection)
-            experiments.skip_time(connection, now_ms)
+            experiments.count_to_last_event(connection, now_ms)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
             return before
     except sqlite3.DatabaseError as error:

@@ -132,7 +132,7 @@ def _load(
     connection: sqlite3.Connection, folder: Folder, now_ms: int
 ) -> tuple[ExperimentRow, tuple[dict[str, str], str]]:
     experiments.set_folder(connection, str(folder.path))
-    experiments.skip_time(connection, now_ms)
+    experiments.count_to_last_event(connection, now_ms)
     return experiments.load(connection), experiments.caller(connection)
 
 

@@ -124,7 +124,7 @@ def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
     )
 
 
-def skip_time(connection: sqlite3.Connection, now_ms: int) -> None:
+def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
     """Counts up to the last that is known to have happened, and nothing after it: nobody was at work."""
     last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
     connection.execute(

@@ -112,7 +112,7 @@ def test_only_the_present_attempts_metrics_are_shown(connection: sqlite3.Connect
 
 def test_every_save_is_a_revision(connection: sqlite3.Connection) -> None:
     experiments.count_time(connection, 4500)
-    experiments.skip_time(connection, 5000)
+    experiments.count_to_last_event(connection, 5000)
     experiments.set_config(connection, '{"trialConcurrency": 9}')
     add(connection, "aaaaa")
     experiments.set_status(connection, ExperimentStatus.DONE, 5000)

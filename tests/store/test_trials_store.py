@@ -199,7 +199,7 @@ def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
     experiments.set_status(connection, ExperimentStatus.DONE, 1600)
     experiments.set_status(connection, ExperimentStatus.RUNNING, 9000)
     experiments.count_time(connection, 9010)
-    experiments.skip_time(connection, 9900)  # nobody was at work
+    experiments.count_to_last_event(connection, 9900)  # nobody was at work
     experiments.count_time(connection, 9890)  # the clock was set back
     row = experiments.load(connection)
     assert (row.exec_ms, row.counted_ms) == (610, 9890)
@@ -209,10 +209,10 @@ def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlit
     add(connection, "aaaaa", at=2000)
     end(connection, "aaaaa", at=5000)
     add(connection, "bbbbb", at=4000)
-    experiments.skip_time(connection, 90_000)
+    experiments.count_to_last_event(connection, 90_000)
     row = experiments.load(connection)
     assert (row.exec_ms, row.counted_ms) == (4000, 90_000)
-    experiments.skip_time(connection, 95_000)
+    experiments.count_to_last_event(connection, 95_000)
     assert experiments.load(connection).exec_ms == 4000, "nothing is counted twice"
 
 

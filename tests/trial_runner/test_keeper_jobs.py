@@ -245,7 +245,9 @@ os._exit(3 if os.read(reading, 9) == b"0" else 4)
 def test_an_exit_that_a_debugger_is_told_first_is_waited_for(keeper: KeeperProcess, client: Client, how: str) -> None:
     (keeper.directory / "traced.py").write_text(TRACED)
     pid = keeper.spawn(client, "job", 'exec "$PYTHON" traced.py')["pid"]
+    deadline = time.monotonic() + 20
     while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     assert client.ask("list")["jobs"]["job"]["state"] == protocol.RUNNING
     if how == "it listens":
