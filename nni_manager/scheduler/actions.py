@@ -97,6 +97,10 @@ class Actions:
             log.warning("the platform takes no jobs: %s", trouble.sentence)
         self.trouble = trouble
 
+    def follow_clock(self, step_ms: int) -> None:
+        """The wall clock was set by so much."""
+        self.retry_at_ms += step_ms
+
     async def finish(self) -> None:
         """Waits, for a moment, until the platform knows what it may forget."""
         if await self.forgetting.finish():

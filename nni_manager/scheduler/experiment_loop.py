@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nni_manager import __version__
 from nni_manager.domain import version
-from nni_manager.domain.clock import Clock
+from nni_manager.domain.clock import Clock, ClockSteps
 from nni_manager.domain.errors import PlatformUnavailable, StoreCorrupt, VersionRefused
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.job import JobReport, JobState
@@ -55,6 +55,7 @@ class ExperimentLoop:
         self.database = database
         self.feed = feed
         self._clock = clock
+        self._clock_steps = ClockSteps(clock)
         self._runner_door = runner_door
         self._safety_poll_s = safety_poll_s
         self._changed = changed
@@ -190,13 +191,22 @@ class ExperimentLoop:
         await self._act(result)
 
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
-        seen, spec = self.intake.take(last_words), self.spec
+        seen, spec = self.intake.take(last_words, self._follow_clock()), self.spec
         here = surroundings(self.feed, self.actions, self.observer, self._clock)
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return seen, await self.database.write(
                 lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed)
             )
+
+    def _follow_clock(self) -> int:
+        """Answers by how much the wall clock was set, in milliseconds: nothing took longer or shorter by that."""
+        step_ms = self._clock_steps.since_last_look()
+        if step_ms:
+            log.warning("the clock of this machine was set by %+.0f s; time limits do not count that", step_ms / 1000)
+            self.actions.follow_clock(step_ms)
+            self.observer.follow_clock(step_ms)
+        return step_ms
 
     async def _act(self, result: Result) -> None:
         self.feed.next_parameter_id = max(self.feed.next_parameter_id, result.next_parameter_id)

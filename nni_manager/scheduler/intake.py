@@ -57,7 +57,7 @@ class Intake:
             self._actions.set_trouble(trouble)
             self._bell.ring()
 
-    def take(self, last_words: tuple[LastWords, ...]) -> Seen:
+    def take(self, last_words: tuple[LastWords, ...], clock_step_ms: int) -> Seen:
         """All there is; `stored` says that it was not in vain."""
         reports, self._reports = self._reports, {}
         bad, self._feed.judged_bad = self._feed.judged_bad, []
@@ -72,6 +72,7 @@ class Intake:
             forgotten=forgotten,
             judged_bad=tuple(bad),
             hold=hold or self._feed.failure,
+            clock_step_ms=clock_step_ms,
         )
 
     def stored(self) -> None:

@@ -54,6 +54,11 @@ class Observer:
     def remove(self, job_name: str) -> None:
         self._handles.pop(job_name, None)
 
+    def follow_clock(self, step_ms: int) -> None:
+        """The wall clock was set by so much."""
+        if self.unreachable_since_ms is not None:
+            self.unreachable_since_ms += step_ms
+
     async def run(self) -> None:
         """Ends only by cancellation."""
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.plan import SUBMITTED, plan
 from nni_manager.scheduler.snapshot import Surroundings, load
-from nni_manager.store import experiments, history, jobs, metrics, trials
+from nni_manager.store import clock_step, experiments, history, jobs, metrics, trials
 from nni_manager.store.metrics import Chunk, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
@@ -48,6 +48,8 @@ class Seen:
     #: Trials the assessor wants to end.
     judged_bad: tuple[str, ...] = ()
     hold: Hold | None = None
+    #: Milliseconds by which the wall clock was set.
+    clock_step_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,8 @@ def take_turn(
 
 def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Receipt, ...]:
     """Writes what was seen; says what became of the last words."""
+    if seen.clock_step_ms:  # first: what comes next is told by the new clock
+        clock_step.follow(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
     for name, report in seen.reports.items():

@@ -30,6 +30,8 @@ class FakePlatform(Platform):
         #: What the next calls of a verb raise.
         self.raises: dict[str, list[Exception]] = {}
         self.entered = 0
+        #: What is said of a job that was submitted.
+        self.first_report = RUNNING
 
     async def __aenter__(self) -> Self:
         self.entered += 1
@@ -45,7 +47,7 @@ class FakePlatform(Platform):
     async def submit(self, spec: JobSpec) -> JobHandle:
         self._may_raise("submit")
         self.specs.append(spec)
-        self.change(spec.name, RUNNING)
+        self.change(spec.name, self.first_report)
         return JobHandle(platform="fake", version=1, job_name=spec.name)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:

@@ -48,6 +48,8 @@ class AtWork:
         self.path = path
         self.script = script
         self.statuses: list[str] = []
+        #: Milliseconds by which the clock was set.
+        self.ahead_ms = 0
         self.database = Database(path)
         row = _load(path)
         place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
@@ -57,14 +59,21 @@ class AtWork:
         self.door = FakeDoor()
         hands = Actions(
             folder_of_trials=path.parent / "trials", caller_environment={"SECRET": "x"}, runner_door=self.door,
-            clock=now_ms,
+            clock=self.now_ms,
         )  # fmt: skip
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=config, database=self.database, feed=feed, keeper=cast(Any, None),
-            platform_class=platform, actions=hands, runner_door=self.door, clock=now_ms, safety_poll_s=30,
+            platform_class=platform, actions=hands, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.platform = cast(FakePlatform, self.loop.platform)
+
+    def now_ms(self) -> int:
+        return now_ms() + self.ahead_ms
+
+    def set_clock(self, by_s: int) -> None:
+        self.ahead_ms += by_s * 1000
+        self.loop.wake()
 
     async def _note(self, result: Result) -> None:
         self.statuses.append(result.status)
@@ -436,6 +445,44 @@ async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: 
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await work.database.close()
+
+
+@pytest.mark.parametrize("step_h", [5, -5])
+async def test_a_clock_that_is_set_ends_nothing(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture, step_h: int
+) -> None:
+    hour = spec(max_trial_number=2, max_trial_duration_s=3600, max_experiment_duration_s=3600)
+    with connect(path) as connection:
+        experiments.count_to_last_event(connection, now_ms())
+    async with at_work(monkeypatch, path, hour, prepare=_starts_now) as work:
+        await work.until(lambda: work.statuses_of_trials == {"RUNNING": 2})
+        work.set_clock(step_h * 3600)
+        started_ms = "SELECT max(started_ms) FROM trials"
+        await work.until(lambda: abs(work.now_ms() - work.ask(started_ms)) < 60_000)
+        work.set_clock(3500)  # with what passed before it would be more than an hour
+        await work.until(lambda: abs(work.now_ms() - work.ask(started_ms)) < 60_000)
+        work.platform.change(min(work.platform.jobs), SUCCEEDED)
+        await work.until(lambda: work.statuses_of_trials == {"RUNNING": 1, "SUCCEEDED": 1})
+        assert work.statuses == ["RUNNING", "NO_MORE_TRIAL"]
+        assert work.platform.cancelled == []
+        assert caplog.messages == [
+            f"the clock of this machine was set by {step} s; time limits do not count that"
+            for step in (f"{step_h * 3600:+}", "+3500")
+        ]
+
+
+async def test_a_platform_is_tried_again_in_time_though_the_clock_was_set_back(monkeypatch: Patch, path: Path) -> None:
+    def refuses(platform: FakePlatform) -> None:
+        platform.raises["submit"] = [PlatformUnavailable("away", refused=True)]
+
+    async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuses) as work:
+        await work.until(lambda: work.loop.actions.retry_at_ms)
+        work.set_clock(-3600)
+        await work.runs(1)
+
+
+def _starts_now(platform: FakePlatform) -> None:
+    platform.first_report = dataclasses.replace(RUNNING, started_ms=now_ms())
 
 
 async def test_a_platform_that_never_forgets_does_not_hinder_a_stop(monkeypatch: Patch, path: Path) -> None:

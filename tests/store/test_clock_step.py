@@ -1,0 +1,53 @@
+"""What moves with the clock when it is set, and what does not."""
+
+import sqlite3
+
+import pytest
+
+from nni_manager.store import clock_step, experiments
+from tests.store.life import add, end, start
+
+pytestmark = pytest.mark.unit
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
+def test_what_is_open_moves_and_what_is_over_stays(connection: sqlite3.Connection, step_ms: int) -> None:
+    add(connection, "aaaaa", at=2 * HOUR_MS)
+    add(connection, "bbbbb", at=2 * HOUR_MS)
+    add(connection, "ccccc", at=2 * HOUR_MS)
+    for id_ in ("aaaaa", "bbbbb"):
+        start(connection, id_, at=3 * HOUR_MS)
+    end(connection, "bbbbb", at=4 * HOUR_MS)
+    over = _moments(connection, "bbbbb")
+    open_ = _moments(connection, "aaaaa")
+    clock_step.follow(connection, step_ms, 5 * HOUR_MS + step_ms)
+    assert _moments(connection, "bbbbb") == over
+    assert _moments(connection, "aaaaa") == tuple(value and value + step_ms for value in open_)
+    assert _moments(connection, "ccccc") == (2 * HOUR_MS + step_ms, None, None, None)
+
+
+@pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
+def test_a_step_is_no_time_at_work(connection: sqlite3.Connection, step_ms: int) -> None:
+    experiments.count_time(connection, 5 * HOUR_MS)
+    before = experiments.load(connection).exec_ms
+    now_ms = 5 * HOUR_MS + 100 + step_ms
+    clock_step.follow(connection, step_ms, now_ms)
+    experiments.count_time(connection, now_ms)
+    assert experiments.load(connection).exec_ms == before + 100
+
+
+def test_what_was_counted_by_the_new_clock_already_hides_nothing_that_comes(connection: sqlite3.Connection) -> None:
+    experiments.count_time(connection, 2 * HOUR_MS)
+    clock_step.follow(connection, HOUR_MS, 2 * HOUR_MS)
+    assert experiments.load(connection).counted_ms == 2 * HOUR_MS
+
+
+def _moments(connection: sqlite3.Connection, id_: str) -> tuple[int | None, ...]:
+    row: tuple[int | None, ...] = connection.execute(
+        "SELECT t.created_ms, t.started_ms, a.intended_ms, a.started_ms FROM trials t"
+        " LEFT JOIN attempts a ON a.trial_id = t.id WHERE t.id = ?",
+        (id_,),
+    ).fetchone()
+    return row
