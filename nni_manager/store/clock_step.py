@@ -1,6 +1,6 @@
 """The wall clock was set while trials ran: what is not over yet is told by the new clock from now on.
 
-Time limits are judged by stored moments, so each of them moves by as much as the clock did. What is over stays as it was.
+Time limits are judged by stored moments, so each moves by as much as the clock did. What is over stays as it was.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ def follow(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> None:
     """`step_ms`: how far the clock was set forward, or back (negative); `now_ms`: by the new clock."""
     for table, moments in _MOMENTS.items():
         moved = ", ".join(f"{moment} = {moment} + ?1" for moment in moments)  # what is not known stays NULL
-        connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN[table]}", (step_ms,))  # noqa: S608 (our own words)
+        connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN[table]}", (step_ms,))
     connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))
