@@ -118,7 +118,7 @@ async def open_experiment(
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
         row, (environment, interpreter) = await database.try_write(lambda c: _load(c, folder, means.clock()))
-        spec = experiment_file.from_canonical(json.loads(row.config))
+        spec = experiment_file.from_canonical(_stored_config(folder, row))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         loop = _build_loop(
             folder, spec, row, database, means, environment, interpreter or sys.executable, changes,
@@ -131,9 +131,20 @@ async def open_experiment(
 def _load(
     connection: sqlite3.Connection, folder: Folder, now_ms: int
 ) -> tuple[ExperimentRow, tuple[dict[str, str], str]]:
+    if experiments.is_missing(connection):
+        raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     experiments.set_folder(connection, str(folder.path))
     experiments.count_to_last_event(connection, now_ms)
     return experiments.load(connection), experiments.caller(connection)
+
+
+def _stored_config(folder: Folder, row: ExperimentRow) -> dict[str, object]:
+    try:
+        config: dict[str, object] = json.loads(row.config)
+    except ValueError as error:
+        sentence = f"the config in the database {folder.database} cannot be read ({error}); restore it from a backup"
+        raise StoreCorrupt(sentence) from error
+    return config
 
 
 def _build_loop(

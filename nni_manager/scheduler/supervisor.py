@@ -204,12 +204,18 @@ class Supervisor:
         try:
             await self.open(entry)
         except (NniManagerError, OSError) as error:
-            sentence = f"experiment {entry.id} cannot be opened: {error}"
-            if self.not_opened.get(entry.id) != sentence:
-                log.error("%s", sentence)
-            self.not_opened[entry.id] = sentence
+            self._note_not_opened(entry.id, str(error))
             return not isinstance(error, StoreUnavailable | OSError)
+        except Exception as error:
+            log.exception("opening experiment %s failed", entry.id, extra={"action": "barrier"})
+            self._note_not_opened(entry.id, f"{error!r}; this is a fault of ours, please report it")
         return True
+
+    def _note_not_opened(self, id: str, reason: str) -> None:
+        sentence = f"experiment {id} cannot be opened: {reason}"
+        if self.not_opened.get(id) != sentence:
+            log.error("%s", sentence)
+        self.not_opened[id] = sentence
 
     async def _run(self, experiment: OpenExperiment) -> None:
         try:

@@ -72,6 +72,11 @@ def create(
     nni_format.save_profile(connection)
 
 
+def is_missing(connection: sqlite3.Connection) -> bool:
+    """Somebody put an empty database here."""
+    return connection.execute("SELECT 1 FROM experiment").fetchone() is None
+
+
 def load(connection: sqlite3.Connection) -> ExperimentRow:
     return ExperimentRow.from_row(connection.execute(f"SELECT {_COLUMNS} FROM experiment").fetchone())
 

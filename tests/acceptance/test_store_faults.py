@@ -338,14 +338,14 @@ def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Pa
     run.check_end()
 
 
-@pytest.mark.parametrize("place", ["everywhere but the head", "in the head"])
-def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
+def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
     run = Run(daemon, code, tmp_path, trials=60)
     (tmp_path / "second").mkdir()
     other = Run(daemon, code, tmp_path / "second", trials=60)
     run.wait_for_progress(20)
     assert daemon.terminate() == 0
-    _spoil(run.database, 0 if place == "in the head" else 8192)
+    SPOIL[fate](run.database)
     daemon.start()
     entry = _eventually(lambda: (found := _entry(daemon, run.id)) and found["errors"] and found)
     assert run.id in entry["errors"][0]
@@ -373,7 +373,7 @@ def test_stop_ends_the_trials_of_one_that_cannot_go_on(daemon: Daemon, code: Pat
         words = "was removed or exchanged while it was open"
     else:
         daemon.kill()
-        _spoil(daemon.data / id_ / "db" / "nni.sqlite", 0)
+        _scramble(daemon.data / id_ / "db" / "nni.sqlite", 0)
         daemon.start()
         words = "restore it from a backup"
     entry = _eventually(lambda: (found := _entry(daemon, id_)) and found["errors"] and found)
@@ -386,10 +386,29 @@ def test_stop_ends_the_trials_of_one_that_cannot_go_on(daemon: Daemon, code: Pat
     assert_gone(str(daemon.data))
 
 
-def _spoil(database: Path, start: int) -> None:
+def _scramble(database: Path, start: int) -> None:
     with database.open("r+b") as file:
         file.seek(start)
         file.write(os.urandom(database.stat().st_size - start))
+
+
+def _exchange(database: Path) -> None:
+    database.unlink()
+    _execute(database, "CREATE TABLE notes (text)")
+
+
+def _execute(database: Path, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+SPOIL: dict[str, Callable[[Path], object]] = {
+    "scrambled but the head": lambda database: _scramble(database, 8192),
+    "scrambled": lambda database: _scramble(database, 0),
+    "emptied": lambda database: os.truncate(database, 0),
+    "exchanged": _exchange,
+    "config scrambled": lambda database: _execute(database, "UPDATE experiment SET config = '{'"),
+}
 
 
 def _entry(daemon: Daemon, id_: str) -> dict[str, Any]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import httpx
 import pytest
 
 from nni_manager.api.schemas.daemon import Daemon
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler import supervisor
+from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.store.folder import Folder
 from tests.api.world import CREATED_MS, World
 
 pytestmark = pytest.mark.unit
@@ -43,3 +48,24 @@ async def test_it_is_told_to_end(api: httpx.AsyncClient, world: World, body: obj
 async def test_a_wrong_wish_ends_nothing(api: httpx.AsyncClient, world: World) -> None:
     answer = await api.post("/api/v1/daemon/stop", json={"experiments": "perhaps"})
     assert answer.status_code == 400 and "experiments" in answer.json()["error"] and world.daemon_stops == []
+
+
+async def test_one_that_fails_to_open_by_a_fault_of_ours_harms_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for id_ in ("first", "second"):
+        await world.add(id_, status=ExperimentStatus.RUNNING)
+    opened = supervisor.open_experiment
+
+    async def fail(folder: Folder, *rest: Any) -> Any:
+        if folder.path.name == "first":
+            raise KeyError("phase")
+        return await opened(folder, *rest)
+
+    monkeypatch.setattr(supervisor, "open_experiment", fail)
+    again = Supervisor(world.supervisor.index, world.supervisor.means)
+    async with again.running():
+        assert again.open_ids == ("second",)
+        assert again.not_opened == {
+            "first": "experiment first cannot be opened: KeyError('phase'); this is a fault of ours, please report it"
+        }
