@@ -28,13 +28,23 @@ async def state(context: ApiContext, id: str) -> schema.ExperimentState:
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
     """From the index; what is at work is asked itself. Never raises: a list must not fail because of one experiment."""
-    fields = _entry(context, entry) | {"hold": None, "errors": list(filter(None, [context.service.problem(entry.id)]))}
+    problem = context.service.problem(entry.id) or _missing(context, entry)
+    fields = _entry(context, entry) | {"hold": None, "errors": [problem] if problem else []}
     if context.service.at_work(entry.id) is not None:
         try:
             fields |= _condition(await _read(context, entry.id))
         except StoreError as error:
             fields |= {"errors": [str(error)]}
     return schema.ExperimentSummary(**fields)
+
+
+def _missing(context: ApiContext, entry: Entry) -> str:
+    """Of a folder that somebody else removed, NNI's `nnictl` for instance. Only where our index lies is looked: other
+    disks may be away, and slow to say so."""
+    path = entry.folder.path
+    if path.parent != context.data_directory or path.exists():
+        return ""
+    return f"its folder is gone: {path}; `nnictl experiment delete {entry.id}` takes it off the list"
 
 
 async def _read(context: ApiContext, id: str) -> Overview:

@@ -12,23 +12,24 @@ from trial_runner import protocol
 _LOOK_S = 0.1
 
 
-async def end(keeper: Keeper, owner: str) -> None:
-    """Returns when all jobs of `owner` (an experiment) have ended. Raises PlatformUnavailable."""
-    await keeper.listen(owner, _Deaf())
+async def end(keeper: Keeper, experiment_id: str) -> None:
+    """Returns when all jobs of an experiment have ended. Raises PlatformUnavailable."""
+    await keeper.listen(experiment_id, _Deaf())
     try:
-        jobs = await _end_running(keeper, owner)
+        jobs = await _end_running(keeper, experiment_id)
         if jobs:
             await keeper.request("forget", names=list(jobs))
     finally:
-        keeper.leave(owner)
+        keeper.leave(experiment_id)
 
 
-async def _end_running(keeper: Keeper, owner: str) -> dict[str, Job]:
+async def _end_running(keeper: Keeper, experiment_id: str) -> dict[str, Job]:
     """Name → job, all ended."""
     asked: set[str] = set()
     while True:
         listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
-        jobs = {name: job for name, job in listed.items() if job["owner"] == owner}
+        # an adapter that keeps its own record of jobs owns them as ``platform:experiment``
+        jobs = {name: job for name, job in listed.items() if job["owner"].rpartition(":")[2] == experiment_id}
         running = {name for name, job in jobs.items() if job["state"] == protocol.RUNNING}
         for name in running - asked:
             await keeper.request("signal", name=name)

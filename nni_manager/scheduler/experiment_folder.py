@@ -52,7 +52,11 @@ def find_in(directory: Path, id: str) -> Folder:
 
 
 def upgrade(folder: Folder) -> None:
-    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it."""
+    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it.
+
+    Raises NotFound, Conflict or StoreError.
+    """
+    folder.require_database()
     adopt(folder)
     with suppress(StoreUnavailable):
         migrate.migrate(folder.database, "experiment")
@@ -71,8 +75,7 @@ def reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> Ex
 
     Raises AlreadyOwned, having touched nothing, while another manager works on it.
     """
-    if not folder.database.exists():
-        raise NotFound(f"the folder of the experiment is gone: {folder.path}")
+    folder.require_database()
     lock = _own(folder)
     try:
         adopt(folder)

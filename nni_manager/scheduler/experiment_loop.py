@@ -94,6 +94,11 @@ class ExperimentLoop:
         """Something happened; look at once."""
         self.bell.ring()
 
+    def give_up(self, error: StoreCorrupt) -> None:
+        """`run` raises it soon: nothing can be read or stored any more."""
+        self._corruption = error
+        self.wake()
+
     @property
     def is_stopping(self) -> bool:
         return self._last is not None and self._last.status is ExperimentStatus.STOPPING
@@ -113,8 +118,7 @@ class ExperimentLoop:
         try:
             receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended)
         except StoreCorrupt as error:
-            self._corruption = error  # the platform would only offer the lines again
-            self.wake()
+            self.give_up(error)  # the platform would only offer the lines again
             raise
         if receipt.has_intermediates:
             self.feed.judge(receipt.trial_id)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.scheduler.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.snapshot import Snapshot
+from nni_manager.store.experiments import ExperimentRow
 
 #: So many first trials that fail in the same way put the experiment on hold.
 SAME_FAILURES = 5
@@ -21,11 +22,13 @@ def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     """
     if not finished or snapshot.experiment.ended_trials >= SAME_FAILURES:
         return None
-    ended = [*snapshot.first_ended, *((f.status, f.reason, f.message) for f in finished)]
+    ended = [*snapshot.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
     first = ended[:SAME_FAILURES]
-    if len(first) < SAME_FAILURES or len(set(first)) > 1 or first[0][0] != TrialStatus.FAILED:
+    # a platform's sentence may name the job, and so the trial, or its folder
+    ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
+    if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
         return None
-    _, reason, message = first[0]
+    _, _, reason, message = first[0]
     sentence = (
         f"the first {SAME_FAILURES} trials all failed in the same way ({reason}: {message});"
         " look at a trial's stderr, put it right, then resume"
@@ -41,10 +44,15 @@ def takes_attempts(snapshot: Snapshot) -> bool:
 
 def trials_left(snapshot: Snapshot) -> int:
     """How many more trials may be made before a limit of the experiment is reached."""
-    most, longest_s = snapshot.spec.max_trial_number, snapshot.spec.max_experiment_duration_s
-    if longest_s is not None and snapshot.exec_ms > longest_s * 1000:
+    return room(snapshot.spec, snapshot.experiment, snapshot.exec_ms)
+
+
+def room(spec: ExperimentSpec, experiment: ExperimentRow, exec_ms: int) -> int:
+    """How many more trials the limits of `spec` leave, after `exec_ms` milliseconds at work."""
+    most, longest_s = spec.max_trial_number, spec.max_experiment_duration_s
+    if longest_s is not None and exec_ms > longest_s * 1000:
         return 0
-    return sys.maxsize if most is None else max(0, most - snapshot.experiment.next_sequence_id)
+    return sys.maxsize if most is None else max(0, most - experiment.next_sequence_id)
 
 
 def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
-from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.errors import Conflict, InvalidInput, NotFound, StoreCorrupt
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_text
 from nni_manager.domain.trial import StopRequest, WaitCode
@@ -19,6 +19,7 @@ from nni_manager.domain.view import View
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import experiment_folder
+from nni_manager.scheduler.experiment_status import room
 from nni_manager.scheduler.launcher import Launcher
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
@@ -31,8 +32,8 @@ from nni_manager.store.overview import Live
 T = TypeVar("T")
 
 
-#: The platform whose jobs are the keeper's.
-_LOCAL = "local"
+#: The platforms whose jobs are the local keeper's.
+_AT_KEEPER = frozenset({"local", "scripted"})
 #: Neither another view nor another folder.
 _AS_IT_WAS = Reopening()
 
@@ -58,8 +59,10 @@ class Service:
         _require_text(fields)
         async with experiment.changing:
             spec = experiment_file.change(experiment.spec, fields)
-            text = json.dumps(spec.canonical)
-            await self._write(experiment, lambda c: _change(c, text, self._means.clock()))
+            if spec.canonical == experiment.spec.canonical:
+                return
+            before, now_ms = experiment.spec, self._means.clock()
+            await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
             experiment.go_by(spec)
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
@@ -71,16 +74,23 @@ class Service:
             experiment = self._supervisor.get(id)
             if experiment is None:
                 return await self._put_away(entry)
-            await self._write(experiment, lambda c: _stop(c, self._means.clock()))
+            try:
+                await self._write(experiment, lambda c: _stop(c, self._means.clock()))
+            except StoreCorrupt:
+                await self._supervisor.closed(id)  # its loop gives up
+                return await self._put_away(entry)
             experiment.loop.wake()
         await self._supervisor.closed(id)
 
     async def stop_all(self) -> tuple[str, ...]:
         """Answers which were stopped, those that were open for reading only included."""
-        ids = (*self._supervisor.open_ids, *sorted(self._supervisor.viewed))
-        await asyncio.gather(*map(self.stop, ids))
+        ids = self._supervisor.to_stop
+        outcomes = await asyncio.gather(*map(self.stop, ids), return_exceptions=True)
         if not ids:
             self._supervisor.look_whether_empty()
+        for outcome in outcomes:  # one that cannot be stopped keeps no other from it
+            if isinstance(outcome, BaseException):
+                raise outcome
         return ids
 
     async def resume(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
@@ -227,7 +237,7 @@ class Service:
 
     async def _end_jobs(self, entry: Entry) -> None:
         """Of one that could not be opened, or not any more, jobs may run that its own loop cannot end."""
-        if entry.id in self._supervisor.not_opened and _LOCAL in entry.platform.split(","):
+        if entry.id in self._supervisor.not_opened and not _AT_KEEPER.isdisjoint(entry.platform.split(",")):
             await abandoned_jobs.end(self._means.keeper, entry.id)
 
     async def _let_go(self, id: str) -> None:
@@ -237,7 +247,11 @@ class Service:
 
     async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
         """A command is refused, not queued, while it cannot be stored."""
-        done = await experiment.database.try_write(function)
+        try:
+            done = await experiment.database.try_write(function)
+        except StoreCorrupt as error:
+            experiment.loop.give_up(error)
+            raise
         experiment.changes.note()
         return done
 
@@ -250,16 +264,18 @@ def _require_text(config: Mapping[str, object]) -> None:
 
 def _readable(entry: Entry) -> Path:
     """The database of a closed experiment. Blocks, and on a disk elsewhere for long. Raises NotFound or StoreError."""
-    database = entry.folder.database
-    if not database.exists():
-        raise NotFound(f"the folder of experiment {entry.id} is gone: {entry.folder.path}")
+    database = entry.folder.require_database()
     experiment_folder.adopt(entry.folder)
     return database
 
 
-def _change(connection: sqlite3.Connection, text: str, now_ms: int) -> None:
-    experiments.set_config(connection, text)
-    if experiments.load(connection).status is ExperimentStatus.DONE:
+def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+    """What is done goes on where the change gives it something to do."""
+    experiments.set_config(connection, json.dumps(after.canonical))
+    row = experiments.load(connection)
+    had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
+    is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more
+    if row.status is ExperimentStatus.DONE and has_room and is_news:
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
 
 

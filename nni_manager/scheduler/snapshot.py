@@ -69,8 +69,8 @@ class Snapshot:
     drained: frozenset[str]
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
-    #: (status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
-    first_ended: tuple[tuple[str, str, str], ...]
+    #: (id, status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
+    first_ended: tuple[tuple[str, str, str, str], ...]
     here: Surroundings
 
     @property

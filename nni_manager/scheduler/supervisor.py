@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from nni_manager.domain.errors import Conflict, NniManagerError, NotFound, StoreCorrupt, StoreUnavailable
+from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
@@ -86,8 +86,8 @@ class Supervisor:
 
     @property
     def has_work(self) -> bool:
-        """Something is open, if only for reading."""
-        return bool(self._open or self.viewed)
+        """Something is open, if only for reading, or should be: what cannot be opened now may have jobs that run."""
+        return bool(self._open or self.viewed or self.not_opened)
 
     def is_open(self, id: str) -> bool:
         """Somebody works on it, should, or views it: it can be stopped."""
@@ -97,14 +97,18 @@ class Supervisor:
     def open_ids(self) -> tuple[str, ...]:
         return tuple(self._open)
 
+    @property
+    def to_stop(self) -> tuple[str, ...]:
+        """At work, viewed, or one that should be at work and cannot be opened: its jobs may run."""
+        return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
+
     async def open(self, entry: Entry) -> OpenExperiment:
         """Starts to work on it. Raises AlreadyOwned, StoreError or InvalidInput."""
         if entry.id in self._open:
             return self._open[entry.id]
         if (closing := self._closing.get(entry.id)) is not None:
             await closing.wait()  # its folder's lock is still held
-        if not entry.folder.database.exists():
-            raise NotFound(f"the folder of experiment {entry.id} is gone: {entry.folder.path}")
+        entry.folder.require_database()
         experiment = await open_experiment(entry.folder, self.means, self._note_status)
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)

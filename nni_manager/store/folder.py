@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nni_manager.domain.errors import NotFound
 from nni_manager.store.mounts import is_on_network
 
 
@@ -40,6 +41,13 @@ class Folder:
         if pointer.exists():
             return Path(json.loads(pointer.read_text(encoding="utf-8"))["database"])
         return self.path / "db" / "nni.sqlite"
+
+    def require_database(self) -> Path:
+        """`database`. Raises NotFound when it is not there."""
+        database = self.database
+        if not database.exists():
+            raise NotFound(f"the folder of experiment {self.path.name} is gone: {self.path}")
+        return database
 
     @property
     def lock(self) -> Path:

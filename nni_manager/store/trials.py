@@ -165,8 +165,8 @@ def reopen_stopped(connection: sqlite3.Connection) -> int:
     return len(rows)
 
 
-def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str]]:
-    """(status, reason, message) of the first `count` trials that ended."""
+def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str, str]]:
+    """(id, status, reason, message) of the first `count` trials that ended."""
     return connection.execute(
-        "SELECT status, reason, message FROM trials WHERE end_order <= ? ORDER BY end_order", (count,)
+        "SELECT id, status, reason, message FROM trials WHERE end_order <= ? ORDER BY end_order", (count,)
     ).fetchall()

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from tests.acceptance import witness
+from tests.acceptance.numbered import LISTENING
 from tests.live_daemon import Daemon, assert_gone, processes_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
@@ -319,6 +321,10 @@ def test_a_trials_folder_that_becomes_read_only(
 # Deleted and corrupted
 
 
+LOCAL = {"platform": "local"}
+SCRIPTED = {"platform": "scripted", "launch": "process"}
+
+
 def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, experimentName="kept")
     other = daemon.create(witness.config(trials=1, steps=1, pause_s=0, tuner={"name": "Random"}), code,
@@ -359,31 +365,69 @@ def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path:
     assert daemon.terminate() == 0
 
 
-@pytest.mark.parametrize("fate", ["removed while it runs", "corrupt when the daemon comes back"])
-def test_stop_ends_the_trials_of_one_that_cannot_go_on(daemon: Daemon, code: Path, fate: str) -> None:
+@pytest.mark.parametrize(
+    ("fate", "what", "platform"),
+    [
+        ("removed while it runs", "it", LOCAL),
+        ("removed just now", "it", LOCAL),
+        ("removed just now", "all", SCRIPTED),
+        ("corrupt when the daemon comes back", "all", LOCAL),
+        ("corrupt when the daemon comes back", "it", SCRIPTED),
+    ],
+)
+def test_stop_ends_the_trials_of_one_that_cannot_go_on(
+    daemon: Daemon, code: Path, fate: str, what: str, platform: dict[str, str]
+) -> None:
     """Its own loop cannot; they would run for ever. Nothing is written into a file that nobody will find."""
     daemon.terminate()
-    daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s"
-    daemon.start()
-    config = witness.config(trials=2, steps=1, pause_s=0, tuner={"name": "Random"}, trialCommand="exec sleep 1000")
-    id_ = daemon.create(config, code)
+    daemon.environment["NNI_MANAGER_SAFETY_POLL"] = "1s" if fate == "removed while it runs" else "600s"
+    daemon.start(*LISTENING)
+    sleep = {"trialCommand": "exec sleep 1000", "trainingService": platform}
+    id_ = daemon.create(witness.config(trials=2, steps=1, pause_s=0, tuner={"name": "Random"}, **sleep), code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
-    if fate == "removed while it runs":
-        shutil.rmtree(daemon.data / id_ / "db")
-        words = "was removed or exchanged while it was open"
-    else:
-        daemon.kill()
-        _scramble(daemon.data / id_ / "db" / "nni.sqlite", 0)
-        daemon.start()
-        words = "restore it from a backup"
-    entry = _eventually(lambda: (found := _entry(daemon, id_)) and found["errors"] and found)
-    assert words in entry["errors"][0]
-    jobs = [process for process in processes_of(f"nni_exp_{id_}_trial_") if process.cmdline()[-1:] == ["1000"]]
-    assert len(jobs) == 2 and all(job.is_running() for job in jobs)
-    daemon.call("POST", f"/experiments/{id_}/stop")
+    _eventually(lambda: len(_sleeping(id_)) == 2)
+    if words := FATES[fate](daemon, daemon.data / id_ / "db"):
+        entry = _eventually(lambda: (found := _entry(daemon, id_)) and found["errors"] and found)
+        assert words in entry["errors"][0]
+    jobs = _sleeping(id_)
+    assert len(jobs) == 2
+    daemon.call("POST", f"/experiments/{id_}/stop" if what == "it" else "/experiments/stop")
     assert [job for job in jobs if job.is_running()] == []
+    assert _entry(daemon, id_)["status"] == "STOPPED"
     assert daemon.terminate() == 0
     assert_gone(str(daemon.data))
+
+
+def _sleeping(id_: str) -> list[psutil.Process]:
+    """The trials, whoever started them."""
+    with contextlib.suppress(psutil.Error):
+        return [process for process in processes_of(id_) if process.cmdline()[-1:] == ["1000"]]
+    return []
+
+
+def _remove_while_it_runs(daemon: Daemon, folder: Path) -> str:
+    shutil.rmtree(folder)
+    return "was removed or exchanged while it was open"
+
+
+def _remove_just_now(daemon: Daemon, folder: Path) -> str:
+    shutil.rmtree(folder.parent)
+    return ""
+
+
+def _scramble_meanwhile(daemon: Daemon, folder: Path) -> str:
+    daemon.kill()
+    _scramble(folder / "nni.sqlite", 0)
+    daemon.start(*LISTENING)
+    return "restore it from a backup"
+
+
+#: What happens to the database; answers what is said of it, if somebody notices before the stop.
+FATES: dict[str, Callable[[Daemon, Path], str]] = {
+    "removed while it runs": _remove_while_it_runs,
+    "removed just now": _remove_just_now,
+    "corrupt when the daemon comes back": _scramble_meanwhile,
+}
 
 
 def _scramble(database: Path, start: int) -> None:

@@ -66,6 +66,7 @@ async def test_one_that_fails_to_open_by_a_fault_of_ours_harms_no_other(
     again = Supervisor(world.supervisor.index, world.supervisor.means)
     async with again.running():
         assert again.open_ids == ("second",)
+        assert again.has_work and again.to_stop == ("second", "first")
         assert again.not_opened == {
             "first": "experiment first cannot be opened: KeyError('phase'); this is a fault of ours, please report it"
         }

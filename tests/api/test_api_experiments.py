@@ -11,6 +11,8 @@ import yaml
 
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.store import experiments
+from nni_manager.store.connection import Connection
 from tests.api.world import CREATED_MS, World
 
 pytestmark = pytest.mark.unit
@@ -225,6 +227,37 @@ async def test_a_wrong_change_names_its_field_and_changes_nothing(
     assert answer.status_code == 400, answer.text
     assert field in answer.json()["error"]
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["config"] == before
+
+
+@pytest.mark.parametrize(("limits", "change", "goes_on"), [
+    ({"maxTrialNumber": 5}, {}, False),
+    ({"maxTrialNumber": 5}, {"experimentName": "renamed"}, False),
+    ({"maxTrialNumber": 5}, {"maxTrialNumber": 3}, False),
+    ({"maxTrialNumber": 5}, {"trialConcurrency": 4}, False),
+    ({"maxTrialNumber": 5}, {"maxExperimentDuration": "2h"}, False),
+    ({"maxTrialNumber": 5}, {"maxTrialNumber": 6}, True),
+    ({"maxTrialNumber": 5}, {"maxTrialNumber": None}, True),
+    ({"maxExperimentDuration": "1s"}, {"maxExperimentDuration": "2h"}, True),
+    ({"maxTrialNumber": 9}, {"maxTrialNumber": 10}, False),  # its tuner had nothing more
+    ({"maxTrialNumber": 9}, {"searchSpace": {"y": {"_type": "uniform", "_value": [0, 1]}}}, True),
+])  # fmt: skip
+async def test_what_is_done_goes_on_only_when_there_is_something_to_do(
+    api: httpx.AsyncClient, world: World, limits: dict[str, Any], change: dict[str, Any], goes_on: bool
+) -> None:
+    id_ = await create(api, world, **{"maxTrialNumber": None, **limits})
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    await experiment.database.write(_end_after_five)
+    before = (await api.get(f"{EXPERIMENTS}/{id_}")).json()
+    assert (before["status"], before["endedMs"]) == ("DONE", 5)
+    answer = await api.patch(f"{EXPERIMENTS}/{id_}", json=change)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["status"] != "DONE", answer.json()["endedMs"]) == (goes_on, None if goes_on else 5)
+
+
+def _end_after_five(connection: Connection) -> None:
+    connection.execute("UPDATE experiment SET next_sequence_id = 5, exec_ms = 5000")
+    experiments.set_status(connection, ExperimentStatus.DONE, 5)
 
 
 async def test_stop_resume_delete(api: httpx.AsyncClient, world: World) -> None:

@@ -228,3 +228,20 @@ async def test_the_folder_of_an_open_experiment_knows_its_port(
     experiments.set_view(connection, View(port=8001, prefix="x"))
     connection.close()
     assert (await asyncio.to_thread(index.read_folder, folder)).view == view
+
+
+async def test_what_has_no_folder_any_more_is_not_viewed_and_the_list_says_so(
+    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+) -> None:
+    folder = await world.add("seeded")
+    shutil.rmtree(folder.path)
+    answer = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "view": {"port": 8001}})
+    assert (answer.status_code, answer.json()["error"]) == (
+        404,
+        f"the folder of experiment seeded is gone: {folder.path}",
+    )
+    (listed,) = (await api.get(EXPERIMENTS)).json()["experiments"]
+    assert (listed["status"], listed["view"], door.views) == ("STOPPED", None, {})
+    assert listed["errors"] == [
+        f"its folder is gone: {folder.path}; `nnictl experiment delete seeded` takes it off the list"
+    ]

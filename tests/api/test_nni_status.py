@@ -74,6 +74,7 @@ async def test_done_is_over_as_soon_as_a_limit_was_raised(api: httpx.AsyncClient
     experiment = world.service.at_work(id_)
     assert experiment is not None
     done = ExperimentStatus.DONE
+    await experiment.database.write(lambda c: c.execute("UPDATE experiment SET next_sequence_id = 10") and None)
     await experiment.database.write(lambda c: experiments.set_status(c, done, 5))
     experiment.changes.note()
     assert (await api.get(path(id_))).json()["status"] == "DONE"

@@ -89,7 +89,7 @@ class Plan:
 
     def __init__(
         self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
-        retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str], ...] = (),
+        retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
         drained: tuple[str, ...] = (), stored: dict[str, dict[str, int]] | None = None, **here: Any,
     ) -> None:  # fmt: skip
         surroundings = Surroundings(**{"now_ms": NOW, **here})

@@ -392,9 +392,10 @@ FAILED = ("FAILED", "USER_CODE", "exit code 1")
 def test_the_first_five_failing_alike_hold_the_experiment(
     before: list[tuple[str, str, str]], now: int, held: bool
 ) -> None:
+    known = [(f"b{n:04}", *words) for n, words in enumerate(before)]
     trials = [ended(f"t{n:04}", "FAILED", exit_code=1) for n in range(now)]
     row = experiment(ended_trials=len(before), next_sequence_id=len(before) + now)
-    found = Plan(*trials, row=row, first_ended=tuple(before), proposals=proposals(1))
+    found = Plan(*trials, row=row, first_ended=tuple(known), proposals=proposals(1))
     if not held:
         assert found.records(PutOnHold) == []
         return
@@ -404,6 +405,15 @@ def test_the_first_five_failing_alike_hold_the_experiment(
     assert found.submitted == [], "it holds from this very turn"
 
 
+def test_a_reason_that_names_the_trial_is_the_same_for_all() -> None:
+    names = [f"t{n:04}" for n in range(5)]
+    words = "cannot make /data/exp1/trials/{0}: nni_exp_exp1_trial_{0} is no name"
+    known = tuple((name, "FAILED", "SUBMIT_REJECTED", words.format(name)) for name in names[:4])
+    report = {"reason": "SUBMIT_REJECTED", "message": words.format(names[4])}
+    found = Plan(ended(names[4], "FAILED", **report), row=experiment(ended_trials=4), first_ended=known)
+    assert [record.hold.code for record in found.records(PutOnHold)] == [HoldCode.SAME_FAILURE]
+
+
 def test_later_failures_hold_nothing() -> None:
     row = experiment(ended_trials=5, next_sequence_id=6)
     assert Plan(ended("aaaaa", "FAILED", exit_code=1), row=row).records(PutOnHold) == []
@@ -411,7 +421,7 @@ def test_later_failures_hold_nothing() -> None:
 
 @pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])
 def test_only_failures_are_failures(status: str) -> None:
-    before = (((status, "", "x")),) * 4
+    before = tuple((f"b{n:04}", status, "", "x") for n in range(4))
     row = experiment(ended_trials=4, next_sequence_id=5)
     assert Plan(ended("aaaaa", "FAILED", message="x"), row=row, first_ended=before).records(PutOnHold) == []
 
