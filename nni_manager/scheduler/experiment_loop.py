@@ -63,21 +63,10 @@ class ExperimentLoop:
         folder = actions.folder_of_trials.parent
         #: What jobs elsewhere run.
         self.code_archive = CodeArchive(Path(spec.trial_code_directory), folder / "code")
-        host = Host(
-            experiment_id=experiment_id,
-            wake=self._wake_observer,
-            deliver=self.deliver,
-            followed=lambda names: database.read(lambda c: jobs.followed(c, names)),
-            keeper=keeper,
-            folder=folder,
-            code=self.code_archive.path,
-            greet=self.greet,
-            exited=self.exited,
-        )
         self.actions = actions
         self.bell = Bell()
         self.intake = Intake(self.bell, feed, actions)
-        self.platform = platform_class(spec.platforms[0].settings, host)
+        self.platform = platform_class(spec.platforms[0].settings, self._host(keeper, folder))
         self.observer = Observer(self.platform, database, self.intake.take_reports, self.intake.take_trouble, clock)
         actions.bind(self)
         self._deliveries = Deliveries(database, clock, self.wake)
@@ -87,6 +76,19 @@ class ExperimentLoop:
         self._corruption: StoreCorrupt | None = None
         #: The experiment is STOPPED: nothing more to do.
         self.closed = asyncio.Event()
+
+    def _host(self, keeper: Keeper, folder: Path) -> Host:
+        return Host(
+            experiment_id=self.experiment_id,
+            wake=self._wake_observer,
+            deliver=self.deliver,
+            followed=lambda names: self.database.read(lambda c: jobs.followed(c, names)),
+            keeper=keeper,
+            folder=folder,
+            code=self.code_archive.path,
+            greet=self.greet,
+            exited=self.exited,
+        )
 
     # Called from everywhere
 
@@ -191,7 +193,8 @@ class ExperimentLoop:
             raise
         handed.answer(result.receipts)
         self.intake.stored()
-        journal.write(result.records, (*seen.reports.items(), *((w.chunk.job_name, w.report) for w in handed.words)))
+        reports = (*seen.reports.items(), *((w.chunk.job_name, w.report) for w in handed.words))
+        journal.write(seen.handles, result.records, reports)
         await self._act(result)
 
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.scheduler import decisions as d
 
 log = logging.getLogger("nni_manager.experiment")
 
 
-def write(records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]) -> None:
-    """One line for each record that a person would want to find later, and what jobs that failed wrote at last."""
+def write(handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]) -> None:
+    """One line for each job that its platform took and for each record that a person would want to find later, and
+    what jobs that failed wrote at last."""
+    for handle in handles:
+        log.info("Job %s submitted", handle.job_name, extra={"action": "submitted"})
     for name, report in reports:
         if report.state is JobState.FAILED and report.stderr_tail:
             log.warning("job %s wrote at last:\n%s", name, report.stderr_tail.rstrip(), extra={"action": "stderr"})
@@ -40,10 +43,6 @@ def _disagreement(r: d.Finish | d.GiveUpAttempt) -> None:
         log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
 
 
-def _start(r: d.StartAttempt) -> None:
-    log.info("Trial %s submitted as %s", r.trial_id, r.job_name, extra={"action": "submitted"})
-
-
 def _ask_stop(r: d.AskStop) -> None:
     log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
 
@@ -67,7 +66,6 @@ def _lose_sight(r: d.LoseSight) -> None:
 _LINES: dict[type, Callable[[Any], None]] = {
     d.Finish: _finish,
     d.GiveUpAttempt: _give_up,
-    d.StartAttempt: _start,
     d.AskStop: _ask_stop,
     d.SetStatus: _status,
     d.PutOnHold: _hold,

@@ -267,7 +267,11 @@ async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch
 
 
 @pytest.mark.parametrize("refused", [True, False])
-async def test_a_platform_without_room_is_tried_again(monkeypatch: Patch, path: Path, refused: bool) -> None:
+async def test_a_platform_without_room_is_tried_again(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture, refused: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+
     def refuse(platform: FakePlatform) -> None:
         platform.raises["submit"] = [PlatformUnavailable("no room", refused=refused)]
 
@@ -279,6 +283,8 @@ async def test_a_platform_without_room_is_tried_again(monkeypatch: Patch, path: 
         await work.runs(1)
         assert work.loop.derived_hold is None
         assert len(work.platform.specs) == 1
+        told = [message for message in caplog.messages if message.endswith(" submitted")]
+        assert told == [f"Job {work.running[0]} submitted"], "only what the platform took"
         assert work.ask("SELECT count(*), max(number) FROM attempts") == (1, 1)
 
 
