@@ -1,7 +1,8 @@
 """The experiment manager: one daemon that owns hyper-parameter experiments.
 
-Read in this order: `domain` (the words), `store` (where state lives), `scheduler` (the heart), `platform_kit` and
-`platforms` (where jobs run), `api`, `web` and `cli` (how people reach it), `app` (how it is put together).
+Read in this order: `domain` (the words), `config` (text → experiment), `store` (where state lives), `scheduler` (the
+heart), `platform_kit` and `platforms` (where jobs run), `tuners` and `assessors` (what to try and what to give up),
+`api`, `web`, `client` and `cli` (how people reach it), `app` (how it is put together).
 """
 
 __version__ = "0.6.0"
