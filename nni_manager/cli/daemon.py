@@ -17,6 +17,10 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError
 LOG_FILE = "daemon.log"
 
 
+class _KilledAtStart(NniManagerError):
+    """Somebody ended the daemon before it was ready."""
+
+
 def reach(data_dir: Path) -> Address:
     """Where the daemon listens; starts it when none does. Raises NniManagerError when it does not start."""
     address = find(data_dir)
@@ -39,12 +43,15 @@ def start(data_dir: Path, command: Sequence[str]) -> None:
             os.close(writer)  # so that the end of the process is the end of `lines`
         word = lines.readline().strip()
     if word != "ready":
-        raise NniManagerError(_failure(word, process, data_dir))
+        raise _failure(word, process, data_dir)
     process.returncode = 0  # it lives on, and nobody here waits for it
 
 
 def _started(data_dir: Path) -> Address:
-    start(data_dir, _command(data_dir))
+    try:
+        start(data_dir, _command(data_dir))
+    except _KilledAtStart:  # whoever did that did not mean the next one
+        start(data_dir, _command(data_dir))
     if (address := find(data_dir)) is None:
         raise NniManagerError(f"the daemon started and ended at once; see {data_dir / LOG_FILE}")
     return address
@@ -64,11 +71,13 @@ def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Po
         )  # fmt: skip
 
 
-def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> str:
+def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> NniManagerError:
+    code = process.wait()
     if word.startswith("error: "):
-        process.wait()
-        return word.removeprefix("error: ")
-    return f"the daemon ended with exit code {process.wait()} before it was ready; see {data_dir / LOG_FILE}"
+        return NniManagerError(word.removeprefix("error: "))
+    if code < 0:
+        return _KilledAtStart(f"the daemon was killed by signal {-code} before it was ready; see {data_dir / LOG_FILE}")
+    return NniManagerError(f"the daemon ended with exit code {code} before it was ready; see {data_dir / LOG_FILE}")
 
 
 @contextmanager

@@ -100,3 +100,27 @@ def test_a_daemon_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(NniManagerError, match="started and ended at once"):
         daemon.reach(tmp_path / "new")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_one_that_is_killed_before_it_is_ready_is_started_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    """Whoever kills daemons now and then does not mean the command that starts the next one."""
+    code = f"""if True:
+        import os, sys
+        print("start", flush=True)
+        if open("daemon.log").read().count("start") <= {kills}:
+            os.kill(os.getpid(), 9)
+        os.rename("control.json.hidden", "control.json")
+        os.write(int(sys.argv[-1]), b"ready" + bytes([10]))"""
+    monkeypatch.setattr(daemon, "_command", lambda data_dir: program(code))
+    with StandInDaemon(tmp_path).running() as stand_in:
+        pointer = stand_in.directory / "control.json"
+        pointer.rename(stand_in.directory / "control.json.hidden")
+        if kills == 1:
+            assert daemon.reach(tmp_path) == Address(socket=str(tmp_path / "control.sock"))
+        else:
+            with pytest.raises(NniManagerError, match="was killed by signal 9 before it was ready"):
+                daemon.reach(tmp_path)
+    assert (tmp_path / "daemon.log").read_text() == "start\n" * 2
