@@ -90,11 +90,10 @@ class Launcher:
         # until it is listed, whoever starts after a kill removes what there is of it
         await self._supervisor.write(lambda c: _announce(c, id_, folder))
         try:
-            async with submission.around():
-                await self._make(folder, submission, view)
-                entry = await asyncio.to_thread(index.read_folder, folder)
-                await self._supervisor.write(lambda c: index.put(c, entry))
-                await self._supervisor.open(entry)
+            await self._make(folder, submission, view)
+            entry = await asyncio.to_thread(index.read_folder, folder)
+            await self._supervisor.write(lambda c: index.put(c, entry))
+            await self._supervisor.open(entry)
         except BaseException:
             await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
             await asyncio.to_thread(folder.remove)
