@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -52,7 +51,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     "/{sha256}", operation_id="findCode", summary="Whether code was sent before", responses=documented(404, 503)
 )
 async def find(sha256: Sha256, context: Context) -> Code:
-    """Code that no experiment was made of is kept for ten minutes after it was asked for."""
+    """Code is kept for ten minutes after it was asked for. An experiment that is made of it gets a copy of its own."""
     return Code(sha256=sha256, directory=str(await directory(context.data_directory, sha256)))
 
 
@@ -89,22 +88,13 @@ async def directory(data_directory: FilePath, sha256: str) -> FilePath:
     return found
 
 
-@asynccontextmanager
-async def claimed(data_directory: FilePath, trial_code_directory: str, experiment_id: str) -> AsyncIterator[None]:
-    """Around the making of an experiment. Code that was sent, if it runs such, is kept as long as the experiment: that
-    is noted before it is made, as a daemon may be killed in between. Raises StoreUnavailable."""
-    folder, folders = FilePath(trial_code_directory), CodeFolders(data_directory)
-    if folders.root in folder.parents:
-        await asyncio.to_thread(folders.claim, folder.relative_to(folders.root).parts[0], experiment_id)
-    try:
-        yield
-    except BaseException:
-        await asyncio.to_thread(folders.disclaim, experiment_id)
-        raise
+def holding(data_directory: FilePath, path: FilePath) -> FilePath | None:
+    """The folder of code that was sent which `path` is or lies in; None: it has nothing to do with what was sent."""
+    return CodeFolders(data_directory).holding(path)
 
 
 async def release(data_directory: FilePath, experiment_id: str) -> None:
-    """An experiment is gone, and with it the code that was its alone."""
+    """An experiment is gone, and with it the code that an earlier version kept for it alone."""
     await asyncio.to_thread(CodeFolders(data_directory).release, experiment_id)
 
 

@@ -1,7 +1,10 @@
-"""Code that clients elsewhere sent, unpacked below the data directory: ``code/<sha256>/tree``.
+"""Code that clients elsewhere sent, unpacked below the data directory as it came: ``code/sent-<sha256>/tree``.
 
-Who uses it is noted beside it, as an empty file ``experiments/<id>``. What nobody uses goes when something else comes
-or an experiment is deleted; so does what an upload that broke off has left.
+Nothing runs in it: every experiment that is made of it has a copy of its own. What nobody has asked for lately goes
+when something else comes or an experiment is deleted; so does what an upload that broke off has left.
+
+Experiments of earlier versions run in ``code/<sha256>/tree`` itself, which stays for as long as one of them has an
+empty file ``experiments/<id>`` beside it.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from pathlib import Path
 
 from nni_manager.domain.errors import StoreUnavailable
 
-#: Seconds for which code is kept that no experiment was made of (yet).
+#: Seconds for which code is kept after somebody has asked for it.
 _UNUSED_S = 600.0
 #: Seconds after which what comes in has certainly broken off.
 _UNFINISHED_S = 86_400.0
+_SENT = "sent-"
 _DRAFT = ".incoming-"
 #: What is being removed.
 _DOOMED = ".removed-"
@@ -34,12 +38,17 @@ class CodeFolders:
 
     def find(self, sha256: str) -> Path | None:
         """The unpacked folder; from now on it is kept long enough to make an experiment of it."""
-        folder = self.root / sha256
+        folder = self._place(sha256)
         if not (folder / "tree").is_dir():
             return None
         with _classified(self.root):
             os.utime(folder)
         return folder / "tree"
+
+    def holding(self, path: Path) -> Path | None:
+        """The unpacked folder that `path` is or lies in; None: it has nothing to do with what was sent."""
+        folders = (path, *path.parents)
+        return next((one for one in folders if one.name == "tree" and one.parent.parent == self.root), None)
 
     def draft(self) -> Path:
         """An empty folder for what comes in; for the caller to `discard`."""
@@ -61,33 +70,20 @@ class CodeFolders:
 
         made = draft / "made"
         with _classified(self.root):
-            for folder in (made, made / "tree", made / "experiments"):
+            for folder in (made, made / "tree"):
                 folder.mkdir(mode=0o700)
             unpack(draft / "archive", made / "tree")
-            self._settle(made, self.root / sha256)
-        return self.root / sha256 / "tree"
-
-    def claim(self, sha256: str, experiment_id: str) -> None:
-        """Notes that an experiment runs it, or is about to."""
-        with _classified(self.root):
-            (self.root / sha256 / "experiments" / experiment_id).touch()
-            os.utime(self.root / sha256, (0, 0))  # what it was asked for has come: it may go with its last experiment
-
-    def disclaim(self, experiment_id: str) -> None:
-        """The experiment was not made after all: the code is kept for another try."""
-        for note in self.root.glob(f"*/experiments/{experiment_id}"):
-            with contextlib.suppress(OSError):
-                os.utime(note.parent.parent)
-                note.unlink()
+            self._settle(made, self._place(sha256))
+        return self._place(sha256) / "tree"
 
     def release(self, experiment_id: str) -> None:
-        """An experiment is gone, and with it the code that was its alone."""
+        """An experiment is gone, and with it the code that an earlier version kept for it alone."""
         for note in self.root.glob(f"*/experiments/{experiment_id}"):
             note.unlink(missing_ok=True)
         self.sweep()
 
     def sweep(self) -> None:
-        """Removes what nobody uses or has asked for lately."""
+        """Removes what nobody has asked for lately, unless experiments of an earlier version run it."""
         now_s = time.time()
         for folder in self.root.glob("*"):
             with contextlib.suppress(OSError):  # another time
@@ -95,6 +91,9 @@ class CodeFolders:
                     shutil.rmtree(folder)
                 elif now_s - folder.stat().st_mtime > _age_limit_s(folder) and not any(folder.glob("experiments/*")):
                     self._remove(folder)
+
+    def _place(self, sha256: str) -> Path:
+        return self.root / f"{_SENT}{sha256}"
 
     def _remove(self, folder: Path) -> None:
         """Under another name: whoever looks for it finds all of it or nothing, also when this is never finished."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -39,9 +38,7 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 )  # fmt: skip
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
-    new = await submission.read(request, context)
-    claimed = partial(code.claimed, context.data_directory, new.spec.trial_code_directory, new.id)
-    id_ = await context.service.create(replace(new, around=claimed))
+    id_ = await context.service.create(await submission.read(request, context))
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
     return Created(id=id_)
 

@@ -56,8 +56,10 @@ async def read(request: Request, context: ApiContext) -> Submission:
     )  # fmt: skip
     environment = context.environment if new.environment is None else new.environment
     spec = experiment_file.in_debug(spec) if new.debug else spec
-    view = views.wish(new.view)
-    return Submission(spec=spec, environment=environment, interpreter=new.interpreter, view=view)
+    sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
+    return Submission(
+        spec=spec, environment=environment, interpreter=new.interpreter, view=views.wish(new.view), sent_code=sent
+    )
 
 
 async def _directory(new: NewExperiment, context: ApiContext) -> Path:

@@ -15,6 +15,7 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.scheduler.code_archive import find_or_pack
 from nni_manager.scheduler.open_experiment import platform_class
+from nni_manager.scheduler.own_code import with_own_code
 from nni_manager.scheduler.submission import Submission
 from nni_manager.store import experiments, migrate, nni_folder, trials
 from nni_manager.store.connection import classified
@@ -26,12 +27,13 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
     """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made."""
     try:
         folder.create(data_dir)
-        if _ships_code(submission.spec):
-            find_or_pack(Path(submission.spec.trial_code_directory), folder.code)
+        spec = with_own_code(submission.spec, submission.sent_code, folder)
+        if _ships_code(spec):
+            find_or_pack(Path(spec.trial_code_directory), folder.code)
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
-                connection, id=submission.id, config=json.dumps(submission.spec.canonical),
+                connection, id=submission.id, config=json.dumps(spec.canonical),
                 environment=submission.environment, interpreter=submission.interpreter or sys.executable,
                 folder=str(folder.path), now_ms=now_ms,
             )  # fmt: skip

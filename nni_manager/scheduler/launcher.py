@@ -90,21 +90,25 @@ class Launcher:
         # until it is listed, whoever starts after a kill removes what there is of it
         await self._supervisor.write(lambda c: _announce(c, id_, folder))
         try:
-            async with submission.around():
-                await asyncio.to_thread(self._make, folder, submission, view)
-                entry = await asyncio.to_thread(index.read_folder, folder)
-                await self._supervisor.write(lambda c: index.put(c, entry))
-                await self._supervisor.open(entry)
+            await self._make(folder, submission, view)
+            entry = await asyncio.to_thread(index.read_folder, folder)
+            await self._supervisor.write(lambda c: index.put(c, entry))
+            await self._supervisor.open(entry)
         except BaseException:
             await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
             await asyncio.to_thread(folder.remove)
             await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
 
-    def _make(self, folder: Folder, submission: Submission, view: View | None) -> None:
-        experiment_folder.make(
-            folder, submission, view, data_dir=self._means.settings.data_dir, now_ms=self._means.clock()
+    async def _make(self, folder: Folder, submission: Submission, view: View | None) -> None:
+        data_dir, now_ms = self._means.settings.data_dir, self._means.clock()
+        making = asyncio.ensure_future(
+            asyncio.to_thread(experiment_folder.make, folder, submission, view, data_dir=data_dir, now_ms=now_ms)
         )
+        try:
+            await asyncio.shield(making)
+        finally:  # nothing interrupts a thread, and what it still writes to cannot be removed
+            await asyncio.wait({making})
 
     # Opening again
 

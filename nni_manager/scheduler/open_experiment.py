@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from nni_manager.config import experiment_file
+from nni_manager.config import code_paths, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
@@ -133,9 +133,20 @@ def _load(
 ) -> tuple[ExperimentRow, tuple[dict[str, str], str]]:
     if experiments.is_missing(connection):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
-    experiments.set_folder(connection, str(folder.path))
+    _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
     return experiments.load(connection), experiments.caller(connection)
+
+
+def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
+    """The folder may have been moved since it was written, and with it the code that lies in it."""
+    before, now = experiments.folder(connection), str(folder.path)
+    if before == now:
+        return
+    experiments.set_folder(connection, now)
+    config = _stored_config(folder, experiments.load(connection))
+    if (moved := code_paths.move(config, before, now)) != config:
+        experiments.set_config(connection, json.dumps(moved))
 
 
 def _stored_config(folder: Folder, row: ExperimentRow) -> dict[str, object]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +24,8 @@ class Submission:
     interpreter: str = ""
     #: None: no view.
     view: ViewWish | None = None
-    #: Entered around the making, when a daemon that is killed meanwhile leaves a note that the next one acts on.
-    around: Callable[[], AbstractAsyncContextManager[None]] = field(default=nullcontext, repr=False)
+    #: A folder of code that a client sent; `spec` names it, and the experiment gets a copy of its own. None: no such.
+    sent_code: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,9 +87,14 @@ def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
     return json.loads(environment), interpreter
 
 
+def folder(connection: sqlite3.Connection) -> str:
+    """Where it lay when it was opened last."""
+    return str(connection.execute("SELECT folder FROM experiment").fetchone()[0])
+
+
 def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     """The folder may have been moved since it was written."""
-    connection.execute("UPDATE experiment SET folder = ?1 WHERE folder <> ?1", (folder,))
+    connection.execute("UPDATE experiment SET folder = ?", (folder,))
 
 
 def set_view(connection: sqlite3.Connection, view: View | None) -> None:

@@ -31,6 +31,11 @@ class Folder:
         return self.path / "code"
 
     @property
+    def own_code(self) -> Path:
+        """A copy of the code that was sent for it; there is none where trials run the caller's own folder."""
+        return self.code / "tree"
+
+    @property
     def checkpoint(self) -> Path:
         return self.path / "checkpoint"
 

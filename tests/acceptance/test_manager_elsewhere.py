@@ -86,9 +86,8 @@ def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, ur
     id_ = id_in(out)
     made = manager.status(id_)
     directory = Path(made["config"]["trialCodeDirectory"])
-    assert (
-        manager.data / "code" in directory.parents and made["config"]["tuner"]["codeDirectory"] == f"{directory}/tuners"
-    )
+    assert directory == manager.data / id_ / "code" / "tree"
+    assert made["config"]["tuner"]["codeDirectory"] == f"{directory}/tuners"
     assert sorted(path.name for path in directory.iterdir()) == [".nniignore", "data.txt", "lib", "trial.py", "tuners"]
     assert not caller.data.exists(), "no daemon was started here"
     assert [line for line in caller.processes() if " serve" in line] == []
@@ -101,20 +100,40 @@ def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, ur
     assert caller.good("experiment", "list", "--all").count(id_) == 1
     assert caller.good("webui", "url", id_) == f"{url}/experiments/{id_}\n"
     assert "trial.py" not in caller.good("experiment", "delete", id_, "--yes")
-    assert not (manager.data / "code" / directory.parent.name / "experiments" / id_).exists()
+    assert not (manager.data / id_).exists()
 
 
 def test_the_same_code_is_sent_once(caller: CommandLine, manager: Daemon) -> None:
+    before = _sent(manager)
     ids = [id_in(caller.good("create", "-c", config(caller))) for _ in range(2)]
-    directories = {manager.status(id_)["config"]["trialCodeDirectory"] for id_ in ids}
-    assert len(directories) == 1
+    assert len(_sent(manager)) <= len(before) + 1
     (caller.folder / "code" / "data.txt").write_text("longer than before")
     ids.append(id_in(caller.good("create", "-c", config(caller))))
-    assert manager.status(ids[-1])["config"]["trialCodeDirectory"] not in directories
     values = {trial["finalValue"] for trial in _trials(manager, ids[-1])}
     assert values == {18.0}
     caller.good("stop", *ids)
     caller.good("experiment", "delete", *ids, "--yes")
+
+
+def test_what_a_trial_writes_is_nothing_to_the_next_experiment(caller: CommandLine, manager: Daemon) -> None:
+    """Trials of one experiment share their folder; the next one runs what was sent, and so does one that was moved."""
+    spoil = "python3 trial.py && echo 'raise SystemExit(7)' > lib/model.py"
+    for _ in range(2):
+        out = caller.good("create", "-c", config(caller, trialCommand=spoil, maxTrialNumber=1), "--foreground")
+        assert "1/1 done" in out and "Best result 5" in out
+        folder = manager.data / id_in(out)
+        assert (folder / "code" / "tree" / "lib" / "model.py").read_text() == "raise SystemExit(7)\n"
+    caller.good("stop", folder.name)
+    (caller.folder / "moved").mkdir()
+    moved = shutil.move(folder, caller.folder / "moved" / folder.name)
+    (moved / "code" / "tree" / "lib" / "model.py").write_text("def loss(folder):\n    return 9\n")
+    caller.good("resume", folder.name, "--experiment_dir", moved.parent)
+    caller.good("update", "trialnum", folder.name, "--value", "2")
+    manager.wait_for(folder.name, lambda state: state["counts"].get("SUCCEEDED") == 2)
+    assert manager.status(folder.name)["best"]["value"] == 9
+    caller.good("stop", folder.name)
+    caller.good("experiment", "delete", folder.name, "--yes")
+    assert not moved.exists()
 
 
 def test_hints_lead_to_the_same_manager(caller: CommandLine, url: str) -> None:
@@ -175,7 +194,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(manager: Daemon, url: str) -> 
     _until(lambda: not _drafts(manager), "nothing is left of it")
     answer = httpx.put(f"{url}/api/v1/code/{sha256}", content=body, headers={"Authorization": f"Bearer {TOKEN}"})
     assert answer.status_code == 400 and "cannot be read" in answer.json()["error"]
-    assert not (manager.data / "code" / sha256).exists()
+    assert not any(sha256 in path.name for path in _sent(manager))
 
 
 def test_the_token_guards_code_too(url: str) -> None:
@@ -185,6 +204,10 @@ def test_the_token_guards_code_too(url: str) -> None:
 
 def _drafts(manager: Daemon) -> list[Path]:
     return list((manager.data / "code").glob(".incoming-*"))
+
+
+def _sent(manager: Daemon) -> set[Path]:
+    return set((manager.data / "code").glob("*"))
 
 
 def _until(holds: Callable[[], object], what: str, within_s: float = 30) -> None:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,9 +18,8 @@ from nni_manager.api import code as code_routes
 from nni_manager.api import code_folders
 from nni_manager.api.application import create_application
 from nni_manager.api.code_folders import CodeFolders
-from nni_manager.domain.errors import AlreadyOwned
 from nni_manager.platform_kit.archive import pack
-from nni_manager.scheduler.submission import Submission
+from nni_manager.scheduler import own_code as own_code_module
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -38,6 +38,8 @@ class Sent:
         self.body = pack(code, folder / "packed").path.read_bytes()
         self.sha256 = hashlib.sha256(self.body).hexdigest()
         self.path = f"/api/v1/code/{self.sha256}"
+        #: Its folder's name on the manager's machine.
+        self.name = f"sent-{self.sha256}"
 
 
 @pytest.fixture
@@ -54,9 +56,13 @@ def left(world: World) -> list[str]:
     return sorted(path.name for path in (world.data / "code").glob("*"))
 
 
-def age(world: World, sha256: str) -> None:
+def age(world: World, name: str) -> None:
     """Nobody has asked for it for long."""
-    os.utime(world.data / "code" / sha256, (1, 1))
+    os.utime(world.data / "code" / name, (1, 1))
+
+
+def own_code(world: World, id_: str) -> Path:
+    return world.data / id_ / "code" / "tree"
 
 
 async def test_it_is_unpacked_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
@@ -68,13 +74,13 @@ async def test_it_is_unpacked_once(world: World, api: httpx.AsyncClient, sent: S
     assert (await api.get(sent.path)).json() == answer.json()
     again = await api.put(sent.path, content=sent.body)
     assert (again.status_code, again.json()) == (200, answer.json())
-    assert left(world) == [sent.sha256]
+    assert left(world) == [sent.name]
 
 
 async def test_two_send_the_same_at_once(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
     answers = await asyncio.gather(*(api.put(sent.path, content=sent.body) for _ in range(4)))
     assert {answer.status_code for answer in answers} <= {200, 201}
-    assert left(world) == [sent.sha256]
+    assert left(world) == [sent.name]
 
 
 @pytest.mark.parametrize("sha256", ["x", "0F" * 32, "0" * 63, "0" * 65, "..%2Findex.sqlite", "%00" * 64])
@@ -119,7 +125,7 @@ async def test_it_may_be_larger_than_other_bodies_but_not_any_size(
             yield bytes(len(sent.body) + 11)
 
         assert (await api.put(f"/api/v1/code/{NOBODY}", content=unsaid())).status_code == 413
-    assert left(world) == [sent.sha256]
+    assert left(world) == [sent.name]
 
 
 async def test_eight_megabytes_are_no_limit_for_code(world: World, api: httpx.AsyncClient) -> None:
@@ -129,63 +135,92 @@ async def test_eight_megabytes_are_no_limit_for_code(world: World, api: httpx.As
 
 
 async def test_an_experiment_is_made_of_it(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
-    folder = (await api.put(sent.path, content=sent.body)).json()["directory"]
+    await api.put(sent.path, content=sent.body)
     tuner = {"className": "mine.Mine", "codeDirectory": "tuners"}
     answer = await api.post("/api/v1/experiments", json=new(world, sent.sha256, tuner=tuner))
     assert answer.status_code == 201, answer.text
+    folder = own_code(world, answer.json()["id"])
     config = (await api.get(f"/api/v1/experiments/{answer.json()['id']}")).json()["config"]
-    assert config["trialCodeDirectory"] == folder
+    assert config["trialCodeDirectory"] == str(folder)
     assert config["tuner"]["codeDirectory"] == f"{folder}/tuners"
-    assert config["trainingService"]["trialCodeDirectory"] == folder
+    assert config["trainingService"]["trialCodeDirectory"] == str(folder)
+    assert (folder / "trial.py").read_text() == "print(1)\n" and (folder / "tuners" / "mine.py").exists()
 
 
-async def test_it_stays_as_long_as_an_experiment_runs_it(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
-    await api.put(sent.path, content=sent.body)
-    ids = [
-        (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).json()["id"] for _ in range(2)
-    ]  # fmt: skip
+async def test_each_experiment_has_its_own(world: World, api: httpx.AsyncClient, sent: Sent) -> None:
+    """Also one that names the folder itself: what one's trials write is nothing to the next."""
+    directory = (await api.put(sent.path, content=sent.body)).json()["directory"]
+    here = {"config": json.dumps(world.config(trialCodeDirectory=directory))}
+    ids = []
+    for body in (new(world, sent.sha256), new(world, sent.sha256), here, here):
+        ids.append((await api.post("/api/v1/experiments", json=body)).json()["id"])
+        trial = own_code(world, ids[-1]) / "trial.py"
+        assert trial.read_text() == "print(1)\n"
+        trial.write_text("raise SystemExit(7)\n")
+    assert (Path(directory) / "trial.py").read_text() == "print(1)\n"
     for id_ in ids:
-        assert left(world) == [sent.sha256]
         await api.post(f"/api/v1/experiments/{id_}/stop")
-        assert left(world) == [sent.sha256], "it may be resumed"
+        assert own_code(world, id_).exists(), "it may be resumed"
         assert (await api.delete(f"/api/v1/experiments/{id_}")).status_code == 204
-    assert left(world) == []
+        assert not (world.data / id_).exists()
+    assert left(world) == [sent.name]
 
 
-async def test_a_daemon_that_is_killed_while_it_makes_one_leaves_it_its_code(
-    world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
+async def test_it_moves_with_the_folder(
+    world: World, api: httpx.AsyncClient, sent: Sent, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The experiment is found again, so its code is its own from before it is there."""
     await api.put(sent.path, content=sent.body)
-    noted = []
-
-    async def create(submission: Submission) -> str:
-        async with submission.around():
-            noted.extend(path.name for path in (world.data / "code").glob("*/experiments/*"))
-        return submission.id
-
-    monkeypatch.setattr(world.service, "create", create)
-    id_ = (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).json()["id"]
-    assert noted == [id_]
+    tuner = {"className": "mine.Mine", "codeDirectory": "tuners"}
+    id_ = (await api.post("/api/v1/experiments", json=new(world, sent.sha256, tuner=tuner))).json()["id"]
+    await api.post(f"/api/v1/experiments/{id_}/stop")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    shutil.move(world.data / id_, elsewhere / id_)
+    body = {"workingDirectory": str(elsewhere)}
+    assert (await api.post(f"/api/v1/experiments/{id_}/resume", json=body)).status_code == 200
+    config = (await api.get(f"/api/v1/experiments/{id_}")).json()["config"]
+    folder = elsewhere / id_ / "code" / "tree"
+    assert config["trialCodeDirectory"] == config["trainingService"]["trialCodeDirectory"] == str(folder)
+    assert config["tuner"]["codeDirectory"] == f"{folder}/tuners"
 
 
 async def test_one_that_is_not_made_leaves_the_code_for_another_try(
     world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing of the copy stays, and a full disk is no fault of ours."""
     await api.put(sent.path, content=sent.body)
 
-    async def refuse(submission: Submission) -> str:
-        async with submission.around():
-            raise AlreadyOwned("port 8080 is in use")
+    def refuse(source: str, target: str, **_: bool) -> None:
+        raise OSError(28, "No space left on device", target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.service, "create", refuse)
-        assert (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).status_code == 409
+        patch.setattr(own_code_module.shutil, "copy", refuse)
+        answer = await api.post("/api/v1/experiments", json=new(world, sent.sha256))
+    assert answer.status_code == 400 and "cannot be made (No space left on device)" in answer.json()["error"]
+    assert not list(world.data.glob("*/code/tree")) and await world.service.entries() == []
     CodeFolders(world.data).sweep()
-    assert left(world) == [sent.sha256] and not list((world.data / "code").glob("*/experiments/*"))
-    age(world, sent.sha256)
+    assert left(world) == [sent.name]
+    age(world, sent.name)
     CodeFolders(world.data).sweep()
     assert left(world) == []
+
+
+async def test_what_experiments_of_an_earlier_version_run_in_place_stays_with_them(
+    world: World, api: httpx.AsyncClient, sent: Sent
+) -> None:
+    """It is not what was sent any more, either: their trials may have written to it."""
+    before = world.data / "code" / sent.sha256
+    (before / "tree").mkdir(parents=True)
+    (before / "experiments").mkdir()
+    for id_ in ("older", "old"):
+        await world.add(id_)
+        (before / "experiments" / id_).touch()
+    age(world, sent.sha256)
+    assert (await api.get(sent.path)).status_code == 404
+    assert (await api.put(sent.path, content=sent.body)).status_code == 201
+    for id_, kept in (("older", [sent.sha256, sent.name]), ("old", [sent.name])):
+        assert (before / "tree").exists()
+        assert (await api.delete(f"/api/v1/experiments/{id_}")).status_code == 204
+        assert left(world) == kept
 
 
 async def test_what_is_half_removed_is_not_there(
@@ -198,25 +233,13 @@ async def test_what_is_half_removed_is_not_there(
         next(folder.rglob("trial.py")).unlink()
         raise OSError(5, "Input/output error")
 
-    age(world, sent.sha256)
+    age(world, sent.name)
     with monkeypatch.context() as patch:
         patch.setattr(code_folders.shutil, "rmtree", half)
         CodeFolders(world.data).sweep()
     assert (await api.get(sent.path)).status_code == 404
     assert (await api.put(sent.path, content=sent.body)).status_code == 201
-    assert left(world) == [sent.sha256], "the rest goes with the next sweep"
-
-
-async def test_what_was_asked_for_again_waits_for_its_experiment(
-    world: World, api: httpx.AsyncClient, sent: Sent
-) -> None:
-    await api.put(sent.path, content=sent.body)
-    id_ = (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).json()["id"]
-    await api.post(f"/api/v1/experiments/{id_}/stop")
-    assert (await api.get(sent.path)).status_code == 200
-    await api.delete(f"/api/v1/experiments/{id_}")
-    assert left(world) == [sent.sha256]
-    assert (await api.post("/api/v1/experiments", json=new(world, sent.sha256))).status_code == 201
+    assert left(world) == [sent.name], "the rest goes with the next sweep"
 
 
 async def test_what_nobody_uses_goes_when_something_else_comes(
@@ -229,10 +252,10 @@ async def test_what_nobody_uses_goes_when_something_else_comes(
     assert other.sha256 == sent.sha256, "the same files are the same code"
     (tmp_path / "third" / "caller").mkdir(parents=True)
     third = pack(tmp_path / "third" / "caller", tmp_path / "third" / "packed").path.read_bytes()
-    age(world, sent.sha256)
+    age(world, sent.name)
     name = hashlib.sha256(third).hexdigest()
     assert (await api.put(f"/api/v1/code/{name}", content=third)).status_code == 201
-    assert left(world) == [name]
+    assert left(world) == [f"sent-{name}"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 
 import httpx
@@ -65,6 +67,30 @@ async def test_nothing_is_noted_of_one_that_could_not_be_made(
     monkeypatch.setattr(launcher.index, "read_folder", refuse)
     assert (await create(world, api)).status_code == 400
     assert await noted(world) == [] and await world.service.entries() == []
+    assert not list(world.data.glob("*/db"))
+
+
+async def test_what_is_still_being_made_is_not_removed_yet(
+    world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the daemon ends meanwhile: no thread can be interrupted, and it would write on."""
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop, make = asyncio.get_running_loop(), Folder.create
+
+    def slow(folder: Folder, data_directory: Path) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait(10)
+        make(folder, data_directory)
+
+    monkeypatch.setattr(Folder, "create", slow)
+    creating = asyncio.create_task(create(world, api))
+    await begun.wait()
+    creating.cancel()
+    await asyncio.wait({creating}, timeout=0.1)
+    assert len(await noted(world)) == 1
+    go_on.set()
+    await asyncio.wait({creating})
+    assert creating.cancelled() and await noted(world) == []
     assert not list(world.data.glob("*/db"))
 
 

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def note(tmp_path: Path) -> Path:
-    """Code that was sent for it alone."""
+    """Of an experiment of an earlier version, which runs the code that was sent where it was unpacked."""
     note = tmp_path / "code" / ("0f" * 32) / "experiments" / "half"
     note.parent.mkdir(parents=True)
     note.touch()

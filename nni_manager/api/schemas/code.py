@@ -11,4 +11,4 @@ class Code(Wire):
     """A code directory that experiments can be made of."""
 
     sha256: str = Field(description="SHA-256 of the packed code, in hex; `code` of a new experiment.")
-    directory: str = Field(description="Where it lies unpacked, on the daemon's machine.")
+    directory: str = Field(description="Where it lies as it was sent, unpacked, on the daemon's machine.")

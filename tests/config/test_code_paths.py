@@ -1,0 +1,38 @@
+"""Folders of code in a config whose place changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nni_manager.config import code_paths
+
+pytestmark = pytest.mark.unit
+
+
+def config(code: str, section: Any) -> dict[str, Any]:
+    return {
+        "trialCodeDirectory": code, "trialCommand": "/old/run", "experimentWorkingDirectory": "/old",
+        "tuner": {"className": "a.B", "codeDirectory": f"{code}/tuners", "classArgs": {"codeDirectory": "/old/data"}},
+        "assessor": {"name": "Medianstop"}, "trainingService": section,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["", "/deep/below"])
+def test_what_lies_inside_moves(code: str) -> None:
+    section = [{"platform": "local", "trialCodeDirectory": f"/old{code}"}, {"platform": "other"}]
+    moved = [{"platform": "local", "trialCodeDirectory": f"/new/er{code}"}, {"platform": "other"}]
+    assert code_paths.move(config(f"/old{code}", section), "/old", "/new/er") == config(f"/new/er{code}", moved)
+    assert code_paths.move(config(f"/old{code}", section[0]), "/old", "/new/er")["trainingService"] == moved[0]
+
+
+@pytest.mark.parametrize("code", ["/older", "/somewhere/old", "/"])
+def test_what_lies_elsewhere_stays(code: str) -> None:
+    before = config(code, {"platform": "local", "trialCodeDirectory": code})
+    assert code_paths.move(before, "/old", "/new") == before
+
+
+def test_what_nni_leaves_empty_stays_so() -> None:
+    before = {"trialCodeDirectory": None, "tuner": {"codeDirectory": None}, "assessor": None, "trainingService": None}
+    assert code_paths.move(before, "/old", "/new") == before

@@ -1,0 +1,83 @@
+"""The copy of code that was sent, which every experiment has: the same in all that matters, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nni_manager.config import experiment_file
+from nni_manager.platform_kit.archive import pack, unpack
+from nni_manager.scheduler import experiment_folder
+from nni_manager.scheduler.submission import Submission
+from nni_manager.store.folder import Folder
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """As it is unpacked where it came to."""
+    code = tmp_path / "caller"
+    (code / "deep" / "er").mkdir(parents=True)
+    (code / "empty").mkdir()
+    (code / ".nniignore").write_text("left\n")
+    (code / "deep" / "er" / "größe \udcff.txt").write_text("7")
+    (code / "trial.sh").write_text("echo 1")
+    (code / "trial.sh").chmod(0o755)
+    (code / "link").symlink_to("deep/er")
+    (code / "deep" / "file").symlink_to("../trial.sh")
+    (sent := tmp_path / "sent").mkdir()
+    unpack(pack(code, tmp_path).path, sent)
+    return sent
+
+
+@pytest.fixture
+def submission(sent: Path, tmp_path: Path) -> Submission:
+    text = (
+        "{searchSpace: {x: {_type: choice, _value: [1]}}, trialCommand: echo, tuner: {name: Random},"
+        " trialConcurrency: 1, trainingService: {platform: local}}"
+    )
+    spec = experiment_file.load(text, directory=sent, working_directory=tmp_path / "experiments")
+    return Submission(spec=spec, sent_code=sent)
+
+
+def make(submission: Submission) -> Folder:
+    folder = Folder(Path(submission.spec.working_directory) / submission.id)
+    experiment_folder.make(folder, submission, None, data_dir=folder.path.parent, now_ms=1)
+    return folder
+
+
+def listed(folder: Path) -> Iterator[tuple[str, int, str]]:
+    """Names, kinds and permissions, and what is inside."""
+    for path in sorted(folder.rglob("*")):
+        inside = os.readlink(path) if path.is_symlink() else "" if path.is_dir() else path.read_text()
+        yield str(path.relative_to(folder)), path.lstat().st_mode, inside
+
+
+def test_it_is_the_same_and_another(submission: Submission, sent: Path) -> None:
+    before = list(listed(sent))
+    folder = make(submission)
+    assert list(listed(folder.own_code)) == before and len(before) == 8
+    for path in folder.own_code.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            path.write_text("changed in place")
+    assert list(listed(sent)) == before
+    folder.remove()
+    assert not folder.path.exists() and list(listed(sent)) == before
+
+
+def test_what_jobs_elsewhere_get_is_what_was_sent(
+    submission: Submission, sent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment_folder, "_ships_code", lambda _: True)
+    (archive,) = make(submission).code.glob("*.tar.gz")
+    assert archive.name == pack(tmp_path / "caller", tmp_path / "again").path.name
+
+
+def test_code_that_was_not_sent_stays_where_it_is(submission: Submission, sent: Path) -> None:
+    folder = make(replace(submission, sent_code=None))
+    assert not folder.code.exists()
