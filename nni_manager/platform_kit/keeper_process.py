@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -24,15 +25,24 @@ class LocalKeeper:
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
         self._socket = socket
+        #: Which folder it is in; None until that is there.
+        self._home = _identity(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = asyncio.Event()
 
     async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
+        await asyncio.to_thread(self._require_home)
         if (found := await self._find(make_protocol)) is not None:
             return found
         await self._start()
-        return await self._find(make_protocol) or await self._connect(make_protocol, str(self._socket))
+        if (found := await self._find(make_protocol)) is not None:
+            return found
+        pid = await asyncio.to_thread(lock_holder, self._lock)
+        raise PlatformUnavailable(
+            f"the keeper of {self._directory} (process {pid}) does not answer at {self._socket}: if that does not pass,"
+            " its trials run on, and their results are read when the last of them has ended"
+        )
 
     async def reap(self) -> None:
         """Takes a keeper of ours that has ended off the process table. Ends only by cancellation."""
@@ -45,17 +55,31 @@ class LocalKeeper:
 
     async def ended(self, within_s: float) -> None:
         """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
-        if (pid := await asyncio.to_thread(lock_holder, self._directory / "keeper.lock")) is not None:
+        if (pid := await asyncio.to_thread(lock_holder, self._lock)) is not None:
             with suppress(TimeoutError, ProcessLookupError):
                 await asyncio.wait_for(_end_of(pid), within_s)
+
+    def _require_home(self) -> None:
+        """What this daemon knows is in a folder that was there when it began: a keeper in another would be another
+        daemon's. Raises PlatformUnavailable."""
+        found = _identity(self._directory.parent)
+        if self._home is None:
+            self._home = found
+        elif found != self._home:
+            raise PlatformUnavailable(
+                f"the folder {self._directory.parent} was moved, deleted or exchanged while this daemon (process"
+                f" {os.getpid()}) ran: end the daemon and start it again"
+            )
 
     async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
         """A running one; a daemon before us, with another runtime directory, may have started it elsewhere."""
         with suppress(FileNotFoundError, ConnectionRefusedError):
-            return await self._connect(make_protocol, str(self._socket))
-        for socket in await asyncio.to_thread(self._recorded):
+            if (found := await self._join(make_protocol, str(self._socket))) is not None:
+                return found
+        for path in await asyncio.to_thread(self._recorded):
             with suppress(OSError):  # it may be in another user's directory; if it lives, it holds the lock
-                return await self._connect(make_protocol, socket)
+                if (found := await self._join(make_protocol, path)) is not None:
+                    return found
         return None
 
     def _recorded(self) -> list[str]:
@@ -64,9 +88,14 @@ class LocalKeeper:
             return self._lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:2]
         return []
 
-    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol], socket: str) -> asyncio.Transport:
-        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, socket)
-        return transport
+    async def _join(self, make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport | None:
+        """None when the keeper of another directory answers: one that had this name, and was moved or deleted."""
+        ours = await asyncio.to_thread(lock_holder, self._lock)
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, path)
+        if _peer(transport) == ours:
+            return transport
+        transport.abort()
+        return None
 
     async def _start(self) -> None:
         """Starts a keeper in its own session and waits for its word. One that finds another running ends quietly."""
@@ -128,6 +157,21 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
 def _environment() -> dict[str, str]:
     """Ours, without the settings of the daemon: its token is no business of the keeper."""
     return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _peer(transport: asyncio.Transport) -> int:
+    """The process that listens there."""
+    # uvloop's stand-in for a socket tells no options
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as ours:
+        return int.from_bytes(ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), sys.byteorder)
 
 
 async def _end_of(pid: int) -> None:
