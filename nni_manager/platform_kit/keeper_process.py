@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
+
+log = logging.getLogger(__name__)
 
 #: A keeper that has not said that it is ready by then has failed, in seconds.
 _START_TIMEOUT_S = 20.0
@@ -146,12 +149,20 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
     """The keeper as its clients see it, connected while anybody listens. Its jobs run on when this is left."""
     keeper = Keeper(process.connect, name)
     tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
+    for task in tasks:
+        task.add_done_callback(_note_end)
     try:
         yield keeper
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+def _note_end(task: asyncio.Task[None]) -> None:
+    """Both end only by cancellation; nobody waits for them before the daemon stops."""
+    if not task.cancelled():
+        log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
 
 
 def _environment() -> dict[str, str]:

@@ -17,6 +17,7 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit import keeper_process
+from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
 from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
@@ -275,6 +276,22 @@ async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
         await place.talk(keeper)
     assert keeper._process is not None
     assert await asyncio.to_thread(keeper._process.wait) == -signal.SIGKILL
+
+
+async def test_a_connection_that_nobody_keeps_any_more_is_told_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(self: Keeper) -> None:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(Keeper, "run", fail)
+    async with keeper_process.connected(place.keeper()):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (record,) = caplog.records
+    assert "no trial of this machine is followed" in record.getMessage()
+    assert "a fault of ours" in caplog.text
+    assert len(caplog.records) == 1, "tasks that are cancelled at the end are as they should be"
 
 
 _OTHERS_DESCRIPTORS = """
