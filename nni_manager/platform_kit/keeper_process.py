@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
@@ -140,7 +141,7 @@ class LocalKeeper:
         with self._errors.open("wb") as errors:
             return subprocess.Popen(
                 command, pass_fds=(ready,), start_new_session=True, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=_environment(),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=without_settings(os.environ),
             )  # fmt: skip
 
 
@@ -163,11 +164,6 @@ def _note_end(task: asyncio.Task[None]) -> None:
     """Both end only by cancellation; nobody waits for them before the daemon stops."""
     if not task.cancelled():
         log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without the settings of the daemon: its token is no business of the keeper."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
