@@ -106,13 +106,15 @@ class Daemon:
         with contextlib.closing(sqlite3.connect(self.data / id / "db" / "nni.sqlite", timeout=20)) as connection:
             return connection.execute(query).fetchall()
 
-    def keeper_pid(self, within_s: float = 5) -> int:
-        """The keeper's process; a daemon that has just started may still be starting it."""
+    def keeper_pid(self, within_s: float = 5, *, other_than: int = 0) -> int:
+        """The keeper's process; a daemon that has just started may still be starting it. `other_than`: one that was
+        killed."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             for process in psutil.process_iter(["cmdline"]):
                 line = process.info["cmdline"] or []
-                if "trial_runner.keeper" in line and str(self.data / "keeper") in line:
+                is_keeper = "trial_runner.keeper" in line and str(self.data / "keeper") in line
+                if is_keeper and process.pid != other_than:
                     return int(process.pid)
             time.sleep(0.02)
         raise AssertionError("no keeper runs")

@@ -2,11 +2,11 @@
 
 import http.client
 import json
-import os
 from typing import Any, Dict, NoReturn, Optional
 from urllib.parse import urlsplit
 
 from trial_runner.credential import Credential
+from trial_runner.whole_file import write_all
 
 #: Seconds for each step of a request.
 _TIMEOUT_S = 30.0
@@ -132,7 +132,8 @@ class Client:
         expected, length = response.length, 0
         data = self._piece(response, _COPY_BYTES)
         while data:
-            length += _write_all(descriptor, data)
+            write_all(descriptor, data)
+            length += len(data)
             data = self._piece(response, _COPY_BYTES)
         if expected is not None and length != expected:
             self._break(OSError("only {} of {} bytes came".format(length, expected)))
@@ -165,13 +166,6 @@ def _connection(scheme: str, address: str) -> http.client.HTTPConnection:
     if scheme == "https":
         return http.client.HTTPSConnection(address, timeout=_TIMEOUT_S)
     return http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
-
-
-def _write_all(descriptor: int, data: bytes) -> int:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    return len(data)
 
 
 def _sentence(data: bytes) -> str:

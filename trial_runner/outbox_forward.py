@@ -7,6 +7,7 @@ An offset in a post is the file's, plus what an earlier runner of this attempt d
 import os
 from typing import Callable, Dict, List, Optional, Set
 
+from trial_runner import protocol
 from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.outboxes import Chunk, Outboxes
 from trial_runner.stream import Stream
@@ -24,6 +25,7 @@ class OutboxForward(Stream):
         super().__init__()
         self._client = client
         self._outboxes = outboxes
+        self._outboxes.chunk_bytes = protocol.MAX_METRICS_POST
         self._say = say
         self._shifts = {name: max(0, size - _size(folder, name)) for name, size in stored.items()}
         self._outboxes.rewind({name: size - self._shifts[name] for name, size in stored.items()})

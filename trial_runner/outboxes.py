@@ -8,7 +8,7 @@ from trial_runner import protocol
 from trial_runner.records import Records, cut_first, cut_frames, cut_lines
 
 #: Bytes read at once where nobody says otherwise.
-CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 #: A record longer than this is thrown away: its JSON might not fit into one message.
 _MAX_RECORD = 8 * 1024 * 1024
 
@@ -31,7 +31,7 @@ class Outboxes:
         self._offsets: Dict[str, int] = {}
         self._shortened: Set[str] = set()
         #: Bytes read at once; longer only for a single record that is longer.
-        self.chunk_bytes = CHUNK_BYTES
+        self.chunk_bytes = _CHUNK_BYTES
 
     def rewind(self, offsets: Dict[str, int]) -> None:
         """The next chunks begin at these byte offsets; at 0 in outboxes that are not named."""

@@ -136,6 +136,8 @@ PULL = "pull"
 STDOUT_METRICS_OUTBOX = "outbox/stdout-metrics.jsonl"
 STDOUT_METRIC_MARK = b"NNISDK_MEb'"
 TRIAL_LOG_FILE = "trial.log"
+#: What a trial says in its folder: where runners write, and what people may read.
+LOG_FILES = (STDOUT_FILE, STDERR_FILE, TRIAL_LOG_FILE)
 CODE_FOLDER = "code"
 #: What a runner that is not heard says about itself.
 RUNNER_FILE = "runner.json"

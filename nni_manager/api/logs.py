@@ -15,10 +15,10 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.store import answers
 from nni_manager.store.folder import Folder
+from trial_runner.protocol import LOG_FILES
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["logs"])
 
-TRIAL_FILES = ("stdout", "stderr", "trial.log")
 EXPERIMENT_FILES = ("nnimanager.log", "dispatcher.log")
 
 _Offset = Annotated[
@@ -52,7 +52,7 @@ async def read_trial(
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="Which attempt; not given: the latest.")] = None,
 ) -> StreamingResponse:
     """Read on this machine, from the attempt's folder."""
-    _require(name, TRIAL_FILES)
+    _require(name, LOG_FILES)
     latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
         raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")

@@ -14,6 +14,7 @@ from nni_manager.cli import class_args, selection
 from nni_manager.cli.output import facts
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ def _read(file: str) -> tuple[str, str]:
 def _own(environment: Mapping[str, str]) -> dict[str, str]:
     """What trials get of our environment: not the daemon's settings and token, and nothing that is no UTF-8, for which
     JSON has no word."""
-    named = {name: value for name, value in environment.items() if not name.startswith("NNI_MANAGER_")}
-    return {name: value for name, value in named.items() if _is_text(name + value)}
+    return {name: value for name, value in without_settings(environment).items() if _is_text(name + value)}
 
 
 def _is_text(value: str) -> bool:

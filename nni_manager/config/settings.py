@@ -17,6 +17,7 @@ from nni_manager.config.plain_scalar import resolve
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
 from nni_manager.config.text_file import read_text
+from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 
 FILE = "settings.yml"
@@ -59,7 +60,7 @@ class _Setting:
 
     @property
     def variable(self) -> str:
-        return "NNI_MANAGER_" + self.attribute.removesuffix("_s").upper()
+        return SETTINGS_PREFIX + self.attribute.removesuffix("_s").upper()
 
 
 def _interval(raw: object) -> float:
@@ -151,4 +152,4 @@ def _from_file(path: Path) -> dict[str, object]:
 def own_environment() -> dict[str, str]:
     """What experiments run with whose creator names no environment: the daemon's own, without its settings and token,
     which are no business of trials."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
+    return without_settings(os.environ)

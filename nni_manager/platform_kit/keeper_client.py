@@ -36,6 +36,8 @@ ANSWER_TIMEOUT_S = 20.0
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
 Job = dict[str, Any]
+#: Of log records: a fault that ends here.
+_BARRIER = {"action": "barrier"}
 
 
 class Listener(Protocol):
@@ -169,8 +171,17 @@ class Keeper:
         self.trouble = ""
         self._note_change()
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
-        for listener in list(self._listeners.values()):
+        for owner, listener in list(self._listeners.items()):
+            await self._greet(owner, listener)
+
+    async def _greet(self, owner: str, listener: Listener) -> None:
+        """Raises OSError or PlatformError: the connection is of no use. One with a fault harms no other."""
+        try:
             await listener.on_connected()
+        except (OSError, PlatformError):
+            raise
+        except Exception:
+            log.exception("experiment %s cannot follow its trials at keeper %s", owner, self.name, extra=_BARRIER)
 
     def _check_version(self, greeting: object) -> None:
         """One that runs jobs outlives an upgrade of the daemon. Left alone, it ends with the last of them, and what it

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
+
+log = logging.getLogger(__name__)
 
 #: A keeper that has not said that it is ready by then has failed, in seconds.
 _START_TIMEOUT_S = 20.0
@@ -24,15 +29,24 @@ class LocalKeeper:
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
         self._socket = socket
+        #: Which folder it is in; None until that is there.
+        self._home = _identity(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = asyncio.Event()
 
     async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
+        await asyncio.to_thread(self._require_home)
         if (found := await self._find(make_protocol)) is not None:
             return found
         await self._start()
-        return await self._find(make_protocol) or await self._connect(make_protocol, str(self._socket))
+        if (found := await self._find(make_protocol)) is not None:
+            return found
+        pid = await asyncio.to_thread(lock_holder, self._lock)
+        raise PlatformUnavailable(
+            f"the keeper of {self._directory} (process {pid}) does not answer at {self._socket}: if that does not pass,"
+            " its trials run on, and their results are read when the last of them has ended"
+        )
 
     async def reap(self) -> None:
         """Takes a keeper of ours that has ended off the process table. Ends only by cancellation."""
@@ -45,17 +59,31 @@ class LocalKeeper:
 
     async def ended(self, within_s: float) -> None:
         """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
-        if (pid := await asyncio.to_thread(lock_holder, self._directory / "keeper.lock")) is not None:
+        if (pid := await asyncio.to_thread(lock_holder, self._lock)) is not None:
             with suppress(TimeoutError, ProcessLookupError):
                 await asyncio.wait_for(_end_of(pid), within_s)
+
+    def _require_home(self) -> None:
+        """What this daemon knows is in a folder that was there when it began: a keeper in another would be another
+        daemon's. Raises PlatformUnavailable."""
+        found = _identity(self._directory.parent)
+        if self._home is None:
+            self._home = found
+        elif found != self._home:
+            raise PlatformUnavailable(
+                f"the folder {self._directory.parent} was moved, deleted or exchanged while this daemon (process"
+                f" {os.getpid()}) ran: end the daemon and start it again"
+            )
 
     async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
         """A running one; a daemon before us, with another runtime directory, may have started it elsewhere."""
         with suppress(FileNotFoundError, ConnectionRefusedError):
-            return await self._connect(make_protocol, str(self._socket))
-        for socket in await asyncio.to_thread(self._recorded):
+            if (found := await self._join(make_protocol, str(self._socket))) is not None:
+                return found
+        for path in await asyncio.to_thread(self._recorded):
             with suppress(OSError):  # it may be in another user's directory; if it lives, it holds the lock
-                return await self._connect(make_protocol, socket)
+                if (found := await self._join(make_protocol, path)) is not None:
+                    return found
         return None
 
     def _recorded(self) -> list[str]:
@@ -64,9 +92,14 @@ class LocalKeeper:
             return self._lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:2]
         return []
 
-    async def _connect(self, make_protocol: Callable[[], asyncio.Protocol], socket: str) -> asyncio.Transport:
-        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, socket)
-        return transport
+    async def _join(self, make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport | None:
+        """None when the keeper of another directory answers: one that had this name, and was moved or deleted."""
+        ours = await asyncio.to_thread(lock_holder, self._lock)
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, path)
+        if _peer(transport) == ours:
+            return transport
+        transport.abort()
+        return None
 
     async def _start(self) -> None:
         """Starts a keeper in its own session and waits for its word. One that finds another running ends quietly."""
@@ -108,7 +141,7 @@ class LocalKeeper:
         with self._errors.open("wb") as errors:
             return subprocess.Popen(
                 command, pass_fds=(ready,), start_new_session=True, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=_environment(),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=without_settings(os.environ),
             )  # fmt: skip
 
 
@@ -117,6 +150,8 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
     """The keeper as its clients see it, connected while anybody listens. Its jobs run on when this is left."""
     keeper = Keeper(process.connect, name)
     tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
+    for task in tasks:
+        task.add_done_callback(_note_end)
     try:
         yield keeper
     finally:
@@ -125,9 +160,25 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
         await asyncio.wait(tasks)
 
 
-def _environment() -> dict[str, str]:
-    """Ours, without the settings of the daemon: its token is no business of the keeper."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("NNI_MANAGER_")}
+def _note_end(task: asyncio.Task[None]) -> None:
+    """Both end only by cancellation; nobody waits for them before the daemon stops."""
+    if not task.cancelled():
+        log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _peer(transport: asyncio.Transport) -> int:
+    """The process that listens there."""
+    # uvloop's stand-in for a socket tells no options
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as ours:
+        return int.from_bytes(ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), sys.byteorder)
 
 
 async def _end_of(pid: int) -> None:

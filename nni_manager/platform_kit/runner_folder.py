@@ -20,7 +20,6 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-_LOGS = (protocol.STDOUT_FILE, protocol.STDERR_FILE, protocol.TRIAL_LOG_FILE)
 _COPY_BYTES = 1024 * 1024
 #: Bytes of `runner.json` and `exit.json` that are read.
 _WORD_BYTES = 64 * 1024
@@ -84,7 +83,7 @@ def copy_logs(folder: Path, target: Path) -> int:
     if folder == target:
         return 0
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return sum(_copy(folder / name, target / name) for name in _LOGS)
+    return sum(_copy(folder / name, target / name) for name in protocol.LOG_FILES)
 
 
 def _copy(source: Path, target: Path) -> int:

@@ -21,13 +21,12 @@ from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import index, jobs, runners
 from nni_manager.store.runners import RunnerSide
+from trial_runner.protocol import LOG_FILES
 
 log = logging.getLogger(__name__)
 
 #: Lines taken and not stored yet, of all runners, above which they are asked to wait.
 MAX_UNSTORED_LINES = 20_000
-#: Files that runners may write into the attempt's folder.
-LOG_FILES = ("stdout", "stderr", "trial.log")
 #: Seconds for lines to be stored; after that their runner keeps them, not we.
 _PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")

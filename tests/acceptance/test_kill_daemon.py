@@ -66,7 +66,7 @@ def _between_spawn_and_record(daemon: Daemon, id_: str) -> None:
         with _frozen(daemon.keeper_pid()):
             _wait_for_intent(daemon, id_)
             blocker.execute("BEGIN IMMEDIATE")
-        time.sleep(0.1)
+        _wait_for_a_spawn(daemon, id_)
         daemon.kill()
         blocker.execute("ROLLBACK")
 
@@ -121,3 +121,21 @@ def _wait_for_intent(daemon: Daemon, id_: str) -> None:
         if intents or made == TRIALS:
             return
         time.sleep(0.01)
+
+
+def _wait_for_a_spawn(daemon: Daemon, id_: str) -> None:
+    """Until the keeper has started a job of which the store holds the intent alone, or none can be started: the only
+    intent waits for the end of another trial, which cannot be stored."""
+    names = [name for (name,) in daemon.rows(id_, "SELECT job_name FROM attempts WHERE state = 'INTENT'")]
+    files = [daemon.data / "keeper" / "jobs" / f"{name}.jsonl" for name in names]
+    deadline = time.monotonic() + 3
+    while files and time.monotonic() < deadline and not any(map(_has_started, files)):
+        time.sleep(0.005)
+
+
+def _has_started(state_file: Path) -> bool:
+    """The second line of a job's state file is its process."""
+    try:
+        return state_file.read_bytes().count(b"\n") >= 2
+    except FileNotFoundError:
+        return False

@@ -22,11 +22,12 @@ def test_three_keepers_lose_no_job(daemon: Daemon, code: Path, tmp_path: Path) -
     tuner_notes.mkdir()
     config = witness.config(trials=TRIALS, steps=10, pause_s=0.1, tuner=witness.noting_tuner(tuner_notes))
     id_ = daemon.create(config, code, {"WITNESS": str(notes)})
+    keeper = daemon.keeper_pid()
     for _ in range(3):
+        _wait_for_results(daemon, id_)
         daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING", 0) >= 6)
-        time.sleep(0.4)
-        os.kill(daemon.keeper_pid(), signal.SIGKILL)
-        time.sleep(0.6)
+        os.kill(keeper, signal.SIGKILL)
+        keeper = daemon.keeper_pid(within_s=20, other_than=keeper)
     daemon.wait(id_, "DONE", timeout_s=80)
     statuses = dict(daemon.rows(id_, "SELECT status, count(*) FROM trials GROUP BY status"))
     assert statuses == {"SUCCEEDED": TRIALS}
@@ -47,8 +48,27 @@ def test_daemon_and_keeper_killed_together(daemon: Daemon, code: Path, tmp_path:
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING", 0) == 8)
     daemon.kill()
     os.kill(daemon.keeper_pid(), signal.SIGKILL)
-    time.sleep(0.5)
+    _wait_for_words(notes)
     daemon.start()
     daemon.wait(id_, "DONE", timeout_s=60)
     assert dict(daemon.rows(id_, "SELECT status, count(*) FROM trials GROUP BY status")) == {"SUCCEEDED": 24}
     witness.check_results(daemon, id_, notes)
+
+
+def _wait_for_results(daemon: Daemon, id_: str) -> None:
+    """Until the keeper that runs now has brought some."""
+    count = "SELECT count(*) FROM metrics"
+    before = daemon.rows(id_, count)
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, count) > before)
+
+
+def _wait_for_words(notes: Path) -> None:
+    """Until trials have reported what nobody takes."""
+    before, deadline = _lines(notes), time.monotonic() + 20
+    while _lines(notes) < before + 8:
+        assert time.monotonic() < deadline, "no trial goes on"
+        time.sleep(0.02)
+
+
+def _lines(notes: Path) -> int:
+    return notes.read_bytes().count(b"\n") if notes.exists() else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import sqlite3
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -544,6 +545,27 @@ async def test_every_owner_hears_of_a_broken_connection(keeper: Keeper, owner: O
     peer.hang_up()
     await other.hears("connected", "disconnected", "connected")
     await owner.hears("disconnected", "connected")
+
+
+async def test_a_listener_with_a_fault_keeps_no_other_from_its_connection(
+    keeper: Keeper, owner: Owner, peer: Peer, door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty(Owner):
+        async def on_connected(self) -> None:
+            await super().on_connected()
+            if self.events.qsize() > 1:
+                raise sqlite3.OperationalError("disk I/O error")
+
+    faulty, other = Faulty(), Owner()
+    await keeper.listen("faulty", faulty)
+    await keeper.listen("other", other)
+    peer.hang_up()
+    await other.hears("connected", "disconnected", "connected")
+    await faulty.hears("connected", "disconnected", "connected")
+    assert keeper.is_connected
+    (barrier,) = [record for record in caplog.records if getattr(record, "action", "") == "barrier"]
+    assert "faulty" in barrier.getMessage()
+    assert barrier.exc_info is not None
 
 
 async def test_what_was_not_stored_is_asked_for_on_a_new_connection(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit import keeper_process
+from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
+from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
 
 pytestmark = pytest.mark.acceptance
@@ -137,6 +140,62 @@ async def _talk_if_there(place: Place, keeper: LocalKeeper) -> Conversation | No
         return None
 
 
+async def test_the_keeper_of_a_deleted_folder_of_this_name_is_not_joined(place: Place) -> None:
+    """It may still have jobs to end, and listens where the new one is to listen."""
+    first = await place.talk(place.keeper())
+    pid = (await first.ask("hello"))["pid"]
+    os.kill(pid, signal.SIGSTOP)  # it cannot notice by itself
+    try:
+        shutil.rmtree(place.directory)
+        second = await place.talk(place.keeper())
+        async with asyncio.timeout(5):
+            assert (await second.ask("hello"))["pid"] != pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def test_the_keeper_of_a_moved_folder_of_this_name_is_left_alone(place: Place) -> None:
+    first = await place.talk(place.keeper())
+    pid = (await first.ask("hello"))["pid"]
+    request = {
+        "name": "job",
+        "owner": "o",
+        "environment": dict(os.environ),
+        "directory": "/",
+        "files": {},
+        "grace_s": 0,
+    }
+    attempt = str(place.socket.with_name("attempt"))
+    job = await first.ask("spawn", command="sleep 1000", attempt_directory=attempt, **request)
+    moved = place.directory.rename(place.directory.with_name("moved"))
+    second = await place.talk(place.keeper())
+    assert (await second.ask("hello"))["pid"] != pid
+    assert lock_holder(moved / "keeper.lock") == pid
+    os.kill(job["pid"], signal.SIGKILL)
+
+
+async def test_a_daemon_whose_folder_was_exchanged_takes_no_keeper_from_another(place: Place) -> None:
+    place.directory.parent.mkdir()
+    before = place.keeper()
+    conversation = await place.talk(before)
+    shutil.rmtree(place.directory.parent)
+    place.directory.parent.mkdir()
+    after = await place.talk(place.keeper())
+    with pytest.raises(PlatformUnavailable, match="exchanged while this daemon"):
+        await place.talk(before)
+    assert (await after.ask("hello"))["version"] == protocol.VERSION
+    await conversation.close()
+
+
+async def test_a_daemon_whose_folder_is_gone_makes_none(place: Place) -> None:
+    place.directory.parent.mkdir()
+    keeper = place.keeper()
+    place.directory.parent.rmdir()
+    with pytest.raises(PlatformUnavailable, match="deleted"):
+        await place.talk(keeper)
+    assert not place.directory.parent.exists()
+
+
 @pytest.mark.parametrize("recorded", ["/dev/null/keeper.sock", "/" + "x" * 200, "/root/keeper\0.sock"])
 async def test_where_the_last_one_listened_may_be_out_of_reach(place: Place, recorded: str) -> None:
     """In the directory of another user, say, who used the data directory once."""
@@ -217,6 +276,22 @@ async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
         await place.talk(keeper)
     assert keeper._process is not None
     assert await asyncio.to_thread(keeper._process.wait) == -signal.SIGKILL
+
+
+async def test_a_connection_that_nobody_keeps_any_more_is_told_at_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(self: Keeper) -> None:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(Keeper, "run", fail)
+    async with keeper_process.connected(place.keeper()):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        (record,) = caplog.records
+    assert "no trial of this machine is followed" in record.getMessage()
+    assert "a fault of ours" in caplog.text
+    assert len(caplog.records) == 1, "tasks that are cancelled at the end are as they should be"
 
 
 _OTHERS_DESCRIPTORS = """

@@ -4,17 +4,20 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from trial_runner import changes, credential, protocol, settings
 from trial_runner.backoff import FIRST_S, LONGEST_S, Backoff
 from trial_runner.changes import Changes
+from trial_runner.client import Client
 from trial_runner.echo import Copy, Echo
 from trial_runner.inotify import Event, Inotify
 from trial_runner.log_forward import LogFile, LogForward, text_of
 from trial_runner.loop import Loop
+from trial_runner.outbox_forward import OutboxForward
+from trial_runner.outboxes import Outboxes
 from trial_runner.settings import BadSetting
 from trial_runner.stdout_metrics import StdoutMetrics
 
@@ -289,3 +292,28 @@ def _raise(error: Exception) -> None:
 
 def _no_room(descriptor: int, data: bytes) -> int:
     raise OSError(28, "No space left on device")
+
+
+class _Posts:
+    """A manager that stores everything."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    def post(self, route: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.bodies.append(body)
+        return {"offset": body["end"]}
+
+
+def test_posts_are_as_large_as_the_contract_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_METRICS_POST", 100)
+    (tmp_path / protocol.OUTBOX_FOLDER).mkdir()
+    (tmp_path / protocol.MAIN_OUTBOX).write_text('{"value": 1}\n' * 50)
+    posts = _Posts()
+    outboxes = Outboxes(str(tmp_path), print)
+    forward = OutboxForward(cast(Client, posts), outboxes, str(tmp_path), {}, print)
+    while forward.wanted_at() is not None:
+        forward.send()
+    sizes = [sum(len(line) + 1 for line in body["lines"]) for body in posts.bodies]
+    assert sum(sizes) == 13 * 50
+    assert max(sizes) <= 100

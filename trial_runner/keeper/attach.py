@@ -12,6 +12,8 @@ import threading
 import time
 from typing import List, Optional
 
+from trial_runner.whole_file import write_all
+
 _COPY_BYTES = 256 * 1024
 #: Seconds that a keeper may take to begin; it looks at every job it finds before it listens.
 _START_S = 30.0
@@ -85,7 +87,7 @@ def _bridge(sock: socket.socket) -> None:
     try:
         data = sock.recv(_COPY_BYTES)
         while data:
-            _write(1, data)
+            write_all(1, data)
             data = sock.recv(_COPY_BYTES)
     except OSError:
         pass  # the other side of standard output hung up, or the keeper was killed: either way this is over
@@ -100,8 +102,3 @@ def _copy_in(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
     except OSError:
         pass  # the keeper hung up; the other thread sees it too
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]

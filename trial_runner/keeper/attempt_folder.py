@@ -11,7 +11,6 @@ from trial_runner.whole_file import write_file
 
 #: Bytes of one answer, before base64.
 _MAX_READ = 4 * 1024 * 1024
-_MAX_TAIL = 2048
 
 
 def make(folder: str, undo: ExitStack) -> bool:
@@ -89,11 +88,11 @@ def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
 
 
 def stderr_tail(folder: str) -> str:
-    """The last 2048 bytes of standard error; empty when it cannot be read."""
+    """The last bytes of standard error; empty when it cannot be read."""
     try:
         with open(os.path.join(folder, protocol.STDERR_FILE), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _MAX_TAIL))
-            return file.read(_MAX_TAIL).decode("utf-8", "replace")
+            file.seek(max(0, os.fstat(file.fileno()).st_size - protocol.MAX_STDERR_TAIL))
+            return file.read(protocol.MAX_STDERR_TAIL).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -3,7 +3,7 @@
 import errno
 import os
 import socket
-from typing import Callable, Optional
+from typing import Callable, Optional, Tuple
 
 from trial_runner.loop import Loop
 
@@ -22,6 +22,8 @@ class Listener:
         self._path = path
         self._on_accept = on_accept
         self._socket: Optional[socket.socket] = None
+        #: Which file is ours: one of another keeper may have taken its place.
+        self._file: Optional[Tuple[int, int]] = None
 
     def open(self) -> None:
         """A file in its place is of a keeper that died, and goes. Raises OSError."""
@@ -36,16 +38,17 @@ class Listener:
         self._socket.setblocking(False)
         self._socket.bind(self._path)
         os.chmod(self._path, 0o600)
+        self._file = _file_at(self._path)
         self._socket.listen(_BACKLOG)
         self._watch()
 
     def close(self) -> None:
-        self._unlink()
+        self._unlink_ours()
         self._close_socket()
 
     def close_unless_asked(self) -> bool:
         """Whether it is closed: not when somebody came at the last moment, who is accepted."""
-        self._unlink()
+        self._unlink_ours()
         last = self._accept()
         if last is None:
             self._close_socket()
@@ -89,8 +92,21 @@ class Listener:
             self._socket.close()
             self._socket = None
 
+    def _unlink_ours(self) -> None:
+        if self._file is not None and self._file == _file_at(self._path):
+            self._unlink()
+        self._file = None
+
     def _unlink(self) -> None:
         try:
             os.unlink(self._path)
         except FileNotFoundError:
             pass
+
+
+def _file_at(path: str) -> Optional[Tuple[int, int]]:
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino

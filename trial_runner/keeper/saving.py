@@ -48,6 +48,9 @@ class Saving:
     def _try(self, job: Job, write: Callable[[Job], None]) -> None:
         try:
             write(job)
+        except FileNotFoundError:
+            # Files that were deleted do not come back, and the folder is found wherever it was moved to.
+            self._log.write("{}: its state file was deleted, so nothing more is kept of it".format(job.name))
         except OSError as error:
             self._log.write("{}: its state cannot be written, yet: {}".format(job.name, error))
             self._owed[job.name] = job

@@ -1,6 +1,5 @@
 """A keeper's life: one per directory, one connection at a time, gone when neither a job nor anybody needs it."""
 
-import os
 import signal
 import socket
 from collections import deque
@@ -12,6 +11,7 @@ from trial_runner.keeper.connection import Connection
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.files import StateFiles
 from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.home import JOBS, LOG, Home
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.listener import Listener
@@ -26,22 +26,26 @@ from trial_runner.loop import Loop, Timer
 _LINGER_S = 0.05
 #: The same before the first connection: whoever started it may be slow.
 _FIRST_LINGER_S = 5.0
+#: Seconds between two looks whether its folder is still there, when nobody comes or goes.
+_HOME_LOOK_S = 30.0
 
 
 class Server:
-    """`job_umask`: what jobs begin with."""
+    """Made in `directory`, which must be the working directory. `job_umask`: what jobs begin with."""
 
     def __init__(self, directory: str, socket_path: str, job_umask: int) -> None:
-        self._log = Log(os.path.join(directory, "keeper.log"))
+        self._log = Log(LOG)
         self._loop = Loop(self._log.error)
         boot_id = processes.boot_id()
-        state_files = StateFiles(os.path.join(directory, "jobs"))
+        state_files = StateFiles(JOBS)
+        self._home = Home(directory)
+        self._is_homeless = False
         self._jobs = Jobs()
         self._saving = Saving(self._loop, state_files, self._log)
         self._ending = Ending(self._loop, self._jobs, self._saving)
         self._follow = Follow(self._loop, self._jobs, self._log)
         spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
-        self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, directory, boot_id)
+        self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, boot_id)
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
         self._waiting: Deque[Callable[[], None]] = deque()
@@ -56,6 +60,7 @@ class Server:
         self._listener.open()
         self._watch_signals()
         self._consider_leaving(_FIRST_LINGER_S)
+        self._loop.call_later(_HOME_LOOK_S, self._look_later)
         self._log.write("listening; {} jobs known".format(len(list(self._jobs.all()))))
 
     def run(self) -> None:
@@ -79,12 +84,16 @@ class Server:
     def _on_signals(self, numbers: bytes) -> None:
         if signal.SIGTERM in numbers:
             self._loop.stop()
-        if signal.SIGUSR1 in numbers:
+        if signal.SIGUSR1 in numbers and not self._is_homeless:
             self._listener.reopen()
         if signal.SIGCHLD in numbers:
             self._ending.child_changed()
 
     def _on_accept(self, sock: socket.socket) -> None:
+        self._look_at_home()
+        if self._is_homeless:  # whoever comes now means another folder of the same name
+            sock.close()
+            return
         if self._connection is not None:
             self._connection.close("another connection took its place")
         if self._linger is not None:
@@ -100,6 +109,7 @@ class Server:
         self._log.write("connection closed: {}".format(reason))
         self._connection = None
         self._follow.disconnect()
+        self._look_at_home()
         self._consider_leaving()
 
     def _on_message(self, connection: Connection, message: Message) -> None:
@@ -136,8 +146,26 @@ class Server:
         self._follow.end(job)
         self._consider_leaving()
 
+    def _look_later(self) -> None:
+        self._look_at_home()
+        self._loop.call_later(_HOME_LOOK_S, self._look_later)
+
+    def _look_at_home(self) -> None:
+        """When its folder was deleted, nobody who comes later can know of its jobs, and no job can be started."""
+        if not self._is_homeless and self._home.is_deleted():
+            self._log.write("its folder was deleted; {} jobs running".format(len(self._jobs.running())))
+            self._is_homeless = True
+            self._listener.close()
+            self._consider_leaving()
+        if self._is_homeless and self._connection is None:
+            for job in self._jobs.running():
+                if not self._home.is_there_again(job.name):
+                    self._ending.terminate(job, job.claim.grace_s)
+
     def _is_needed(self) -> bool:
-        return self._connection is not None or bool(self._jobs.running()) or not self._saving.is_done
+        if self._jobs.running() or not self._saving.is_done:
+            return True
+        return self._connection is not None and not self._is_homeless
 
     def _consider_leaving(self, linger_s: float = _LINGER_S) -> None:
         if self._linger is None and not self._is_needed():

@@ -57,7 +57,7 @@ class Spawn:
         descriptors.require_one(self._null)
         job = Job(self._claim_of(request), self._log)
         is_new = attempt_folder.make(request.attempt_directory, undo)
-        self._state_files.claim(job.claim)
+        self._claim(job.claim)
         undo.callback(self._state_files.remove, job.name)
         if not is_new:
             attempt_folder.remove_exit_file(request.attempt_directory)
@@ -74,6 +74,15 @@ class Spawn:
         job.main = MainProcess(pid, stat.start_ticks, started_ms)
         job.is_child = True
         return job
+
+    def _claim(self, claim: Claim) -> None:
+        try:
+            self._state_files.claim(claim)
+        except FileNotFoundError as error:
+            sentence = "Starting job {} failed: the keeper's own folder was deleted. Start the daemon again.".format(
+                claim.name
+            )
+            raise Refusal(protocol.UNAVAILABLE, sentence) from error
 
     def _claim_of(self, request: SpawnRequest) -> Claim:
         return Claim(

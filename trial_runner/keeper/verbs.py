@@ -24,15 +24,12 @@ _READ_LIMIT = 1024 * 1024
 class Verbs:
     """Answers requests, one at a time."""
 
-    def __init__(
-        self, jobs: Jobs, spawn: Spawn, follow: Follow, ending: Ending, saving: Saving, directory: str, boot_id: str
-    ) -> None:
+    def __init__(self, jobs: Jobs, spawn: Spawn, follow: Follow, ending: Ending, saving: Saving, boot_id: str) -> None:
         self._jobs = jobs
         self._spawn = spawn
         self._follow = follow
         self._ending = ending
         self._saving = saving
-        self._directory = directory
         self._boot_id = boot_id
         self._verbs: Dict[str, Callable[[Message], Dict[str, Any]]] = {
             "hello": self._hello,
@@ -118,4 +115,4 @@ class Verbs:
         return {}
 
     def _facts(self, message: Message) -> Dict[str, Any]:
-        return read_facts(self._directory)
+        return read_facts(os.curdir)

@@ -15,8 +15,8 @@ from nni_manager.api.nni.addressed import addressed, folder, trial_of
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.store import answers
+from trial_runner.protocol import LOG_FILES
 
-_TEXTS = ("trial.log", "stdout", "stderr")
 _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 
 
@@ -26,7 +26,7 @@ async def trial_file(request: Request) -> Response:
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
     path = (await folder(request)).attempt(attempt_directory(trial_id, attempt)) / name
-    if name in _TEXTS:
+    if name in LOG_FILES:
         return await _text(path)
     response = await stretch(path, 0, None)
     response.headers["Content-Type"] = "application/octet-stream"

@@ -1,0 +1,103 @@
+"""A keeper whose folder is deleted, moved or put back while it runs."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess, RefusedError, is_alive
+
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+
+def _pid(keeper: KeeperProcess, client: Client, command: str = "exec sleep 1000") -> int:
+    """Of a new job named `job`."""
+    return int(keeper.spawn(client, "job", command, grace_s=0.2)["pid"])
+
+
+def test_a_deleted_folder_ends_the_jobs_of_which_nobody_can_know_and_the_keeper(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    pid = _pid(keeper, client)
+    shutil.rmtree(keeper.directory / "keeper")
+    client.close()
+    assert keeper.wait() == 0
+    assert not is_alive(pid)
+    assert not keeper.socket_path.exists()
+
+
+def test_whoever_comes_for_a_new_folder_of_that_name_is_not_served(keeper: KeeperProcess, client: Client) -> None:
+    pid = _pid(keeper, client, "trap '' TERM; while true; do sleep 0.1; done")
+    client.close()
+    _until_logged(keeper, "connection closed")
+    shutil.rmtree(keeper.directory / "keeper")
+    newcomer = keeper.connect()
+    with pytest.raises((EOFError, OSError)):
+        newcomer.ask("hello")
+    first = keeper.process
+    assert keeper.start() == b"ready\n", "another keeper serves the new folder"
+    keeper.process, second = first, keeper.process
+    assert keeper.wait() == 0
+    assert not is_alive(pid)
+    keeper.process = second
+    assert second is not None
+    assert keeper.connect().ask("hello")["pid"] == second.pid, "the first left the second's socket alone"
+
+
+def test_while_somebody_listens_a_deleted_folder_ends_no_job_and_refuses_new_ones(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    _pid(keeper, client)
+    shutil.rmtree(keeper.directory / "keeper")
+    with pytest.raises(RefusedError, match="folder was deleted") as refused:
+        keeper.spawn(client, "other", "true")
+    assert refused.value.kind == protocol.UNAVAILABLE
+    assert not keeper.attempt("other").exists()
+    client.ask("signal", name="job", grace_s=0)
+    assert client.until_ended("job").jobs["job"]["signal"] is not None
+    client.close()
+    assert keeper.wait() == 0, "no write to a file that is gone is owed"
+
+
+def test_a_moved_folder_is_served_on(keeper: KeeperProcess, client: Client) -> None:
+    pid = _pid(keeper, client)
+    moved = keeper.directory / "elsewhere"
+    (keeper.directory / "keeper").rename(moved)
+    client.close()
+    assert keeper.process is not None
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.process.wait(0.5)  # longer than it lingers
+    assert is_alive(pid)
+    client = keeper.connect()
+    keeper.spawn(client, "another", "true")
+    client.until_ended("another")
+    assert len((moved / "jobs" / "another.jsonl").read_text().splitlines()) == 3
+    moved.rename(keeper.directory / "keeper")
+
+
+def test_jobs_of_a_folder_that_was_put_back_run_on(keeper: KeeperProcess, client: Client) -> None:
+    pid = _pid(keeper, client)
+    copy = keeper.directory / "copy"
+    shutil.copytree(keeper.directory / "keeper", copy)
+    shutil.rmtree(keeper.directory / "keeper")
+    copy.rename(keeper.directory / "keeper")
+    first = keeper.process
+    assert keeper.start() == b"ready\n"
+    client.close()
+    again = keeper.connect()
+    assert again.ask("list")["jobs"]["job"]["pid"] == pid
+    assert again.ask("list")["jobs"]["job"]["state"] == protocol.RUNNING
+    again.ask("follow", jobs={"job": {}})
+    again.ask("signal", name="job", grace_s=0)
+    again.until_ended("job")
+    assert first is not None
+    assert first.wait(TIMEOUT_S) == 0
+
+
+def _until_logged(keeper: KeeperProcess, words: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while words not in keeper.log():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
