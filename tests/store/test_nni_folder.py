@@ -14,7 +14,7 @@ import pytest
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import answers, index, nni_folder, trials
+from nni_manager.store import answers, index, nni_answers, nni_folder, trials
 from nni_manager.store.connection import connect, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -189,6 +189,21 @@ def test_trials_under_way_wait_for_resume(old: Old) -> None:
         assert trials.reopen_stopped(connection) == 2
         waiting = [(trial.id, json.loads(trial.record)["parameters"]) for trial in trials.load_open(connection)]
     assert waiting == [("aaaaa", {"x": 0.5}), ("bbbbb", {"x": 0.75})]
+
+
+def test_what_nni_had_begun_is_another_attempt(old: Old) -> None:
+    """Its results and files are not mixed with the new ones."""
+    for number, id_ in enumerate(("begun", "heard", "fresh")):
+        old.event(2000 + number, id_, "WAITING", record(number, x=0.5), number)
+    old.event(2003, "begun", "RUNNING", None, 0)
+    old.metric(2004, "heard", "1", "PERIODICAL", 0, "0.25")  # of one that runs elsewhere, before its start was seen
+    old.take_over().close()
+    with closing(connect(old.folder.database)) as connection:
+        trials.reopen_stopped(connection)
+        assert [(trial.id, trial.attempt) for trial in trials.load_open(connection)] == [
+            ("begun", 2), ("heard", 2), ("fresh", 1),
+        ]  # fmt: skip
+        assert nni_answers.metrics(connection) == b""
 
 
 @pytest.mark.parametrize(
