@@ -184,16 +184,17 @@ def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int
 
 
 def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, metrics: tuple[NniMetric, ...]) -> None:
+    """Under their ids, by which they stand in NNI's order whatever trial they are of."""
     connection.execute(
         "INSERT INTO outboxes (id, trial_id, attempt, name, lines) VALUES (?, ?, 1, 'nni', ?)",
         (outbox, trial_id, len(metrics)),
     )
     connection.executemany(
-        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
-        " VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)",
+        "INSERT INTO metrics (id, outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
+        " VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
         [
-            (outbox, number, trial_id, metric.type, metric.sequence, metric.stored_ms, metric.data, metric.value)
-            for number, metric in enumerate(metrics)
+            (m.id, outbox, number, trial_id, m.type, m.sequence, m.stored_ms, m.data, m.value)
+            for number, m in enumerate(metrics)
         ],
     )
 

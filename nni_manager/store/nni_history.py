@@ -176,18 +176,18 @@ def _metrics(connection: sqlite3.Connection) -> Mapping[str, tuple[NniMetric, ..
     """By trial, in the order they were stored. What is no JSON was never shown by NNI either."""
     found: dict[str, list[NniMetric]] = {}
     rows = connection.execute(
-        "SELECT trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"
+        "SELECT rowid, trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"
         " WHERE type IN ('PERIODICAL', 'FINAL') ORDER BY rowid"
     )
-    for trial_id, parameter_id, type_, sequence, moment_ms, text in rows:
+    for id_, trial_id, parameter_id, type_, sequence, moment_ms, text in rows:
         try:
             data = json.loads(text)
             value = default_number(json.loads(data))
         except (ValueError, TypeError, RecursionError):
             continue
         metric = NniMetric(
-            parameter_id=parameter_id, type=MetricType(type_), sequence=sequence, stored_ms=moment_ms, data=data,
-            value=value,
+            id=id_, parameter_id=parameter_id, type=MetricType(type_), sequence=sequence, stored_ms=moment_ms,
+            data=data, value=value,
         )  # fmt: skip
         found.setdefault(trial_id, []).append(metric)
     return {trial_id: tuple(metrics) for trial_id, metrics in found.items()}

@@ -222,6 +222,28 @@ def test_the_last_event_counts(old: Old, last: str, status: str, reason: str) ->
     assert rows(old.take_over(), "SELECT status, reason FROM trials") == [(status, reason)]
 
 
+def test_results_stay_in_the_order_in_which_nni_stored_them(old: Old) -> None:
+    for number, id_ in enumerate(("first", "other")):
+        old.event(2000 + number, id_, "RUNNING", record(number, x=0.5), number)
+    for at, id_, type_, sequence in [
+        (2010, "other", "PERIODICAL", 0), (2011, "first", "PERIODICAL", 0), (2012, "other", "PERIODICAL", 1),
+        (2013, "other", "FINAL", 0), (2014, "first", "PERIODICAL", 1), (2015, "first", "FINAL", 0),
+        (2016, "other", "PERIODICAL", 0),  # NNI was stopped, and ran this one again
+    ]:  # fmt: skip
+        old.metric(at, id_, str(int(id_ == "other")), type_, sequence, "0.5")
+    old.event(2020, "other", "SUCCEEDED")
+    old.event(2021, "first", "SUCCEEDED")
+    with closing(old.take_over()) as connection:
+        assert stored(nni_answers.metrics(connection)) == list(range(2010, 2017))
+        assert stored(nni_answers.latest_metrics(connection)) == [2013, 2015, 2012, 2014]  # as NNI 3.0 answers
+        assert connection.execute("SELECT id FROM trials ORDER BY end_order").fetchall() == [("other",), ("first",)]
+
+
+def stored(answer: bytes) -> list[int]:
+    """Their times."""
+    return [metric["timestamp"] for metric in json.loads(b"[%b]" % answer)]
+
+
 def test_what_people_gave(old: Old) -> None:
     old.event(1500, "", "IMPORT_DATA", '[{"parameter": {"x": 1}, "value": 2}]')
     old.event(1600, "", "ADD_CUSTOMIZED", record(None, x=0.1), 0)

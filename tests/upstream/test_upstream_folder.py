@@ -29,6 +29,7 @@ nni.get_next_parameter()
 run = 2 if os.path.exists("again") else 1
 for step in range(4 - run):
     nni.report_intermediate_result(10 * run + step)
+    time.sleep(0.1)  # so that the two trials report by turns
 nni.report_final_result(run)
 print("run", run)
 time.sleep(600 if run == 1 else 0)
@@ -43,13 +44,13 @@ def left(tmp_path: Path, nni3: Path) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def killed(tmp_path: Path, nni3: Path) -> tuple[Nni, str]:
-    """NNI after it was killed with two trials that had reported all; id of the experiment."""
+def killed(tmp_path: Path, nni3: Path) -> tuple[Nni, str, dict[str, Any]]:
+    """NNI after it was killed with two trials that had reported all; id of the experiment, what it had answered."""
     nni = Nni(tmp_path)
     _create(nni, nni3, LONG_TRIAL, trials=2)
     try:
         nni.wait_for(lambda: len(nni.get("metric-data")) == 8)
-        return nni, nni.id
+        return nni, nni.id, {path: nni.get(path) for path in ("metric-data", "metric-data-latest")}
     finally:
         nni.kill()
 
@@ -126,13 +127,14 @@ def _results(daemon: Daemon, id_: str) -> dict[str, Any]:
     return {trial["id"]: trial["finalValue"] for trial in trials}
 
 
-def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tuple[Nni, str]) -> None:
-    nni, id_ = killed
+def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tuple[Nni, str, dict[str, Any]]) -> None:
+    nni, id_, answered = killed
     before = _files_of_trials(nni, id_)
     (nni.code / "again").touch()
     daemon = _daemon(nni.home)
     daemon.start()
     try:
+        assert {path: _nni_api(daemon, id_, path) for path in answered} == answered
         daemon.call("POST", f"/experiments/{id_}/resume")
         daemon.wait(id_, "DONE")
         trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
