@@ -58,7 +58,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
     if not profiles:
         return None
     params, id_, exec_s, created_ms, ended_ms, *_ = profiles[-1]
-    last_ms = max(ended_ms or 0, created_ms, *_moments(connection))
+    last_ms = max(ended_ms or 0, last_moment(connection))
     metrics = _metrics(connection)
     trials = [replace(trial, metrics=metrics.get(trial.id, ())) for trial in _trials(connection, last_ms)]
     in_order = sorted(_numbered(_with_their_parameters(trials)), key=lambda trial: (trial.ended_ms, trial.sequence_id))
@@ -68,9 +68,11 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
     )  # fmt: skip
 
 
-def _moments(connection: sqlite3.Connection) -> tuple[int, ...]:
-    query = "SELECT coalesce(max(timestamp), 0) FROM "
-    return tuple(connection.execute(query + table).fetchone()[0] for table in ("TrialJobEvent", "MetricData"))
+def last_moment(connection: sqlite3.Connection) -> int:
+    """Of all that NNI stored, in milliseconds: its end where it was killed. Raises sqlite3.DatabaseError."""
+    columns = (("startTime", "ExperimentProfile"), ("timestamp", "TrialJobEvent"), ("timestamp", "MetricData"))
+    queries = (f"SELECT coalesce(max({column}), 0) FROM {table}" for column, table in columns)
+    return max(int(connection.execute(query).fetchone()[0]) for query in queries)
 
 
 def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:

@@ -84,4 +84,5 @@ class NniHead:
     #: Names joined by comma when there are several.
     platform: str
     created_ms: int
+    #: None: not known, as while NNI is at work on it.
     ended_ms: int | None

@@ -135,6 +135,16 @@ def test_an_experiment_with_its_trial(old: Old) -> None:
     ]
 
 
+def test_one_that_was_killed_ended_with_the_last_that_is_known_of_it(old: Old) -> None:
+    assert index.read_folder(old.folder).ended_ms == 1000
+    old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
+    with old.folder.database.open("rb"):
+        assert index.read_folder(old.folder).ended_ms is None  # it may be at work
+    before = index.read_folder(old.folder)
+    old.take_over().close()
+    assert before.ended_ms == index.read_folder(old.folder).ended_ms == 2004
+
+
 def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     connection = old.take_over()

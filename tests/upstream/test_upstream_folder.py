@@ -134,7 +134,9 @@ def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tupl
     daemon = _daemon(nni.home)
     daemon.start()
     try:
+        (listed,) = daemon.call("GET", "/experiments")["experiments"]
         assert {path: _nni_api(daemon, id_, path) for path in answered} == answered
+        assert listed["endedMs"] == daemon.status(id_)["endedMs"] is not None
         daemon.call("POST", f"/experiments/{id_}/resume")
         daemon.wait(id_, "DONE")
         trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
