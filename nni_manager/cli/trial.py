@@ -10,6 +10,7 @@ from nni_manager.cli import selection
 from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, duration, echo, echo_json, number, table
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.trial import TrialStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -32,7 +33,7 @@ def trial() -> None:
 @click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N lowest results, lowest first.")
 @json_option
 def list_trials(connect: Connect, *, id: str | None, head: int | None, tail: int | None, as_json: bool) -> None:
-    """List an experiment's trials."""
+    """List an experiment's trials; with --head or --tail, only those that succeeded."""
     if head and tail:
         raise click.UsageError("give either --head or --tail, not both")
     client = connect()
@@ -59,7 +60,8 @@ def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
 def _find(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
     if head is None and tail is None:
         return list(client.all_trials(id))
-    answer = client.trials(id, order="-final" if head else "final", limit=head or tail or _MOST)
+    order, status = "-final" if head else "final", TrialStatus.SUCCEEDED
+    answer = client.trials(id, status=status, order=order, limit=head or tail or _MOST)
     return [trial for trial in answer["trials"] if trial["finalValue"] is not None]
 
 

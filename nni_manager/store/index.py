@@ -172,6 +172,7 @@ def read_folder(folder: Folder) -> Entry:
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
+        connection.close()  # whoever has it open may be NNI
         return _read_nni_folder(folder)
     finally:
         connection.close()

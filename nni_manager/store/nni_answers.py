@@ -53,6 +53,7 @@ _EXPORT = (
 )
 
 _OF_CURRENT_ATTEMPTS = "metrics m CROSS JOIN trials t ON t.id = m.trial_id AND t.attempt = m.attempt"
+_INTERMEDIATES = "FROM metrics p WHERE p.trial_id = t.id AND p.attempt = t.attempt AND p.type = 'PERIODICAL'"
 _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
 
 
@@ -117,12 +118,17 @@ def metrics_of_range(connection: sqlite3.Connection, first: int, last: int) -> b
 
 
 def latest_metrics(connection: sqlite3.Connection) -> bytes:
-    """All final results, then the latest intermediate one of every trial that has any."""
+    """All final results, then of every trial with intermediate ones that with the highest sequence, by their first.
+
+    That is the last one, except where NNI ran a trial twice.
+    """
     finals = metrics(connection, type="FINAL")
+    highest = f"SELECT p.id {_INTERMEDIATES} ORDER BY p.sequence DESC, p.id DESC LIMIT 1"
     query = (
-        f"SELECT {_METRIC} AS item FROM trials t CROSS JOIN metrics m ON m.id = (SELECT l.id FROM metrics l"
-        " WHERE l.trial_id = t.id AND l.attempt = t.attempt AND l.type = 'PERIODICAL' ORDER BY l.id DESC LIMIT 1)"
-        " ORDER BY t.sequence_id"
+        f"SELECT {_METRIC} AS item FROM trials t CROSS JOIN metrics m ON m.id = (SELECT"
+        f" CASE WHEN p.sequence + 1 = t.intermediates THEN p.id ELSE ({highest}) END"
+        f" {_INTERMEDIATES} ORDER BY p.id DESC LIMIT 1)"
+        f" ORDER BY (SELECT p.id {_INTERMEDIATES} ORDER BY p.id LIMIT 1)"
     )
     return b",".join(filter(None, (finals, _joined(connection, query))))
 

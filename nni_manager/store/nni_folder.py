@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,8 +57,11 @@ def is_made_by_nni(database: Path) -> bool:
 
 
 def read_head(database: Path) -> NniHead:
-    """What is in it, at a glance. Raises StoreError."""
-    return _read(database, nni_history.read_head)
+    """What is in it, at a glance; an NNI that was killed ended with the last that it stored. Raises StoreError."""
+    head = _read(database, nni_history.read_head)
+    if head.ended_ms is None and _user(database) is None:
+        return replace(head, ended_ms=_read(database, nni_history.last_moment))
+    return head
 
 
 def adopt(folder: Folder, *, environment: Mapping[str, str], interpreter: str) -> None:
@@ -117,16 +121,21 @@ def _may_be_nni_s(database: Path) -> bool:
 
 
 def _refuse_while_used(database: Path) -> None:
-    """NNI takes no lock; whoever has the file open shows."""
+    if (user := _user(database)) is not None:
+        raise Conflict(
+            f"{database} is in use by {user}: stop that experiment with the nnictl that started it, then try again"
+        )
+
+
+def _user(database: Path) -> str | None:
+    """Which process has it open; NNI takes no lock. None: nobody, as far as this user may see."""
     import psutil
 
     path = os.path.realpath(database)
     for process in psutil.process_iter(["open_files", "name"]):
         if any(file.path == path for file in process.info["open_files"] or ()):
-            raise Conflict(
-                f"{database} is in use by process {process.pid} ({process.info['name']}):"
-                " stop that experiment with the nnictl that started it, then try again"
-            )
+            return f"process {process.pid} ({process.info['name']})"
+    return None
 
 
 def _remove(draft: Path) -> None:
@@ -184,16 +193,17 @@ def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int
 
 
 def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, metrics: tuple[NniMetric, ...]) -> None:
+    """Under their ids, by which they stand in NNI's order whatever trial they are of."""
     connection.execute(
         "INSERT INTO outboxes (id, trial_id, attempt, name, lines) VALUES (?, ?, 1, 'nni', ?)",
         (outbox, trial_id, len(metrics)),
     )
     connection.executemany(
-        "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
-        " VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)",
+        "INSERT INTO metrics (id, outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
+        " VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?)",
         [
-            (outbox, number, trial_id, metric.type, metric.sequence, metric.stored_ms, metric.data, metric.value)
-            for number, metric in enumerate(metrics)
+            (m.id, outbox, number, trial_id, m.type, m.sequence, m.stored_ms, m.data, m.value)
+            for number, m in enumerate(metrics)
         ],
     )
 

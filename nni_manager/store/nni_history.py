@@ -58,7 +58,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
     if not profiles:
         return None
     params, id_, exec_s, created_ms, ended_ms, *_ = profiles[-1]
-    last_ms = max(ended_ms or 0, created_ms, *_moments(connection))
+    last_ms = max(ended_ms or 0, last_moment(connection))
     metrics = _metrics(connection)
     trials = [replace(trial, metrics=metrics.get(trial.id, ())) for trial in _trials(connection, last_ms)]
     in_order = sorted(_numbered(_with_their_parameters(trials)), key=lambda trial: (trial.ended_ms, trial.sequence_id))
@@ -68,9 +68,11 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
     )  # fmt: skip
 
 
-def _moments(connection: sqlite3.Connection) -> tuple[int, ...]:
-    query = "SELECT coalesce(max(timestamp), 0) FROM "
-    return tuple(connection.execute(query + table).fetchone()[0] for table in ("TrialJobEvent", "MetricData"))
+def last_moment(connection: sqlite3.Connection) -> int:
+    """Of all that NNI stored, in milliseconds: its end where it was killed. Raises sqlite3.DatabaseError."""
+    columns = (("startTime", "ExperimentProfile"), ("timestamp", "TrialJobEvent"), ("timestamp", "MetricData"))
+    queries = (f"SELECT coalesce(max({column}), 0) FROM {table}" for column, table in columns)
+    return max(int(connection.execute(query).fetchone()[0]) for query in queries)
 
 
 def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
@@ -176,18 +178,18 @@ def _metrics(connection: sqlite3.Connection) -> Mapping[str, tuple[NniMetric, ..
     """By trial, in the order they were stored. What is no JSON was never shown by NNI either."""
     found: dict[str, list[NniMetric]] = {}
     rows = connection.execute(
-        "SELECT trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"
+        "SELECT rowid, trialJobId, parameterId, type, sequence, timestamp, data FROM MetricData"
         " WHERE type IN ('PERIODICAL', 'FINAL') ORDER BY rowid"
     )
-    for trial_id, parameter_id, type_, sequence, moment_ms, text in rows:
+    for id_, trial_id, parameter_id, type_, sequence, moment_ms, text in rows:
         try:
             data = json.loads(text)
             value = default_number(json.loads(data))
         except (ValueError, TypeError, RecursionError):
             continue
         metric = NniMetric(
-            parameter_id=parameter_id, type=MetricType(type_), sequence=sequence, stored_ms=moment_ms, data=data,
-            value=value,
+            id=id_, parameter_id=parameter_id, type=MetricType(type_), sequence=sequence, stored_ms=moment_ms,
+            data=data, value=value,
         )  # fmt: skip
         found.setdefault(trial_id, []).append(metric)
     return {trial_id: tuple(metrics) for trial_id, metrics in found.items()}

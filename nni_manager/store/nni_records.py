@@ -11,6 +11,8 @@ from nni_manager.domain.trial import Reason, TrialStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NniMetric:
+    #: Its row there: over all trials, the order in which NNI stored them.
+    id: int
     #: Id of the parameters its trial had, as text; None for a customised trial's.
     parameter_id: str | None
     type: MetricType
@@ -82,4 +84,5 @@ class NniHead:
     #: Names joined by comma when there are several.
     platform: str
     created_ms: int
+    #: None: not known, as while NNI is at work on it.
     ended_ms: int | None

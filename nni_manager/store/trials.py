@@ -147,10 +147,12 @@ def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, senten
 def reopen_stopped(connection: sqlite3.Connection) -> int:
     """Resume: trials that ended because the experiment was stopped wait again, with the same parameters.
 
-    Answers how many. Those that never had a job keep their attempt number.
+    Answers how many. Those that never had a job keep their attempt number. What NNI ran has no row in `attempts`, and
+    shows by its start or its results.
     """
     rows = connection.execute(
-        "SELECT t.id, a.trial_id IS NOT NULL FROM trials t LEFT JOIN attempts a"
+        "SELECT t.id, a.trial_id IS NOT NULL OR t.started_ms IS NOT NULL OR t.intermediates > 0"
+        " OR t.final_data IS NOT NULL FROM trials t LEFT JOIN attempts a"
         " ON a.trial_id = t.id AND a.number = t.attempt WHERE t.status = 'USER_CANCELED' AND t.reason = ?",
         (Reason.EXPERIMENT_STOPPED,),
     ).fetchall()

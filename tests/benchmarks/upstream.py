@@ -103,8 +103,8 @@ class Nni:
         """Ends the experiment; seconds until its manager is gone. Idempotent."""
         if not self.id:
             return 0.0
-        (manager, *_), self.id = list(self.processes().values()), ""
-        everybody = [manager, *manager.children(recursive=True)]
+        manager, *_ = everybody = self._everybody()
+        self.id = ""
         started = time.perf_counter()
         request = urllib.request.Request(self.url("experiment"), method="DELETE")
         urllib.request.urlopen(request, timeout=60).close()
@@ -113,6 +113,18 @@ class Nni:
         for process in psutil.wait_procs(everybody, timeout=10)[1]:
             process.kill()  # what a manager that was told to stop leaves behind
         return seconds
+
+    def kill(self) -> None:
+        """SIGKILL for its manager and all that this has started."""
+        everybody, self.id = self._everybody(), ""
+        for process in everybody:
+            process.kill()
+        psutil.wait_procs(everybody, timeout=10)
+
+    def _everybody(self) -> list[psutil.Process]:
+        """The manager first."""
+        manager = self.processes()["manager"]
+        return [manager, *manager.children(recursive=True)]
 
 
 def lite_trials(folder: Path, trials: int, at_once: int) -> tuple[float, float]:

@@ -217,13 +217,15 @@ TRIALS = [
     trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 1"),
     trial("ddddd", 3, "WAITING", startedMs=None, wait={"code": "CONCURRENCY", "sentence": "waits for a free slot"}),
     trial("eeeee", 4, finalResult="NaN"),
+    trial("fffff", 5, "EARLY_STOPPED", value=0.1),
+    trial("ggggg", 6, "USER_CANCELED", value=1.5),
 ]
 
 
 @pytest.mark.parametrize(
     ("words", "ids"),
     [
-        ([], ["aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee"]),
+        ([], ["aaaaa", "bbbbb", "ccccc", "ddddd", "eeeee", "fffff", "ggggg"]),
         (["--head", "1"], ["bbbbb"]),
         (["--head", "9"], ["bbbbb", "aaaaa"]),
         (["--tail", "1"], ["aaaaa"]),

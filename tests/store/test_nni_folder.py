@@ -14,7 +14,7 @@ import pytest
 
 from nni_manager.domain.errors import Conflict, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import answers, index, nni_folder, trials
+from nni_manager.store import answers, index, nni_answers, nni_folder, trials
 from nni_manager.store.connection import connect, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -135,6 +135,16 @@ def test_an_experiment_with_its_trial(old: Old) -> None:
     ]
 
 
+def test_one_that_was_killed_ended_with_the_last_that_is_known_of_it(old: Old) -> None:
+    assert index.read_folder(old.folder).ended_ms == 1000
+    old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
+    with old.folder.database.open("rb"):
+        assert index.read_folder(old.folder).ended_ms is None  # it may be at work
+    before = index.read_folder(old.folder)
+    old.take_over().close()
+    assert before.ended_ms == index.read_folder(old.folder).ended_ms == 2004
+
+
 def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     connection = old.take_over()
@@ -191,6 +201,21 @@ def test_trials_under_way_wait_for_resume(old: Old) -> None:
     assert waiting == [("aaaaa", {"x": 0.5}), ("bbbbb", {"x": 0.75})]
 
 
+def test_what_nni_had_begun_is_another_attempt(old: Old) -> None:
+    """Its results and files are not mixed with the new ones."""
+    for number, id_ in enumerate(("begun", "heard", "fresh")):
+        old.event(2000 + number, id_, "WAITING", record(number, x=0.5), number)
+    old.event(2003, "begun", "RUNNING", None, 0)
+    old.metric(2004, "heard", "1", "PERIODICAL", 0, "0.25")  # of one that runs elsewhere, before its start was seen
+    old.take_over().close()
+    with closing(connect(old.folder.database)) as connection:
+        trials.reopen_stopped(connection)
+        assert [(trial.id, trial.attempt) for trial in trials.load_open(connection)] == [
+            ("begun", 2), ("heard", 2), ("fresh", 1),
+        ]  # fmt: skip
+        assert nni_answers.metrics(connection) == b""
+
+
 @pytest.mark.parametrize(
     ("last", "status", "reason"),
     [
@@ -205,6 +230,28 @@ def test_the_last_event_counts(old: Old, last: str, status: str, reason: str) ->
     old.event(2005, "aaaaa", last)
     old.event(2006, "aaaaa", "ADD_HYPERPARAMETER", record(0, x=0.5))
     assert rows(old.take_over(), "SELECT status, reason FROM trials") == [(status, reason)]
+
+
+def test_results_stay_in_the_order_in_which_nni_stored_them(old: Old) -> None:
+    for number, id_ in enumerate(("first", "other")):
+        old.event(2000 + number, id_, "RUNNING", record(number, x=0.5), number)
+    for at, id_, type_, sequence in [
+        (2010, "other", "PERIODICAL", 0), (2011, "first", "PERIODICAL", 0), (2012, "other", "PERIODICAL", 1),
+        (2013, "other", "FINAL", 0), (2014, "first", "PERIODICAL", 1), (2015, "first", "FINAL", 0),
+        (2016, "other", "PERIODICAL", 0),  # NNI was stopped, and ran this one again
+    ]:  # fmt: skip
+        old.metric(at, id_, str(int(id_ == "other")), type_, sequence, "0.5")
+    old.event(2020, "other", "SUCCEEDED")
+    old.event(2021, "first", "SUCCEEDED")
+    with closing(old.take_over()) as connection:
+        assert stored(nni_answers.metrics(connection)) == list(range(2010, 2017))
+        assert stored(nni_answers.latest_metrics(connection)) == [2013, 2015, 2012, 2014]  # as NNI 3.0 answers
+        assert connection.execute("SELECT id FROM trials ORDER BY end_order").fetchall() == [("other",), ("first",)]
+
+
+def stored(answer: bytes) -> list[int]:
+    """Their times."""
+    return [metric["timestamp"] for metric in json.loads(b"[%b]" % answer)]
 
 
 def test_what_people_gave(old: Old) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +86,10 @@ class Upstream:
 @pytest.fixture
 def upstream(tmp_path: Path, nni3: Path) -> Iterator[Upstream]:
     """Two trials have succeeded, two run; NNI's list of experiments knows of it."""
-    for name in ("data", "home", "code"):
-        (tmp_path / name).mkdir()
-    daemon = Daemon(tmp_path / "data").start("--port", "0")
+    data, home = tmp_path / "home" / "nni-experiments", tmp_path / "home"
+    for folder in (home, data, tmp_path / "code"):
+        folder.mkdir()
+    daemon = Daemon(data, environment={"HOME": str(home)}).start("--port", "0")
     try:
         found = _create(daemon, tmp_path / "code")
         upstream = Upstream(nni3, daemon, found["id"], found["view"]["port"])
@@ -276,6 +278,23 @@ def test_the_command_line_shows_what_there_is(upstream: Upstream) -> None:
     logs = upstream.nnictl("log", "trial", id_, "--trial_id", trials[0]["trialJobId"])
     assert trials[0]["logPath"] in logs
     assert str(upstream.port) in upstream.nnictl("webui", "url", id_)
+
+
+def test_the_command_line_shows_the_logs_and_deletes_them(upstream: Upstream, tmp_path: Path) -> None:
+    id_, folder = upstream.id, upstream.daemon.data / upstream.id
+    shown, first = upstream.nnictl("log", "stdout", id_).strip(), upstream.nnictl("log", "stdout", id_, "--head", 1)
+    assert shown and (folder / "log" / "nnimanager.log").read_text().startswith(shown)
+    assert first.strip() == shown.splitlines()[0]
+    with (folder / "log" / "dispatcher.log").open("a") as file:
+        file.write("said by the tuner\n")
+    assert "said by the tuner" in upstream.nnictl("log", "stderr", id_, "--tail", 1)
+    upstream.daemon.call("POST", f"/experiments/{id_}/stop")
+    until(lambda: registered(tmp_path / "home")[id_]["status"] == "STOPPED")
+    upstream.nnictl("experiment", "save", id_, "--path", tmp_path / "saved")
+    with zipfile.ZipFile(tmp_path / "saved" / f"nni_experiment_{id_}.zip") as archive:
+        assert archive.read("experiment/log/nnictl_stdout.log") == archive.read("experiment/log/nnimanager.log") != b""
+    upstream.daemon.call("DELETE", f"/experiments/{id_}")
+    assert not folder.exists()
 
 
 def test_the_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path) -> None:

@@ -22,6 +22,18 @@ x = nni.get_next_parameter()["x"]
 nni.report_intermediate_result(x / 2)
 nni.report_final_result(x)
 """
+#: The first run stays until it is killed.
+LONG_TRIAL = """
+import os, time, nni
+nni.get_next_parameter()
+run = 2 if os.path.exists("again") else 1
+for step in range(4 - run):
+    nni.report_intermediate_result(10 * run + step)
+    time.sleep(0.1)  # so that the two trials report by turns
+nni.report_final_result(run)
+print("run", run)
+time.sleep(600 if run == 1 else 0)
+"""
 
 
 @pytest.fixture
@@ -31,16 +43,32 @@ def left(tmp_path: Path, nni3: Path) -> tuple[Path, str]:
         return nni.home, _done(nni, nni3)
 
 
+@pytest.fixture
+def killed(tmp_path: Path, nni3: Path) -> tuple[Nni, str, dict[str, Any]]:
+    """NNI after it was killed with two trials that had reported all; id of the experiment, what it had answered."""
+    nni = Nni(tmp_path)
+    _create(nni, nni3, LONG_TRIAL, trials=2)
+    try:
+        nni.wait_for(lambda: len(nni.get("metric-data")) == 8)
+        return nni, nni.id, {path: nni.get(path) for path in ("metric-data", "metric-data-latest")}
+    finally:
+        nni.kill()
+
+
 def _done(nni: Nni, nni3: Path) -> str:
-    (nni.code / "trial.py").write_text(TRIAL)
+    _create(nni, nni3, TRIAL, TRIALS)
+    nni.wait("DONE")
+    return nni.id
+
+
+def _create(nni: Nni, nni3: Path, trial: str, trials: int) -> None:
+    (nni.code / "trial.py").write_text(trial)
     config = {
         "experimentName": "theirs", "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
         "trialCommand": f"{nni3} trial.py", "trialCodeDirectory": str(nni.code), "trialConcurrency": 2,
-        "maxTrialNumber": TRIALS, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
+        "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": {"platform": "local"},
     }  # fmt: skip
     nni.create(config)
-    nni.wait("DONE")
-    return nni.id
 
 
 def _daemon(home: Path) -> Daemon:
@@ -97,3 +125,39 @@ def _results(daemon: Daemon, id_: str) -> dict[str, Any]:
     trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
     assert all(trial["finalValue"] == trial["parameters"]["x"] for trial in trials), trials
     return {trial["id"]: trial["finalValue"] for trial in trials}
+
+
+def test_trials_that_were_under_way_run_again_beside_what_they_left(killed: tuple[Nni, str, dict[str, Any]]) -> None:
+    nni, id_, answered = killed
+    before = _files_of_trials(nni, id_)
+    (nni.code / "again").touch()
+    daemon = _daemon(nni.home)
+    daemon.start()
+    try:
+        (listed,) = daemon.call("GET", "/experiments")["experiments"]
+        assert {path: _nni_api(daemon, id_, path) for path in answered} == answered
+        assert listed["endedMs"] == daemon.status(id_)["endedMs"] is not None
+        daemon.call("POST", f"/experiments/{id_}/resume")
+        daemon.wait(id_, "DONE")
+        trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+        assert [(trial["attempt"], trial["intermediates"], trial["finalValue"]) for trial in trials] == [(2, 2, 2)] * 2
+        jobs = _nni_api(daemon, id_, "trial-jobs")
+        assert [json.loads(json.loads(job["finalMetricData"][0]["data"])) for job in jobs] == [2, 2]
+        assert [result["value"] for result in _nni_api(daemon, id_, "export-data")] == ["2", "2"]
+        metrics = _nni_api(daemon, id_, "metric-data")
+        assert sorted(json.loads(json.loads(metric["data"])) for metric in metrics) == [2, 2, 20, 20, 21, 21]
+        assert _files_of_trials(nni, id_) == before
+        daemon.call("POST", f"/experiments/{id_}/stop")
+    finally:
+        daemon.terminate()
+
+
+def _files_of_trials(nni: Nni, id_: str) -> dict[str, str]:
+    """As NNI left them: what is said in each."""
+    folder = nni.home / "nni-experiments" / id_ / "environments"
+    return {str(path): path.read_text() for path in folder.glob("*/trials/*/trial.*")}
+
+
+def _nni_api(daemon: Daemon, id_: str, path: str) -> Any:
+    with daemon.client() as client:
+        return client.get(f"/experiments/{id_}/api/v1/nni/{path}").json()
