@@ -142,6 +142,7 @@ _NUMBERS = {
 
 def _numeric(kind: str, value: object, where: str) -> Integer | Real:
     first, second, *rest = _numbers(kind, value, where)
+    _check_width(kind, first, second, where)
     if kind == "randint":
         return _integer(first, second, where)
     normal, log = kind.endswith("normal"), "log" in kind
@@ -154,6 +155,18 @@ def _numeric(kind: str, value: object, where: str) -> Integer | Real:
     if rest and rest[0] <= 0:
         raise InvalidInput(f"{where}: q must be greater than 0, but it is {rest[0]:g}.")
     return Real(first=first, second=second, normal=normal, log=log, step=rest[0] if rest else None)
+
+
+def _check_width(kind: str, first: float, second: float, where: str) -> None:
+    """What is too wide has no quantiles: the difference of its ends is infinite."""
+    # 9 sigma: what a draw can reach
+    name, reach = (
+        ("mu + 9 sigma", abs(first) + 9 * second) if kind.endswith("normal") else ("high - low", second - first)
+    )
+    if math.isinf(reach):
+        raise InvalidInput(
+            f"{where}: {name} of {kind} is beyond 1.8e308, the largest number there is; use smaller ones."
+        )
 
 
 def _integer(low: float, high: float, where: str) -> Integer:
