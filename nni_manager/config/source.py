@@ -47,6 +47,11 @@ class Source:
         if self.problems:
             raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line))
 
+    def check_text(self, raw: object) -> None:
+        """Raises ValueError for text that can be no command, no path and no environment variable."""
+        if isinstance(raw, str) and "\0" in raw and not self.stored:
+            raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
+
     def path(self, raw: str) -> str:
         """Absolute, ``~`` expanded, symbolic links resolved."""
         if self.stored:

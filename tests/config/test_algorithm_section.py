@@ -62,6 +62,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
+    ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
     ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE'"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nni_manager.config.experiment_file import from_canonical
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
 
@@ -72,6 +73,12 @@ BAD: list[tuple[str, Any, str]] = [
     ("trialCommand", "", "must not be empty"),
     ("trialCommand", ["python3", "fit.py"], "must be text, not a list"),
     ("trialCommand", None, "is required and not set"),
+    ("trialCommand", "true\0", "holds a NUL character"),
+    ("experimentName", "hi\0ve", "holds a NUL character"),
+    ("nniManagerIp", "10.0.0.1\0", "holds a NUL character"),
+    ("trialCodeDirectory", "/\0", "holds a NUL character"),
+    ("experimentWorkingDirectory", "/\0", "holds a NUL character"),
+    ("searchSpaceFile", "/\0", "holds a NUL character"),
     ("trialCodeDirectory", "no/such/folder", "there is no folder"),
     ("trialCodeDirectory", 5, "must be text"),
     ("trialConcurrency", None, "is required and not set"),
@@ -130,7 +137,8 @@ def test_a_good_value(load_with: Load, field: str, value: object, attribute: str
 
 @pytest.mark.parametrize(("field", "value", "words"), BAD)
 def test_a_bad_value(refusals: Refusals, field: str, value: object, words: str) -> None:
-    [problem] = refusals(**{"maxTrialNumber": 5, field: value})
+    fields = {"searchSpace": None} if field == "searchSpaceFile" else {}
+    [problem] = refusals(**{"maxTrialNumber": 5, **fields, field: value})
     assert (problem.field, problem.file) == (field, "bee.yml")
     assert words in problem.message
     assert problem.line > 0
@@ -190,6 +198,10 @@ def test_a_misspelled_required_field_is_one_problem(refusals: Refusals) -> None:
 def test_an_unknown_field_that_is_like_none_lists_what_there_is(refusals: Refusals) -> None:
     [problem] = refusals(honey=1)
     assert "unknown field; known here: experimentName, " in problem.message
+
+
+def test_a_stored_experiment_may_hold_what_is_refused_now(load_with: Load) -> None:
+    assert from_canonical({**load_with().canonical, "experimentName": "hi\0ve"}).name == "hi\0ve"
 
 
 def test_secrets_of_a_config_are_in_no_repr(load_with: Load) -> None:
