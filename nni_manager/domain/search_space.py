@@ -3,8 +3,8 @@
 A nested choice becomes one choice between branches plus dimensions that exist in one branch only; `SearchSpace` holds
 them flat and assembles their values into what a trial receives.
 
-Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises InvalidInput with
-the name of the dimension.
+Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises BadDimension with
+the name of the dimension, or InvalidInput.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nni_manager.domain.dimension import Choice, Dimension, Integer, Real
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import BadDimension, InvalidInput
 
 #: Names from the root down; the index of a branch stands between a nested choice and what is in the branch.
 Key = tuple[str | int, ...]
@@ -87,14 +87,25 @@ class SearchSpace:
 
 
 def parse(search_space: object) -> SearchSpace:
-    """NNI's search-space JSON as dimensions. Raises InvalidInput naming the first bad one."""
+    """NNI's search-space JSON as dimensions. Raises BadDimension for the first bad one, InvalidInput."""
     return SearchSpace(places=tuple(_places(search_space, "searchSpace", ())))
 
 
 def _places(group: object, where: str, parent: Key) -> list[Place]:
     if not isinstance(group, Mapping):
         raise InvalidInput(f'{where} is no object; write {{"name": {{"_type": …, "_value": …}}}}.')
-    return [place for name, spec in group.items() for place in _place(name, spec, f"{where}.{name}", parent)]
+    return [place for name, spec in group.items() for place in _named(name, spec, f"{where}.{name}", parent)]
+
+
+def _named(name: str, spec: object, where: str, parent: Key) -> list[Place]:
+    """As `_place`; what is wrong within is named already."""
+    try:
+        return _place(name, spec, where, parent)
+    except BadDimension:
+        raise
+    except InvalidInput as error:
+        reason = str(error).removeprefix(where).lstrip(": ")
+        raise BadDimension(str(error), key=(*parent, name), reason=reason) from None
 
 
 def _place(name: str, spec: object, where: str, parent: Key) -> list[Place]:

@@ -50,8 +50,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"trialCodeDirectory": "nowhere"}, "trialCodeDirectory", "there is no folder"),
         (
             {"searchSpace": {"x": {"_type": "unifrom", "_value": [0, 1]}}},
-            "searchSpace",
-            "x: the _type 'unifrom' is unknown; use one of",
+            "searchSpace.x",
+            "the _type 'unifrom' is unknown; use one of",
         ),
         ({"searchSpaceFile": "space.yml", "searchSpace": None}, "searchSpaceFile", "space.yml"),
         ({"tuner": {"name": "Randon"}}, "tuner.name", "Random"),

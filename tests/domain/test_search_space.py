@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nni_manager.domain.dimension import Dimension, Real
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import BadDimension, InvalidInput
 from nni_manager.domain.search_space import Place, parse
 
 pytestmark = pytest.mark.unit
@@ -280,6 +280,14 @@ def test_a_bad_dimension_is_named_in_one_sentence(spec: object, words: tuple[str
         parse({"x": spec})
     assert all(word in str(caught.value) for word in words), caught.value
     assert "\n" not in str(caught.value)
+
+
+def test_a_bad_dimension_within_says_where_it_is() -> None:
+    branches = [{"_name": "a"}, {"_name": "b", "y": {"_type": "normal", "_value": [0, -1]}}]
+    with pytest.raises(BadDimension) as caught:
+        parse({"x": {"_type": "choice", "_value": branches}})
+    assert caught.value.key == ("x", 1, "y")
+    assert str(caught.value) == f"searchSpace.x.b.y: {caught.value.reason}"
 
 
 @pytest.mark.parametrize("space", [[], "x", None, 3])
