@@ -94,7 +94,7 @@ def _single_values(top: Section, parsers: Mapping[str, scalars.Parse]) -> dict[s
 
 
 def _paths(top: Section, source: Source) -> dict[str, object]:
-    readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.path}
+    readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.makeable_directory}
     defaults = {"trialCodeDirectory": ".", "experimentWorkingDirectory": source.working_directory}
     paths = {}
     for name, reader in readers.items():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nni_manager.config.experiment_file import from_canonical
+from nni_manager.config.experiment_file import from_canonical, load
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
+from tests.config.conftest import MINIMAL
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +58,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("multiPhase", False, "name", None),
     ("experimentType", "hpo", "name", None),
     ("searchSpace", {}, "search_space", {}),
-    ("experimentWorkingDirectory", "/nowhere/yet", "working_directory", "/nowhere/yet"),
+    ("experimentWorkingDirectory", "/tmp/nowhere/yet", "working_directory", "/tmp/nowhere/yet"),
     ("trialCodeDirectory", "/", "trial_code_directory", "/"),
     ("assessor", None, "assessor", None),
     ("deprecated", {"multiThread": True}, "name", None),
@@ -114,6 +117,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("logLevel", "loud", "must be one of fatal, error, warning, info, debug, trace, not 'loud'"),
     ("logLevel", 3, "must be one of fatal"),
     ("experimentWorkingDirectory", 3, "must be text"),
+    ("experimentWorkingDirectory", "n" * 300, "cannot be made: File name too long"),
     ("tunerGpuIndices", [], "must name at least one GPU"),
     ("tunerGpuIndices", [0, 0], "names GPU 0 twice"),
     ("tunerGpuIndices", -1, "negative"),
@@ -158,6 +162,32 @@ def test_zero_gpus_and_no_word_about_gpus_differ_through_every_layer(load_with: 
     assert (zero.canonical["trialGpuNumber"], "trialGpuNumber" in unset.canonical) == (0, False)
     assert zero.platforms[0].settings["trialGpuNumber"] == 0
     assert "trialGpuNumber" not in unset.platforms[0].settings
+
+
+@pytest.mark.parametrize("below", ["", "sub/sub", "broken"])
+def test_a_file_in_the_way_of_the_working_directory(refusals: Refusals, tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "broken").symlink_to("file/sub")
+    wanted = "broken" if below == "broken" else f"file/{below}".rstrip("/")
+    [problem] = refusals(experimentWorkingDirectory=wanted)
+    assert (problem.file, problem.field) == ("bee.yml", "experimentWorkingDirectory") and problem.line > 0
+    assert f"cannot be made: {tmp_path.resolve() / 'file'} is no folder" in problem.message
+
+
+def test_a_working_directory_nobody_may_make(
+    refusals: Refusals, load_with: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shut").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # whoever tests may be root
+    for wanted in ("shut", "shut/sub"):
+        [problem] = refusals(experimentWorkingDirectory=wanted)
+        assert "shut is not yours to write to" in problem.message
+    canonical = {**load_with().canonical, "experimentWorkingDirectory": str(tmp_path / "shut")}
+    assert from_canonical(canonical).working_directory == str(tmp_path / "shut")
+    text = json.dumps({**MINIMAL, "experimentWorkingDirectory": "shut"})
+    load(text, directory=tmp_path, elsewhere=True)  # what may be made there, the other machine knows
+    load_with(experimentWorkingDirectory="later/on")
+    assert not (tmp_path / "later").exists()
 
 
 def test_paths_start_at_the_file_and_links_are_resolved(load_with: Load, tmp_path: Path) -> None:
