@@ -40,6 +40,8 @@ def _built_in(section: Section, family: Family, source: Source) -> dict[str, obj
         return _present(**_of_registered(registered, arguments or {}, section))
     if name is not None:
         name = _check_name(name, family, section, source, arguments or {})
+    if arguments and name in family.arguments:
+        arguments = _present(**arguments)  # null: not set
     return _present(name=name, classArgs=arguments)
 
 

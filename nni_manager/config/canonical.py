@@ -12,8 +12,14 @@ from typing import Any
 from nni_manager.config.scalars import seconds, whole_seconds
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
 
-GRACE_PERIOD_S = 5.0
-METRIC_GRACE_S = 10.0
+_ToSpec = Callable[[Any], Any]
+#: Fields that `ExperimentSpec` itself has a default of.
+_DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
+    "maxTrialRetries": ("max_trial_retries", int),
+    "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
+    "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
+    "versionCheck": ("version_check", bool),
+}
 
 
 def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
@@ -38,12 +44,9 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         tuner=_algorithm(canonical["tuner"]),
         assessor=_optional(canonical.get("assessor"), _algorithm),
         platforms=platforms,
-        max_trial_retries=canonical.get("maxTrialRetries", 0),
-        grace_period_s=float(seconds(canonical.get("gracePeriod", GRACE_PERIOD_S))),
-        metric_grace_s=float(seconds(canonical.get("metricGrace", METRIC_GRACE_S))),
-        version_check=canonical.get("versionCheck", True),
         manager_ip=first.get("nniManagerIp", ""),
         canonical=canonical,
+        **{field: convert(canonical[key]) for key, (field, convert) in _DEFAULTED.items() if key in canonical},
     )
 
 
@@ -61,5 +64,5 @@ def _algorithm(section: Mapping[str, Any]) -> AlgorithmSpec:
     )
 
 
-def _optional(value: Any, convert: Callable[[Any], Any]) -> Any:
+def _optional(value: Any, convert: _ToSpec) -> Any:
     return None if value is None else convert(value)

@@ -14,10 +14,9 @@ from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
 from nni_manager.config.canonical import to_spec
 from nni_manager.config.document import fold
 from nni_manager.config.platform_section import SHARED, read_platforms
-from nni_manager.config.search_space import check_search_space, read_search_space, refuse_search_space
+from nni_manager.config.search_space import read_search_space, refuse_dimensions
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
-from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
 
 #: Every field of the top level, in the order of the canonical form.
@@ -95,7 +94,7 @@ def _single_values(top: Section, parsers: Mapping[str, scalars.Parse]) -> dict[s
 
 
 def _paths(top: Section, source: Source) -> dict[str, object]:
-    readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.path}
+    readers = {"trialCodeDirectory": source.existing_directory, "experimentWorkingDirectory": source.makeable_directory}
     defaults = {"trialCodeDirectory": ".", "experimentWorkingDirectory": source.working_directory}
     paths = {}
     for name, reader in readers.items():
@@ -121,10 +120,7 @@ def _algorithm(top: Section, name: str, family: Family, source: Source) -> dict[
 def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source) -> None:
     if source.stored or any(problem.field.startswith("searchSpace") for problem in source.problems.values()):
         return
-    try:
-        check_search_space(fields["searchSpace"], (fields["tuner"] or {}).get("name"))
-    except InvalidInput as error:
-        refuse_search_space(top, error)
+    refuse_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
 
 
 def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> object:

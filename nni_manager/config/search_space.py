@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from nni_manager.config.algorithms import TUNERS
-from nni_manager.config.document import MAX_DEPTH, Unreadable
+from nni_manager.config.document import MAX_DEPTH, Path, Unreadable
 from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
-from nni_manager.config.source import Source
+from nni_manager.config.source import Source, spell
 from nni_manager.config.text_file import read_text
 from nni_manager.domain import search_space
-from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
 
 _FIELDS = ("searchSpace", "searchSpaceFile")
 
@@ -35,15 +35,43 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
 
 
 def check_search_space(space: object, tuner: object) -> None:
-    """Whether the tuner of that name can search there. Raises InvalidInput naming the dimension."""
+    """Whether the tuner of that name can search there. Raises BadDimension for the first where it cannot."""
     if space is not None and tuner in TUNERS.arguments:
         search_space.parse(space)
 
 
-def refuse_search_space(top: Section, error: InvalidInput) -> None:
-    """Notes what `check_search_space` raised."""
-    name = next(filter(top.has, _FIELDS))
-    top.refuse(name, str(error).removeprefix("searchSpace").removeprefix("."))
+def refuse_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
+    """Notes every dimension that the tuner of that name cannot search, where it is written."""
+    for name, dimension in space.items():
+        try:
+            check_search_space({name: dimension}, tuner)
+        except BadDimension as error:
+            _refuse(error, top, source)
+
+
+def _refuse(error: BadDimension, top: Section, source: Source) -> None:
+    path = _written(error.key)
+    if top.has("searchSpace"):
+        source.refuse(("searchSpace", *path), error.reason)
+        return
+    file = source.path(str(top.raw("searchSpaceFile")))
+    spelled, line = _locate(path, file)
+    source.adopt(Problem(message=error.reason, field=spell(spelled), file=file, line=line))
+
+
+def _written(key: search_space.Key) -> Path:
+    """Where that dimension stands in the JSON: the index of a branch is one in the nested choice's `_value`."""
+    return tuple(part for step in key for part in (("_value", step) if isinstance(step, int) else (step,)))
+
+
+def _locate(path: Path, file: str) -> tuple[Path, int]:
+    """As `Document.locate`; without a line where that cannot be known."""
+    from nni_manager.config.yaml_reader import parse
+
+    try:
+        return parse(read_text(file)).locate(path)
+    except (Unreadable, ConfigInvalid):
+        return path, 0
 
 
 def _usable(raw: object) -> dict[str, object]:

@@ -38,6 +38,7 @@ class Section:
         if name not in self._values:
             return None
         try:
+            self._source.check_text(self._values[name])
             return parse(self._values[name])
         except ValueError as error:
             self.refuse(name, str(error))

@@ -47,6 +47,11 @@ class Source:
         if self.problems:
             raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line))
 
+    def check_text(self, raw: object) -> None:
+        """Raises ValueError for text that can be no command, no path and no environment variable."""
+        if isinstance(raw, str) and "\0" in raw and not self.stored:
+            raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
+
     def path(self, raw: str) -> str:
         """Absolute, ``~`` expanded, symbolic links resolved."""
         if self.stored:
@@ -60,6 +65,17 @@ class Source:
             raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
         return path
 
+    def makeable_directory(self, raw: str) -> str:
+        """As `path`, and nothing is made. Raises ValueError when folders cannot be made there."""
+        path = self.path(raw)
+        if not (self.stored or self.elsewhere):
+            place = _nearest(path)
+            if not os.path.isdir(place):
+                raise ValueError(f"{path} cannot be made: {place} is no folder; name another one")
+            if not os.access(place, os.W_OK | os.X_OK):
+                raise ValueError(f"{path} cannot be made: {place} is not yours to write to; name another one")
+        return path
+
     def existing_file(self, raw: str) -> str:
         """As `path`. Raises ValueError when there is no such file."""
         path = self.path(raw)
@@ -69,6 +85,19 @@ class Source:
 
     def _add(self, problem: Problem) -> None:
         self.problems.setdefault(problem.field, problem)
+
+
+def _nearest(path: str) -> str:
+    """Itself, or the last one above it that is there. Raises ValueError."""
+    place = path
+    while True:
+        try:
+            os.lstat(place)
+            return place
+        except (FileNotFoundError, NotADirectoryError):
+            place = os.path.dirname(place)
+        except OSError as error:  # too long, or nobody may look
+            raise ValueError(f"{path} cannot be made: {error.strerror}; name another one") from None
 
 
 def spell(path: Path) -> str:

@@ -90,8 +90,8 @@ class Real:
             return None
         if self.first == self.second:
             return 1
-        if self.step is None:
-            return None
+        if self.step is None or self.step < math.ulp(max(-self.first, self.second)):
+            return None  # floating-point numbers of that size lie further apart than multiples of `step`
         return round(self.second / self.step) - round(self.first / self.step) + 1
 
     def point(self, index: int) -> float:

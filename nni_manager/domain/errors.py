@@ -2,7 +2,8 @@
 
     NniManagerError
     ├── InvalidInput            what was sent cannot be used; names the field
-    │   └── ConfigInvalid       an experiment file with one or more problems
+    │   ├── ConfigInvalid       an experiment file with one or more problems
+    │   └── BadDimension        one dimension of a search space
     ├── NotFound                no such experiment, trial or file
     ├── Conflict                exists, but its state does not allow this
     │   └── AttemptDecided      an attempt that is fenced off still reports
@@ -61,6 +62,17 @@ class ConfigInvalid(InvalidInput):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
         self.problems = tuple(problems)
+
+
+class BadDimension(InvalidInput):
+    """A dimension of a search space that cannot be used."""
+
+    def __init__(self, message: str, *, key: tuple[str | int, ...] = (), reason: str = "") -> None:
+        super().__init__(message)
+        #: As `search_space.Key`.
+        self.key = key
+        #: The message without the dimension's name.
+        self.reason = reason or message
 
 
 class NotFound(NniManagerError):

@@ -95,5 +95,6 @@ class JobSpec:
     grace_period_s: float = 5.0
     #: Outbox → bytes of it that are stored, of a job that may have been submitted before and have run since.
     stored: Mapping[str, int] = field(default_factory=dict)
-    #: What the trial runner inside the job is started with, its token included; empty where there is none.
+    #: How the trial runner inside the job reaches us, its token included; empty where it does not. What else it is
+    #: started with, its platform knows.
     runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -44,12 +44,3 @@ def default_number(value: object) -> float | None:
         return float(value)
     except OverflowError:  # a whole number beyond all floats
         return math.inf if value > 0 else -math.inf
-
-
-def is_better(candidate: float | None, best: float | None, mode: OptimizeMode) -> bool:
-    """Whether `candidate` beats `best`. NaN and None never win, anything else beats them."""
-    if candidate is None or math.isnan(candidate):
-        return False
-    if best is None or math.isnan(best):
-        return True
-    return candidate > best if mode is OptimizeMode.MAXIMIZE else candidate < best

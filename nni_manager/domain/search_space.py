@@ -3,8 +3,8 @@
 A nested choice becomes one choice between branches plus dimensions that exist in one branch only; `SearchSpace` holds
 them flat and assembles their values into what a trial receives.
 
-Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises InvalidInput with
-the name of the dimension.
+Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises BadDimension with
+the name of the dimension, or InvalidInput.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nni_manager.domain.dimension import Choice, Dimension, Integer, Real
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import BadDimension, InvalidInput
 
 #: Names from the root down; the index of a branch stands between a nested choice and what is in the branch.
 Key = tuple[str | int, ...]
@@ -87,14 +87,25 @@ class SearchSpace:
 
 
 def parse(search_space: object) -> SearchSpace:
-    """NNI's search-space JSON as dimensions. Raises InvalidInput naming the first bad one."""
+    """NNI's search-space JSON as dimensions. Raises BadDimension for the first bad one, InvalidInput."""
     return SearchSpace(places=tuple(_places(search_space, "searchSpace", ())))
 
 
 def _places(group: object, where: str, parent: Key) -> list[Place]:
     if not isinstance(group, Mapping):
         raise InvalidInput(f'{where} is no object; write {{"name": {{"_type": …, "_value": …}}}}.')
-    return [place for name, spec in group.items() for place in _place(name, spec, f"{where}.{name}", parent)]
+    return [place for name, spec in group.items() for place in _named(name, spec, f"{where}.{name}", parent)]
+
+
+def _named(name: str, spec: object, where: str, parent: Key) -> list[Place]:
+    """As `_place`; what is wrong within is named already."""
+    try:
+        return _place(name, spec, where, parent)
+    except BadDimension:
+        raise
+    except InvalidInput as error:
+        reason = str(error).removeprefix(where).lstrip(": ")
+        raise BadDimension(str(error), key=(*parent, name), reason=reason) from None
 
 
 def _place(name: str, spec: object, where: str, parent: Key) -> list[Place]:
@@ -142,6 +153,7 @@ _NUMBERS = {
 
 def _numeric(kind: str, value: object, where: str) -> Integer | Real:
     first, second, *rest = _numbers(kind, value, where)
+    _check_width(kind, first, second, where)
     if kind == "randint":
         return _integer(first, second, where)
     normal, log = kind.endswith("normal"), "log" in kind
@@ -154,6 +166,18 @@ def _numeric(kind: str, value: object, where: str) -> Integer | Real:
     if rest and rest[0] <= 0:
         raise InvalidInput(f"{where}: q must be greater than 0, but it is {rest[0]:g}.")
     return Real(first=first, second=second, normal=normal, log=log, step=rest[0] if rest else None)
+
+
+def _check_width(kind: str, first: float, second: float, where: str) -> None:
+    """What is too wide has no quantiles: the difference of its ends is infinite."""
+    # 9 sigma: what a draw can reach
+    name, reach = (
+        ("mu + 9 sigma", abs(first) + 9 * second) if kind.endswith("normal") else ("high - low", second - first)
+    )
+    if math.isinf(reach):
+        raise InvalidInput(
+            f"{where}: {name} of {kind} is beyond 1.8e308, the largest number there is; use smaller ones."
+        )
 
 
 def _integer(low: float, high: float, where: str) -> Integer:

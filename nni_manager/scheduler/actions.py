@@ -123,11 +123,9 @@ class Actions:
     def _runner_environment(self, call: d.Submit) -> dict[str, str]:
         if not self._loop.platform.capabilities.has_runner:
             return {}
-        spec = self._loop.spec
         return runner_environment(
-            self._runner_door, manager_ip=spec.manager_ip, experiment_id=self._loop.experiment_id,
-            trial_id=call.trial_id, attempt=call.attempt, job_name=call.job_name, command=spec.trial_command,
-            grace_s=spec.grace_period_s,
+            self._runner_door, manager_ip=self._loop.spec.manager_ip, experiment_id=self._loop.experiment_id,
+            trial_id=call.trial_id, attempt=call.attempt, job_name=call.job_name,
         )  # fmt: skip
 
     async def _do_submit(self, call: d.Submit) -> None:

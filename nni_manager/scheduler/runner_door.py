@@ -24,14 +24,8 @@ class RunnerDoor(Protocol):
 
 
 def runner_environment(
-    door: RunnerDoor, *, manager_ip: str, experiment_id: str, trial_id: str, attempt: int, job_name: str,
-    command: str, grace_s: float,
-) -> dict[str, str]:  # fmt: skip
-    """What the runner of one attempt is started with. Holds its token: never log it."""
+    door: RunnerDoor, *, manager_ip: str, experiment_id: str, trial_id: str, attempt: int, job_name: str
+) -> dict[str, str]:
+    """Where the runner of one attempt reaches us, and as whom. Holds its token: never log it."""
     base = f"{door.url(manager_ip)}/trial/v1/{experiment_id}/{trial_id}/{attempt}"
-    return {
-        protocol.ENV_MANAGER_URL: base,
-        protocol.ENV_TOKEN: door.tokens.token(job_name),
-        protocol.ENV_COMMAND: command,
-        protocol.ENV_GRACE_S: f"{grace_s:g}",
-    }
+    return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: door.tokens.token(job_name)}

@@ -14,7 +14,7 @@ from typing import Any
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
-from nni_manager.store import nni_folder
+from nni_manager.store import nni_folder, stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -162,12 +162,7 @@ def read_folder(folder: Folder) -> Entry:
     nni_folder.roll_back(folder.database)
     connection = connect_readonly(folder.database)
     try:
-        row = connection.execute(
-            "SELECT id, status, json_extract(config, '$.experimentName'),"
-            " coalesce(json_extract(config, '$.trainingService.platform'), (SELECT group_concat("
-            "json_extract(value, '$.platform')) FROM json_each(config, '$.trainingService'))), created_ms, ended_ms"
-            " FROM experiment"
-        ).fetchone()
+        row = connection.execute("SELECT id, status, config, created_ms, ended_ms FROM experiment").fetchone()
         view = _recorded_view(connection)
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
@@ -178,11 +173,13 @@ def read_folder(folder: Folder) -> Entry:
         connection.close()
     if row is None:
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; it was not made to the end")
-    id_, status, name, platform, created, ended = row
+    id_, status, text, created, ended = row
+    config = stored_config.read(text, folder.database)
     is_open = not ExperimentStatus(status).is_closed
     return Entry(
-        id=id_, folder=folder, name=name, platform=platform, status=ExperimentStatus(status), created_ms=created,
-        ended_ms=ended, is_open=is_open, view=view if is_open else None,
+        id=id_, folder=folder, name=config.get("experimentName"), platform=stored_config.platform(config),
+        status=ExperimentStatus(status), created_ms=created, ended_ms=ended, is_open=is_open,
+        view=view if is_open else None,
     )  # fmt: skip
 
 

@@ -66,10 +66,7 @@ def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     connection.execute(
         "UPDATE outboxes SET offset = ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox)
     )
-    has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
-    if chunk.metrics:
-        sequence = _next_sequence(connection, attempt[0]) if has_intermediates else 0
-        _insert(connection, chunk, attempt, outbox, number, sequence, now_ms)
+    has_intermediates = _take(connection, chunk, attempt, outbox, number, now_ms)
     return Receipt(
         stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates, may_complete=may_complete
     )
@@ -86,6 +83,20 @@ def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str)
     return row[0], row[1], row[2]
 
 
+def _take(
+    connection: sqlite3.Connection, chunk: Chunk, attempt: tuple[str, int], outbox: int, number: int, now_ms: int
+) -> bool:
+    """`number`: of the stretch's first line. Whether there are intermediate results in it."""
+    has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
+    sequence = _next_sequence(connection, attempt[0]) if has_intermediates else 0
+    intermediates = _insert(connection, chunk, attempt, outbox, number, sequence, now_ms) if chunk.metrics else 0
+    if has_intermediates:
+        _note_intermediates(connection, attempt[0], sequence + intermediates, chunk.metrics)
+    if intermediates < len(chunk.metrics):
+        _note_final(connection, attempt[0], chunk.metrics)
+    return has_intermediates
+
+
 def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
     """Of the trial's next intermediate result."""
     (sequence,) = connection.execute("SELECT intermediates FROM trials WHERE id = ?", (trial_id,)).fetchone()
@@ -95,34 +106,37 @@ def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
 def _insert(
     connection: sqlite3.Connection, chunk: Chunk, attempt: tuple[str, int], outbox: int, number: int, sequence: int,
     now_ms: int,
-) -> None:  # fmt: skip
-    """`number`: of the stretch's first line; `sequence`: of its first intermediate result."""
+) -> int:  # fmt: skip
+    """`sequence`: of the stretch's first intermediate result. How many of them there are."""
     trial_id, attempt_number = attempt
-    rows = []
-    first_final: Metric | None = None
-    last: float | None = None
-    first_sequence = sequence
+    first, rows = sequence, []
     for metric in chunk.metrics:
-        value = metric.value
-        if metric.type is MetricType.FINAL:
-            first_final = first_final or metric
-            place = 0
-        else:
-            place, sequence, last = sequence, sequence + 1, value
+        place = 0
+        if metric.type is MetricType.PERIODICAL:
+            place, sequence = sequence, sequence + 1
         rows.append((outbox, number + metric.number, trial_id, attempt_number, metric.type, place, now_ms,
-                     metric.data, value))  # fmt: skip
+                     metric.data, metric.value))  # fmt: skip
     connection.executemany(
         "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
-    if sequence > first_sequence:
-        connection.execute(
-            "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
-            (sequence, last, trial_id),
-        )
-    if first_final is not None:
-        connection.execute(
-            "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
-            (first_final.data, first_final.value, trial_id),
-        )
+    return sequence - first
+
+
+def _note_intermediates(connection: sqlite3.Connection, trial_id: str, count: int, metrics: Sequence[Metric]) -> None:
+    """On the trial: how many it has by now, and the number of the newest, if that has one."""
+    newest = next(metric for metric in reversed(metrics) if metric.type is MetricType.PERIODICAL)
+    connection.execute(
+        "UPDATE trials SET intermediates = ?, last_value = coalesce(?, last_value) WHERE id = ?",
+        (count, newest.value, trial_id),
+    )
+
+
+def _note_final(connection: sqlite3.Connection, trial_id: str, metrics: Sequence[Metric]) -> None:
+    """On the trial: the first of all its final results."""
+    first = next(metric for metric in metrics if metric.type is MetricType.FINAL)
+    connection.execute(
+        "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",
+        (first.data, first.value, trial_id),
+    )

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
 
 #: Tuners that go by smaller results where nothing else is said; all others of NNI's go by greater ones.
 MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
+
+
+def read(text: str, database: Path) -> dict[str, Any]:
+    """The config in an experiment's database. Raises StoreCorrupt."""
+    try:
+        config: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        sentence = f"the config in the database {database} cannot be read ({error}); restore it from a backup"
+        raise StoreCorrupt(sentence) from error
+    return config
 
 
 def platform(config: Mapping[str, Any]) -> str:

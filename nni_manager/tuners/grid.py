@@ -141,57 +141,60 @@ class _Finite:
         return self._dimension.point(index)
 
 
-class _Halving:
-    """1/2; 1/4, 3/4; 1/8, 3/8, 5/8, 7/8; … of the distribution."""
+class _Endless:
+    """1/2; 1/4, 3/4; 1/8, 3/8, 5/8, 7/8; … of the distribution, each value once; ends when a level has nothing new.
+
+    Multiples of a step without bounds: all that lie inside the level's range, as soon as they are fewer than that.
+    """
 
     def __init__(self, dimension: Real) -> None:
         self._dimension = dimension
-        self.count = 0
-
-    def refine(self, level: int) -> None:
-        self.count = 2 ** (level + 1) - 1
-
-    def point(self, index: int) -> object:
-        return self._dimension.quantile(_half(index))
-
-
-class _Rounded:
-    """Multiples of `step` without bounds: all that lie inside the level's range when they are few, else some."""
-
-    def __init__(self, dimension: Real, step: float) -> None:
-        self._dimension = dimension
-        self._step = step
         self._points: dict[float, None] = {}
         self._order: list[float] = []
+        self._is_exhausted = False
 
     @property
     def count(self) -> int:
         return len(self._order)
 
     def refine(self, level: int) -> None:
-        self._points.update(dict.fromkeys(self._candidates(level)))
+        if self._is_exhausted:
+            return
+        multiples = self._multiples(level)
+        self._points.update(dict.fromkeys(self._halves(level) if multiples is None else multiples))
+        # the range of multiples widens with the level, whether or not there is one in what was added
+        self._is_exhausted = multiples is None and len(self._points) == len(self._order)
         self._order = list(self._points)
 
     def point(self, index: int) -> object:
         return self._order[index]
 
-    def _candidates(self, level: int) -> Iterator[float]:
-        quantile = self._dimension.quantile
+    def _halves(self, level: int) -> Iterator[float]:
+        return (self._dimension.quantile(_half(index)) for index in range(_halves(level - 1), _halves(level)))
+
+    def _multiples(self, level: int) -> Iterator[float] | None:
+        """None: there are no fewer of them than halves."""
+        step, quantile = self._dimension.step, self._dimension.quantile
+        if step is None:
+            return None
         edge = math.ldexp(1.0, -(level + 1))
         low, high = quantile(edge), quantile(1 - edge)
-        halves = 2 ** (level + 1) - 1
-        if (high - low) / self._step < halves:
-            first, last = round(low / self._step), round(high / self._step)
-            return (multiple * self._step for multiple in range(first, last + 1))
-        return (quantile(_half(index)) for index in range(halves))
+        if (high - low) / step >= _halves(level):
+            return None
+        return (multiple * step for multiple in range(round(low / step), round(high / step) + 1))
 
 
-def _axis(place: Place) -> _Finite | _Halving | _Rounded:
+def _axis(place: Place) -> _Finite | _Endless:
     dimension = place.dimension
     if dimension.size is not None:
         return _Finite(place, dimension.size)
     assert isinstance(dimension, Real)
-    return _Halving(dimension) if dimension.step is None else _Rounded(dimension, dimension.step)
+    return _Endless(dimension)
+
+
+def _halves(level: int) -> int:
+    """How many points there are up to that level."""
+    return 2 ** (level + 1) - 1  # type: ignore[no-any-return]
 
 
 def _half(index: int) -> float:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 #: What `SearchSpace.picks` answers.
 Picks = dict[Key, object]
 
+_LIAR = "constant_liar_type"
 _LIARS: dict[str, Callable[[list[float]], float]] = {
     "best": min,
     "worst": max,
@@ -68,7 +69,8 @@ class TpeArguments:
             if name not in known:
                 raise InvalidInput(f"classArgs.tpe_args.{name}: TPE has no such argument; it knows {', '.join(known)}.")
             _check_argument(name, value)
-        return TpeArguments(**given)
+        # null is a word of its own for the liar alone
+        return TpeArguments(**{k: value for k, value in given.items() if value is not None or k == _LIAR})
 
 
 class TPE(Tuner):
@@ -96,7 +98,8 @@ class TPE(Tuner):
         self._sort_out()
 
     def propose(self, parameter_id: int) -> dict[str, object]:
-        if len(self._known) < self._arguments.n_startup_jobs:
+        # without any result there is nothing to go by, whatever the arguments are
+        if len(self._known) < max(self._arguments.n_startup_jobs, 1):
             parameters = draw(self._space, self._seed, parameter_id)
         else:
             parameters = self._ask(parameter_id)
@@ -134,14 +137,16 @@ class TPE(Tuner):
         return [(picks, loss) for picks, loss in all_picks if picks is not None]
 
     def _ask(self, parameter_id: int) -> dict[str, object]:
-        trial = self._study(parameter_id).ask()
+        import numpy
 
         def choose(place: Place) -> object:
             if isinstance(place.dimension, Choice):
                 return place.dimension.options[trial.suggest_categorical(_name(place), range(place.dimension.size))]
             return place.dimension.quantile(trial.suggest_float(_name(place), 0.0, 1.0))
 
-        return self._space.assemble(choose)
+        with numpy.errstate(divide="ignore"):  # the logarithm of a `prior_weight` of 0
+            trial = self._study(parameter_id).ask()
+            return self._space.assemble(choose)
 
     def _study(self, parameter_id: int) -> Study:
         import optuna
@@ -194,16 +199,17 @@ class TPE(Tuner):
 
 
 def _check_argument(name: str, value: object) -> None:
-    if name == "constant_liar_type":
-        if value is not None and value not in list(_LIARS):
-            raise InvalidInput(
-                f"classArgs.tpe_args.constant_liar_type must be {', '.join(_LIARS)} or null, but it is {value!r}."
-            )
+    if value is None:
         return
-    whole = name not in ("prior_weight", "gamma")
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not value > 0:
-        kind = "a whole number" if whole else "a number"
-        raise InvalidInput(f"classArgs.tpe_args.{name} must be {kind} greater than 0, but it is {value!r}.")
+    if name == _LIAR:
+        if value not in list(_LIARS):
+            raise InvalidInput(f"classArgs.tpe_args.{_LIAR} must be {', '.join(_LIARS)} or null, but it is {value!r}.")
+        return
+    whole, may_be_0 = name not in ("prior_weight", "gamma"), name in ("n_startup_jobs", "prior_weight")
+    kinds, words = (int, "a whole number") if whole else (int | float, "a number")
+    if isinstance(value, bool) or not isinstance(value, kinds) or not (value > 0 or (may_be_0 and value == 0)):
+        bound = "of 0 or more" if may_be_0 else "greater than 0"
+        raise InvalidInput(f"classArgs.tpe_args.{name} must be {words} {bound}, but it is {value!r}.")
 
 
 def _finite(value: object) -> float | None:

@@ -18,8 +18,8 @@ from tests.api.world import World
 pytestmark = pytest.mark.unit
 
 EXPECTED = {
-    "InvalidInput": 400, "ConfigInvalid": 400, "NotFound": 404, "Conflict": 409, "AttemptDecided": 409,
-    "AlreadyOwned": 409, "StoreUnavailable": 503, "PlatformUnavailable": 503,
+    "InvalidInput": 400, "ConfigInvalid": 400, "BadDimension": 400, "NotFound": 404, "Conflict": 409,
+    "AttemptDecided": 409, "AlreadyOwned": 409, "StoreUnavailable": 503, "PlatformUnavailable": 503,
 }  # fmt: skip
 KINDS = [
     kind for _, kind in inspect.getmembers(domain, inspect.isclass)

@@ -255,8 +255,9 @@ def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
         "trialCommand: 'true'\ntrialConcurrency: 1\ntuner: {name: Random}\nexperimentWorkingDirectory: file/sub\n"
         "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
     )
-    found = by_check(config_file.look(tmp_path / "experiment.yml", tmp_path / "data"))["working directory"]
+    (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
     assert found.verdict is Verdict.FAIL and f"{tmp_path / 'file'} is no folder" in found.sentence
+    assert "experiment.yml:4: experimentWorkingDirectory" in found.sentence
 
 
 def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:

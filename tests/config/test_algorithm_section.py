@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nni_manager.config.algorithms import TUNERS, Arguments
 from nni_manager.config.experiment_file import from_canonical
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+from nni_manager.tuners import registry
+from nni_manager.tuners.testing import dimension, run
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +34,7 @@ GOOD: list[tuple[str, dict[str, Any], AlgorithmSpec]] = [
     ("tuner", {"name": "gridsearch", "classArgs": {"optimize_mode": "minimize"}},
      AlgorithmSpec(name="GridSearch", class_args={"optimize_mode": "minimize"})),
     ("tuner", {"name": "TPE", "classArgs": {"tpe_args": TPE_ARGS, "seed": None}},
-     AlgorithmSpec(name="TPE", class_args={"tpe_args": TPE_ARGS, "seed": None})),
+     AlgorithmSpec(name="TPE", class_args={"tpe_args": TPE_ARGS})),
     ("assessor", {"name": "MedianStop", "classArgs": {"start_step": 0}},
      AlgorithmSpec(name="Medianstop", class_args={"start_step": 0})),
 ]  # fmt: skip
@@ -58,6 +62,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
+    ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
     ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE'"),
@@ -78,6 +83,31 @@ def test_bad_algorithms(refusals: Refusals, role: str, section: dict[str, Any], 
     assert problem.field == ".".join(filter(None, (role, field)))
     assert words in problem.message
     assert problem.line > 0
+
+
+PROBES = (None, 0, 1, 5e-324, 1e300, *range(2, 5), "maximize", "minimize", "best", "worst", "mean")
+
+
+def taken(arguments: Arguments) -> Iterator[dict[str, Any]]:
+    """One argument each, of those probes that the config takes."""
+    for name, parse in arguments.items():
+        if isinstance(parse, Mapping):
+            yield from ({name: inner} for inner in taken(parse))
+            continue
+        for raw in PROBES:
+            with suppress(ValueError):
+                yield {name: raw if raw is None else parse(raw)}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [(name, one) for name, known in TUNERS.arguments.items() for one in taken(known)]
+)
+def test_what_the_config_takes_makes_a_tuner_that_proposes(
+    load_with: Load, name: str, arguments: dict[str, Any]
+) -> None:
+    tuner = registry.create(load_with(tuner={"name": name, "classArgs": arguments}).tuner)
+    tuner.update_search_space({"x": dimension("uniform", 0, 1), "c": dimension("choice", 1, 2)})
+    assert len(run(tuner, 22)) == 22  # the last ones go by results
 
 
 def test_a_users_class_lies_beside_the_config_by_default(load_with: Load, tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nni_manager.config.experiment_file import from_canonical, load
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
+from tests.config.conftest import MINIMAL
 
 pytestmark = pytest.mark.unit
 
@@ -54,7 +58,7 @@ GOOD: list[tuple[str, Any, str, Any]] = [
     ("multiPhase", False, "name", None),
     ("experimentType", "hpo", "name", None),
     ("searchSpace", {}, "search_space", {}),
-    ("experimentWorkingDirectory", "/nowhere/yet", "working_directory", "/nowhere/yet"),
+    ("experimentWorkingDirectory", "/tmp/nowhere/yet", "working_directory", "/tmp/nowhere/yet"),
     ("trialCodeDirectory", "/", "trial_code_directory", "/"),
     ("assessor", None, "assessor", None),
     ("deprecated", {"multiThread": True}, "name", None),
@@ -72,6 +76,12 @@ BAD: list[tuple[str, Any, str]] = [
     ("trialCommand", "", "must not be empty"),
     ("trialCommand", ["python3", "fit.py"], "must be text, not a list"),
     ("trialCommand", None, "is required and not set"),
+    ("trialCommand", "true\0", "holds a NUL character"),
+    ("experimentName", "hi\0ve", "holds a NUL character"),
+    ("nniManagerIp", "10.0.0.1\0", "holds a NUL character"),
+    ("trialCodeDirectory", "/\0", "holds a NUL character"),
+    ("experimentWorkingDirectory", "/\0", "holds a NUL character"),
+    ("searchSpaceFile", "/\0", "holds a NUL character"),
     ("trialCodeDirectory", "no/such/folder", "there is no folder"),
     ("trialCodeDirectory", 5, "must be text"),
     ("trialConcurrency", None, "is required and not set"),
@@ -107,6 +117,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("logLevel", "loud", "must be one of fatal, error, warning, info, debug, trace, not 'loud'"),
     ("logLevel", 3, "must be one of fatal"),
     ("experimentWorkingDirectory", 3, "must be text"),
+    ("experimentWorkingDirectory", "n" * 300, "cannot be made: File name too long"),
     ("tunerGpuIndices", [], "must name at least one GPU"),
     ("tunerGpuIndices", [0, 0], "names GPU 0 twice"),
     ("tunerGpuIndices", -1, "negative"),
@@ -130,7 +141,8 @@ def test_a_good_value(load_with: Load, field: str, value: object, attribute: str
 
 @pytest.mark.parametrize(("field", "value", "words"), BAD)
 def test_a_bad_value(refusals: Refusals, field: str, value: object, words: str) -> None:
-    [problem] = refusals(**{"maxTrialNumber": 5, field: value})
+    fields = {"searchSpace": None} if field == "searchSpaceFile" else {}
+    [problem] = refusals(**{"maxTrialNumber": 5, **fields, field: value})
     assert (problem.field, problem.file) == (field, "bee.yml")
     assert words in problem.message
     assert problem.line > 0
@@ -150,6 +162,32 @@ def test_zero_gpus_and_no_word_about_gpus_differ_through_every_layer(load_with: 
     assert (zero.canonical["trialGpuNumber"], "trialGpuNumber" in unset.canonical) == (0, False)
     assert zero.platforms[0].settings["trialGpuNumber"] == 0
     assert "trialGpuNumber" not in unset.platforms[0].settings
+
+
+@pytest.mark.parametrize("below", ["", "sub/sub", "broken"])
+def test_a_file_in_the_way_of_the_working_directory(refusals: Refusals, tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "broken").symlink_to("file/sub")
+    wanted = "broken" if below == "broken" else f"file/{below}".rstrip("/")
+    [problem] = refusals(experimentWorkingDirectory=wanted)
+    assert (problem.file, problem.field) == ("bee.yml", "experimentWorkingDirectory") and problem.line > 0
+    assert f"cannot be made: {tmp_path.resolve() / 'file'} is no folder" in problem.message
+
+
+def test_a_working_directory_nobody_may_make(
+    refusals: Refusals, load_with: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shut").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # whoever tests may be root
+    for wanted in ("shut", "shut/sub"):
+        [problem] = refusals(experimentWorkingDirectory=wanted)
+        assert "shut is not yours to write to" in problem.message
+    canonical = {**load_with().canonical, "experimentWorkingDirectory": str(tmp_path / "shut")}
+    assert from_canonical(canonical).working_directory == str(tmp_path / "shut")
+    text = json.dumps({**MINIMAL, "experimentWorkingDirectory": "shut"})
+    load(text, directory=tmp_path, elsewhere=True)  # what may be made there, the other machine knows
+    load_with(experimentWorkingDirectory="later/on")
+    assert not (tmp_path / "later").exists()
 
 
 def test_paths_start_at_the_file_and_links_are_resolved(load_with: Load, tmp_path: Path) -> None:
@@ -190,6 +228,10 @@ def test_a_misspelled_required_field_is_one_problem(refusals: Refusals) -> None:
 def test_an_unknown_field_that_is_like_none_lists_what_there_is(refusals: Refusals) -> None:
     [problem] = refusals(honey=1)
     assert "unknown field; known here: experimentName, " in problem.message
+
+
+def test_a_stored_experiment_may_hold_what_is_refused_now(load_with: Load) -> None:
+    assert from_canonical({**load_with().canonical, "experimentName": "hi\0ve"}).name == "hi\0ve"
 
 
 def test_secrets_of_a_config_are_in_no_repr(load_with: Load) -> None:

@@ -39,6 +39,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "reuseMode": 0}, "reuseMode", "must be true or false"),
     ({"platform": "local", "trialCommand": 0}, "trialCommand", "must be text"),
     ({"platform": "local", "trialCommand": ""}, "trialCommand", "must not be empty"),
+    ({"platform": "local", "trialCommand": "true\0"}, "trialCommand", "holds a NUL character"),
     ({"platform": "local", "trialCodeDirectory": "no/hive"}, "trialCodeDirectory", "there is no folder"),
     ({"platform": "local", "debug": "true"}, "debug", "must be true or false"),
 ]

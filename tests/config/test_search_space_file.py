@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
@@ -52,6 +55,45 @@ def test_bad_files(refusals: Refusals, tmp_path: Path, text: str, line: int, wor
     assert (problem.file, problem.line) == (str((tmp_path / "space").resolve()), line)
     assert problem.field == "searchSpaceFile"
     assert words in problem.message
+
+
+WRONG = """\
+rate: {_type: loguniform, _value: [0, 1]}
+fine: {_type: uniform, _value: [0, 1]}
+model:
+  _type: choice
+  _value:
+    - _name: small
+    - _name: large
+      layers: {_type: randint, _value: [1, 5]}
+      width:
+        _type: randint
+        _value: [5, 1]
+"""
+PLACES = [(1, "rate", "low of loguniform must be"), (9, "model._value[1].width", "randint takes low <= x < high")]
+
+
+def places(problems: list[Problem]) -> list[tuple[int, str, str]]:
+    return [(problem.line, problem.field, problem.message[: len(words)]) for problem, (_, _, words) in zip(
+        problems, PLACES, strict=True
+    )]  # fmt: skip
+
+
+def test_every_wrong_dimension_is_named_with_its_line(refusals: Refusals) -> None:
+    space = "search_space:\n" + textwrap.indent(WRONG, "  ")
+    rest = "trialCommand: x\ntrialConcurrency: 1\ntuner: {name: TPE}\ntrainingService: {platform: local}\n"
+    problems = refusals(space + rest)
+    assert places(problems) == [(line + 1, f"search_space.{field}", words) for line, field, words in PLACES]
+    assert {problem.file for problem in problems} == {"bee.yml"}
+
+
+@pytest.mark.parametrize("form", [str, lambda text: json.dumps(yaml.safe_load(text), indent=None)])
+def test_in_its_own_file_too(refusals: Refusals, tmp_path: Path, form: Callable[[str], str]) -> None:
+    (tmp_path / "space").write_text(text := form(WRONG))
+    problems = refusals(searchSpace=None, searchSpaceFile="space")
+    several = "\n" in text
+    assert places(problems) == [(line if several else 1, field, words) for line, field, words in PLACES]
+    assert {problem.file for problem in problems} == {str((tmp_path / "space").resolve())}
 
 
 def test_a_missing_file_is_a_problem_of_the_config(refusals: Refusals) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nni_manager.domain.dimension import Dimension, Real
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import BadDimension, InvalidInput
 from nni_manager.domain.search_space import Place, parse
 
 pytestmark = pytest.mark.unit
@@ -145,6 +145,22 @@ def test_numbers_out_of_range_or_no_numbers_are_not_contained(value: object) -> 
     assert not one("uniform", 2, 10).contains(value)
 
 
+WIDEST: list[tuple[str, tuple[float, ...]]] = [
+    ("uniform", (-8e307, 8e307)), ("quniform", (-8e307, 8e307, 1e-300)), ("randint", (-8e307, 8e307)),
+    ("loguniform", (5e-324, 1.7e308)), ("qloguniform", (5e-324, 1.7e308, 5e-324)), ("normal", (0, 1.9e307)),
+    ("qnormal", (0, 1.9e307, 5e-324)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value"), WIDEST)
+@given(unit=st.floats(0, 1))
+def test_the_widest_dimensions_have_quantiles(kind: str, value: tuple[float, ...], unit: float) -> None:
+    dimension = one(kind, *value)
+    quantile = dimension.quantile(unit)
+    assert dimension.contains(quantile) and 0 <= dimension.unit(quantile) <= 1
+    assert dimension.size is None or dimension.size > 1
+
+
 NESTED = {
     "model": {
         "_type": "choice",
@@ -243,6 +259,12 @@ def test_a_choice_is_nested_only_if_all_its_elements_have_a_name() -> None:
         ({"_type": "uniform", "_value": {"low": 1}}, ("searchSpace.x", "[low, high]")),
         ({"_type": "uniform", "_value": [2, 1]}, ("searchSpace.x", "greater than high")),
         ({"_type": "uniform", "_value": [0, math.inf]}, ("searchSpace.x", "finite")),
+        ({"_type": "uniform", "_value": [-1e308, 1e308]}, ("searchSpace.x: high - low of uniform is beyond 1.8e308",)),
+        ({"_type": "quniform", "_value": [-1e308, 1e308, 1]}, ("high - low of quniform",)),
+        ({"_type": "randint", "_value": [-1e308, 1e308]}, ("high - low of randint",)),
+        ({"_type": "normal", "_value": [0, 1e308]}, ("mu + 9 sigma of normal is beyond",)),
+        ({"_type": "qnormal", "_value": [-1.7e308, 1e307, 1]}, ("mu + 9 sigma of qnormal is beyond",)),
+        ({"_type": "lognormal", "_value": [1, 1.7e308]}, ("mu + 9 sigma of lognormal is beyond",)),
         ({"_type": "uniform", "_value": [0, True]}, ("searchSpace.x", "high", "True")),
         ({"_type": "loguniform", "_value": ["1e-4", 1]}, ("searchSpace.x", "'1e-4'", "1.0e-4")),
         ({"_type": "loguniform", "_value": [-4, 1]}, ("searchSpace.x", "no exponent")),
@@ -258,6 +280,14 @@ def test_a_bad_dimension_is_named_in_one_sentence(spec: object, words: tuple[str
         parse({"x": spec})
     assert all(word in str(caught.value) for word in words), caught.value
     assert "\n" not in str(caught.value)
+
+
+def test_a_bad_dimension_within_says_where_it_is() -> None:
+    branches = [{"_name": "a"}, {"_name": "b", "y": {"_type": "normal", "_value": [0, -1]}}]
+    with pytest.raises(BadDimension) as caught:
+        parse({"x": {"_type": "choice", "_value": branches}})
+    assert caught.value.key == ("x", 1, "y")
+    assert str(caught.value) == f"searchSpace.x.b.y: {caught.value.reason}"
 
 
 @pytest.mark.parametrize("space", [[], "x", None, 3])

@@ -516,6 +516,7 @@ async def test_the_door_is_open_while_the_experiment_is(monkeypatch: Patch, path
         by_name = {job.name: job.runner_environment for job in work.platform.specs}
         assert by_name[names[0]][protocol.ENV_MANAGER_URL] == f"http://10.1.2.3:9999/trial/v1/exp1/{trial_id}/1"
         assert by_name[names[0]][protocol.ENV_TOKEN] == work.door.tokens.token(names[0])
+        assert set(environment) == {protocol.ENV_MANAGER_URL, protocol.ENV_TOKEN}  # the platform knows the rest
         assert environment[protocol.ENV_TOKEN] not in repr(work.platform.specs[0])
         await work.stop()
         await work.until(lambda: work.loop.closed.is_set() and not work.door.users)

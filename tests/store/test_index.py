@@ -117,6 +117,7 @@ def test_a_leftover_is_not_listed_and_what_is_listed_is_no_leftover(connection: 
     ({"trainingService": {"platform": "local"}, "experimentName": "ä"}, "local", "ä"),
     ({"trainingService": {"platform": "remote"}}, "remote", None),
     ({"trainingService": [{"platform": "local"}, {"platform": "remote"}]}, "local,remote", None),
+    ({}, "", None),
 ])  # fmt: skip
 def test_an_entry_is_made_from_a_folder(
     tmp_path: Path, empty_database: Path, config: dict[str, object], platform: str, name: str | None
@@ -156,6 +157,11 @@ def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty
         index.read_folder(folder)
     shutil.copy(empty_database, folder.database)
     with pytest.raises(StoreError, match="holds no experiment; it was not made to the end"):
+        index.read_folder(folder)
+    connection = connect(folder.database)
+    experiments.create(connection, id="exp1", config="{", environment={}, interpreter="", folder="", now_ms=0)
+    connection.close()
+    with pytest.raises(StoreError, match=r"the config in the database .* cannot be read"):
         index.read_folder(folder)
     folder.database.unlink()
     connection = sqlite3.connect(folder.database)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import islice, product
 from statistics import NormalDist
 
@@ -95,6 +96,17 @@ def test_a_rounded_normal_with_fine_steps_is_halved() -> None:
 def test_a_huge_range_costs_nothing() -> None:
     tuner = new({"x": dimension("randint", 0, 10**15), "y": dimension("quniform", 0, 1e9, 0.5)})
     assert [tuner.propose(number) for number in range(2)] == [{"x": 0, "y": 0.0}, {"x": 0, "y": 0.5}]
+
+
+@pytest.mark.parametrize(("kind", "value", "points"), [
+    ("lognormal", (0, 1e-300), [1]), ("normal", (1e300, 1e-5), [1e300]),
+    ("uniform", (1, 1 + 3 * 2**-52), [1 + number * 2**-52 for number in range(4)]),
+    ("qlognormal", (0, 1e6, 1), [0, 1, math.exp(709)]),
+    ("quniform", (1e300, math.nextafter(1e300, math.inf), 1), [1e300, math.nextafter(1e300, math.inf)]),
+])  # fmt: skip
+def test_a_range_of_few_numbers_ends(kind: str, value: tuple[float, ...], points: list[float]) -> None:
+    proposed = everything(new({"c": dimension("choice", "a", "b"), "x": dimension(kind, *value)}))
+    assert sorted(tuple(parameters.values()) for parameters in proposed) == list(product("ab", points))
 
 
 def test_nothing_comes_twice_in_a_mixed_space() -> None:

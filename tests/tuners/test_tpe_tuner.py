@@ -9,7 +9,7 @@ import pytest
 
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.tuners.contract import Tuner
-from nni_manager.tuners.optuna_tpe import TPE
+from nni_manager.tuners.optuna_tpe import TPE, TpeArguments
 from nni_manager.tuners.random import Random
 from nni_manager.tuners.testing import SPACES, TunerContract, dimension, result
 
@@ -30,6 +30,12 @@ class TestTPEWithEveryArgument(TestTPE):
     def make(self) -> Tuner:
         arguments = {"n_startup_jobs": 4, "n_ei_candidates": 6, "linear_forgetting": 5, "prior_weight": 2}
         return TPE(optimize_mode="maximize", seed=3, tpe_args={**arguments, "gamma": 0.5, "constant_liar_type": "mean"})
+
+
+class TestTPEAtItsBounds(TestTPEWithEveryArgument):
+    def make(self) -> Tuner:
+        arguments = {"n_startup_jobs": 0, "n_ei_candidates": 1, "linear_forgetting": 1, "prior_weight": 0}
+        return TPE(seed=3, tpe_args={**arguments, "gamma": 5e-324})
 
 
 def new(space: Any, **arguments: Any) -> TPE:
@@ -96,6 +102,21 @@ def test_without_a_liar_running_trials_are_not_seen() -> None:
     assert tuner.propose(1) == first
 
 
+def test_without_a_random_start_the_first_trial_alone_is_drawn_at_random() -> None:
+    tuner, random = new(SPACES["mixed"], tpe_args={"n_startup_jobs": 0}), Random(seed=1)
+    random.update_search_space(SPACES["mixed"])
+    assert tuner.propose(0) == random.propose(0)
+    assert tuner.propose(1) == random.propose(1)  # no result is in
+    tuner.learn(result(0, tuner._pending[0], 1.0))
+    assert tuner.propose(2) != random.propose(2)
+
+
+def test_arguments_that_are_null_are_not_set() -> None:
+    nothing = dict.fromkeys(("n_startup_jobs", "n_ei_candidates", "linear_forgetting", "prior_weight", "gamma"))
+    assert TpeArguments.parse(nothing) == TpeArguments()
+    assert TpeArguments.parse({"constant_liar_type": None}).constant_liar_type is None
+
+
 def test_failed_trials_teach_nothing() -> None:
     tuner = new(SPACES["uniform"])
     for number, value in enumerate([None, float("nan"), float("-inf"), "0.1", True, {"loss": 1}]):
@@ -138,7 +159,8 @@ def test_results_of_another_space_come_back_with_it() -> None:
         ({"seed": "x"}, "classArgs.seed"),
         ({"tpe_args": [1]}, "classArgs.tpe_args"),
         ({"tpe_args": {"n_startup": 3}}, "classArgs.tpe_args.n_startup:.*n_startup_jobs"),
-        ({"tpe_args": {"n_startup_jobs": 0}}, "n_startup_jobs must be a whole number greater than 0"),
+        ({"tpe_args": {"n_startup_jobs": -1}}, "n_startup_jobs must be a whole number of 0 or more"),
+        ({"tpe_args": {"linear_forgetting": 0}}, "linear_forgetting must be a whole number greater than 0"),
         ({"tpe_args": {"n_ei_candidates": 2.5}}, "n_ei_candidates must be a whole number"),
         ({"tpe_args": {"gamma": float("nan")}}, "gamma must be a number"),
         ({"tpe_args": {"prior_weight": True}}, "prior_weight must be a number"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 
+from nni_manager.platform_kit.archive.listing import join
 from nni_manager.platform_kit.archive.tree import Tree
 
 
@@ -13,7 +14,7 @@ def contained_target(tree: Tree, folder: str, name: str, target: str) -> str:
     Raises InvalidInput when the link leads out of the tree on any part of its way, or to nothing. A link to something
     that `.nniignore` leaves out is kept: git keeps it too.
     """
-    path = f"{folder}/{name}" if folder else name
+    path = join(folder, name)
     root = os.path.realpath(tree.directory)
     try:
         found = _follow(root, os.path.join(root, folder), target)

@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 
+def join(folder: str, name: str) -> str:
+    """The path of something in a folder; that of the code directory itself is empty."""
+    return f"{folder}/{name}" if folder else name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A file or a symbolic link."""
@@ -34,7 +39,7 @@ class Folder:
 
     def path_of(self, name: str) -> str:
         """Of something in it, relative to the code directory."""
-        return f"{self.path}/{name}" if self.path else name
+        return join(self.path, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import stat
 from nni_manager.platform_kit.archive import limits
 from nni_manager.platform_kit.archive.ignore import IGNORE_FILE, IgnoreFiles, is_ignored, read_ignore_file
 from nni_manager.platform_kit.archive.links import contained_target
-from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing
+from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing, join
 from nni_manager.platform_kit.archive.tree import Tree
 
 #: Rules are text that a person wrote.
@@ -51,7 +51,7 @@ class _Walk:
         self._folders.append(Folder(path=path, entries=tuple(entries)))
         self._files += len(entries)
         for name in sorted(folders, key=os.fsencode, reverse=True):
-            self._open.append((_join(path, name), ignore_files))
+            self._open.append((join(path, name), ignore_files))
 
     def _kept(self, descriptor: int, path: str, ignore_files: IgnoreFiles) -> tuple[list[str], list[str]]:
         """Names of what is not ignored: everything but folders, and folders."""
@@ -59,26 +59,26 @@ class _Walk:
         with self._tree.reading(path), os.scandir(descriptor) as found:
             for item in found:
                 is_folder = item.is_dir(follow_symlinks=False)
-                if not is_ignored(_join(path, item.name), ignore_files, is_folder=is_folder):
+                if not is_ignored(join(path, item.name), ignore_files, is_folder=is_folder):
                     kept[is_folder].append(item.name)
                 if self._files + len(kept[0]) >= limits.FAR_TOO_MANY or len(kept[1]) >= limits.FAR_TOO_MANY:
                     break
         return kept
 
     def _entry(self, descriptor: int, path: str, name: str) -> Entry:
-        with self._tree.reading(_join(path, name)):
+        with self._tree.reading(join(path, name)):
             found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             target = os.readlink(name, dir_fd=descriptor) if stat.S_ISLNK(found.st_mode) else ""
         if target:
             target = contained_target(self._tree, path, name, target)
             return Entry(name=name, target=target, stamp=stamp(found))
         if not stat.S_ISREG(found.st_mode):
-            raise self._tree.refusal(_join(path, name), f"is a {_kind(found.st_mode)}, which cannot travel; remove it")
+            raise self._tree.refusal(join(path, name), f"is a {_kind(found.st_mode)}, which cannot travel; remove it")
         executable = bool(found.st_mode & 0o111)
         return Entry(name=name, is_executable=executable, size=found.st_size, stamp=stamp(found))
 
     def _ignore_files(self, descriptor: int, path: str, above: IgnoreFiles) -> IgnoreFiles:
-        with self._tree.reading(_join(path, IGNORE_FILE)):
+        with self._tree.reading(join(path, IGNORE_FILE)):
             try:
                 file = self._tree.open_file(descriptor, IGNORE_FILE)
             except FileNotFoundError:
@@ -87,26 +87,22 @@ class _Walk:
                 if error.errno != errno.ELOOP:
                     raise
                 what = "is a symbolic link, and no rules are read through links (nor by git); copy the file instead"
-                raise self._tree.refusal(_join(path, IGNORE_FILE), what) from error
+                raise self._tree.refusal(join(path, IGNORE_FILE), what) from error
         if file is None:
             return above
         return (read_ignore_file(path, self._rules(file, path)), *above)
 
     def _rules(self, file: int, path: str) -> bytes:
-        with self._tree.reading(_join(path, IGNORE_FILE)), open(file, "rb") as opened:
+        with self._tree.reading(join(path, IGNORE_FILE)), open(file, "rb") as opened:
             content = opened.read(_MOST_RULES_BYTES + 1)
         if len(content) > _MOST_RULES_BYTES:
-            raise self._tree.refusal(_join(path, IGNORE_FILE), "has more than 1 MB of rules; use fewer")
+            raise self._tree.refusal(join(path, IGNORE_FILE), "has more than 1 MB of rules; use fewer")
         return content
 
 
 def stamp(found: os.stat_result) -> tuple[int, ...]:
     """Differs for another file, and after a write or a change of mode."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
 
 
 _KINDS = {
