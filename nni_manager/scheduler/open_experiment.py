@@ -32,7 +32,7 @@ from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.watched_tuner import HostPlace
-from nni_manager.store import experiments, migrate
+from nni_manager.store import experiments, migrate, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
@@ -118,7 +118,7 @@ async def open_experiment(
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
         row, (environment, interpreter) = await database.try_write(lambda c: _load(c, folder, means.clock()))
-        spec = experiment_file.from_canonical(_stored_config(folder, row))
+        spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         loop = _build_loop(
             folder, spec, row, database, means, environment, interpreter or sys.executable, changes,
@@ -144,18 +144,9 @@ def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
     if before == now:
         return
     experiments.set_folder(connection, now)
-    config = _stored_config(folder, experiments.load(connection))
+    config = stored_config.read(experiments.load(connection).config, folder.database)
     if (moved := code_paths.move(config, before, now)) != config:
         experiments.set_config(connection, json.dumps(moved))
-
-
-def _stored_config(folder: Folder, row: ExperimentRow) -> dict[str, object]:
-    try:
-        config: dict[str, object] = json.loads(row.config)
-    except ValueError as error:
-        sentence = f"the config in the database {folder.database} cannot be read ({error}); restore it from a backup"
-        raise StoreCorrupt(sentence) from error
-    return config
 
 
 def _build_loop(

@@ -68,9 +68,11 @@ class Processes:
 
     async def forget(self, names: Sequence[str]) -> None:
         """Ends what still runs of them, and has the keeper forget the rest."""
+        self._leaving |= set(names)  # before it is asked which of them run: an end is told once, perhaps meanwhile
         processes = await self.all()
         known = {name for name in names if name in processes}
         running = {name for name in known if processes[name]["state"] == protocol.RUNNING}
+        self._leaving -= set(names) - running
         await self._send_off(running)
         ended = known - self._leaving
         self._gone -= ended
@@ -106,8 +108,7 @@ class Processes:
         await self._keeper.request("follow", jobs={name: {} for name in processes})
 
     async def _send_off(self, names: set[str]) -> None:
-        self._leaving |= names
-        for name in names:
+        for name in names & self._leaving:
             await self.end(name, 0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_MOMENT_S):
