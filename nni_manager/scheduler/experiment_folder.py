@@ -82,7 +82,6 @@ def reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> Ex
     try:
         adopt(folder)
         migrate.migrate(folder.database, "experiment")
-        folder.name_logs()
         return _set_running(folder, view, now_ms, debug=debug)
     finally:
         lock.release()

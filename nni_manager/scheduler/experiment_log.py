@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 
+from nni_manager.store import nni_logs
+
 #: The experiment that the running code works on; empty for the daemon's own affairs.
 current: ContextVar[str] = ContextVar("experiment", default="")
 
@@ -56,6 +58,7 @@ class ExperimentLog(logging.FileHandler):
 
     def __init__(self, experiment_id: str, folder: Path, level: str) -> None:
         super().__init__(folder / "nnimanager.log", encoding="utf-8", errors="backslashreplace")
+        nni_logs.name(Path(self.baseFilename))
         self.setLevel(LEVELS[level])
         self.setFormatter(Formatter())
         self.addFilter(lambda _: current.get() == experiment_id)

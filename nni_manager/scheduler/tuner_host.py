@@ -17,6 +17,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.tuner_process import STACK_FILE
+from nni_manager.store import nni_logs
 from trial_runner import protocol
 
 #: The process gets so long to end by itself when its input is closed, in seconds: a user's class may save itself. The
@@ -55,6 +56,7 @@ class TunerHost:
         }
         try:
             with log_file.open("ab") as errors:
+                nni_logs.name(log_file)
                 process = await asyncio.create_subprocess_exec(
                     interpreter, "-m", "nni_manager.scheduler.tuner_process",
                     stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,

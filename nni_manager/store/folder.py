@@ -11,9 +11,6 @@ from pathlib import Path
 from nni_manager.domain.errors import NotFound
 from nni_manager.store.mounts import is_on_network
 
-#: What NNI's `nnictl log stdout` and `log stderr` read → what ours show.
-_NNI_LOGS = {"nnictl_stdout.log": "nnimanager.log", "nnictl_stderr.log": "dispatcher.log"}
-
 
 @dataclass(frozen=True, slots=True)
 class Folder:
@@ -70,19 +67,12 @@ class Folder:
         self.path.mkdir(mode=0o700, parents=True)
         for name in ("db", "log", "trials", "checkpoint"):
             (self.path / name).mkdir(mode=0o700)
-        self.name_logs()
         if is_on_network(self.path):
             home = data_directory / "databases" / self.path.name
             draft = self._pointer.with_suffix(".tmp")
             draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}), encoding="utf-8")
             draft.replace(self._pointer)  # first: who removes a half-made folder finds the rest by it
             home.mkdir(mode=0o700, parents=True)
-
-    def name_logs(self) -> None:
-        """Gives the logs their names at NNI's, too, unless something has them: what NNI wrote stays."""
-        for name, ours in _NNI_LOGS.items():
-            with suppress(OSError):  # that it is there, or cannot be: nothing else needs them
-                (self.log / name).symlink_to(ours)
 
     def remove(self) -> bool:
         """Removes what we put there, and the folder itself when nothing else is in it. Whether its database is gone."""

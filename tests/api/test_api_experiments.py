@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -280,17 +279,6 @@ async def test_stop_resume_delete(api: httpx.AsyncClient, world: World) -> None:
     assert (deleted.status_code, deleted.content) == (204, b"")
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).status_code == 404
     assert not (world.data / id_).exists()
-
-
-async def test_resume_gives_logs_of_an_earlier_version_their_names_at_nnis(
-    api: httpx.AsyncClient, world: World
-) -> None:
-    folder = await world.add("older")
-    for path in folder.log.iterdir():
-        path.unlink()
-    assert (await api.post(f"{EXPERIMENTS}/older/resume")).status_code == 200
-    assert (folder.log / "nnictl_stdout.log").readlink() == Path("nnimanager.log")
-    assert (folder.log / "nnictl_stderr.log").readlink() == Path("dispatcher.log")
 
 
 async def test_a_hold_is_shown_with_its_details_and_resume_clears_it(api: httpx.AsyncClient, world: World) -> None:

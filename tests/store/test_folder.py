@@ -24,22 +24,6 @@ def test_a_folder_is_private_and_complete(tmp_path: Path) -> None:
         folder.create(tmp_path)
 
 
-def test_the_logs_have_their_names_at_nnis_too(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "exp1")
-    folder.create(tmp_path)
-    (folder.log / "nnimanager.log").write_text("what happened")
-    assert (folder.log / "nnictl_stdout.log").read_text() == "what happened"
-    moved = folder.path.rename(tmp_path / "moved")
-    assert (moved / "log" / "nnictl_stdout.log").read_text() == "what happened"
-    (moved / "log" / "nnictl_stderr.log").unlink()
-    (moved / "log" / "nnictl_stdout.log").unlink()
-    (moved / "log" / "nnictl_stdout.log").write_text("NNI's")
-    Folder(moved).name_logs()
-    assert {path.name for path in (moved / "log").iterdir() if path.is_symlink()} == {"nnictl_stderr.log"}
-    Folder(moved).remove()
-    assert not moved.exists()
-
-
 def test_on_a_network_the_database_lies_in_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, share = tmp_path / "data", tmp_path / "share"
     monkeypatch.setattr(module, "is_on_network", lambda path: path.is_relative_to(share))
