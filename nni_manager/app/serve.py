@@ -81,7 +81,7 @@ async def _serve(
         desk = RunnerDesk(supervisor, trial_door.tokens, __version__)
         presences = Presences(service, stopping)
         async with _doors(settings, service, stopping, presences, reserved, views, auto=auto) as doors:
-            trial_door.bind(doors, create_trial_listener(desk))
+            trial_door.bind(doors, create_trial_listener(desk), service.is_open)
             await views.tried()
             async with _registry(settings, supervisor, service, presences, views, doors):
                 _favour_the_loop()
