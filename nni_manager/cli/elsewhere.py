@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 from nni_manager import __version__
 from nni_manager.cli.place import VARIABLE
-from nni_manager.cli.token_file import read_token
+from nni_manager.cli.token_file import VARIABLE as TOKEN_VARIABLE
+from nni_manager.cli.token_file import environment_token, read_token
 from nni_manager.client.address import parse_url
 from nni_manager.client.errors import TokenRefused
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError, NotFound
 
-TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105 (the name of it)
-
 
 def reach(url: str, token_file: Path | None) -> ManagerClient:
     """Raises InvalidInput for what is no URL, Unreachable, AccessRefused, or NniManagerError for another server."""
-    token = read_token(token_file) or os.environ.get(TOKEN_VARIABLE, "")
+    token = read_token(token_file) or environment_token()
     client = ManagerClient(parse_url(url, token))
     _check_version(_greet(client, bool(token)), client)
     return client

@@ -93,7 +93,8 @@ def test_the_token_may_come_from_the_environment(serve: Serve, daemon: Daemon, m
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "must hold one line"), (b"a\nb", "must hold one line"), (b"\xff", "not UTF-8 text"),
+    ("content", "words"), [(b"", "must not be empty"), (b"a\nb", "must be one line"), (b"\xff", "not UTF-8 text"),
+                           ("\u00fc".encode(), "must be one line"),
                            (None, "No such file or directory")]
 )  # fmt: skip
 def test_a_token_file_that_cannot_be_used(serve: Serve, tmp_path: Path, content: bytes | None, words: str) -> None:
