@@ -38,7 +38,8 @@ _AS_IT_WAS = Reopening()
 
 
 class Service:
-    """One per daemon. Raises NotFound, Conflict, InvalidInput and StoreUnavailable."""
+    """One per daemon. Raises NotFound, Conflict, InvalidInput, AlreadyOwned, StoreUnavailable and
+    PlatformUnavailable."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
