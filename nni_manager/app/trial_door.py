@@ -152,6 +152,14 @@ class TrialDoor:
         return reserve(self._settings.trial_host, port, options="trial-")
 
 
+def check(settings: Settings) -> None:
+    """That service and trial listener may both be opened. Raises InvalidInput."""
+    if settings.port and settings.port == settings.trial_port:
+        raise InvalidInput(
+            f"--port and --trial-port (port and trialPort) are both {settings.port}; choose another for one of them"
+        )
+
+
 def _own_address(elsewhere: str) -> str:
     """The address of the way out of this machine; nothing is sent."""
     family, nowhere = (socket.AF_INET6, "::1") if ":" in elsewhere else (socket.AF_INET, "127.0.0.1")

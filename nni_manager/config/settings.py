@@ -34,7 +34,7 @@ class Settings:
     data_dir: Path
     #: Address that the service listens on. ``host``, ``NNI_MANAGER_HOST``.
     host: str = "127.0.0.1"
-    #: TCP port of the service. ``port``, ``NNI_MANAGER_PORT``.
+    #: TCP port of the service; 0: any free one. ``port``, ``NNI_MANAGER_PORT``.
     port: int = 8080
     #: Address that the trial listener listens on. ``trialHost``, ``NNI_MANAGER_TRIAL_HOST``.
     trial_host: str = "0.0.0.0"  # noqa: S104  (runners come from other machines; each shows its attempt's token)
@@ -75,7 +75,7 @@ def _token(raw: object) -> str:
 _TEXTS = (scalars.text, _token)
 _SETTINGS = (
     _Setting(attribute="host", name="host", parse=scalars.text),
-    _Setting(attribute="port", name="port", parse=scalars.whole_number(1, 65535)),
+    _Setting(attribute="port", name="port", parse=scalars.whole_number(0, 65535)),
     _Setting(attribute="trial_host", name="trialHost", parse=scalars.text),
     _Setting(attribute="trial_port", name="trialPort", parse=scalars.whole_number(0, 65535)),
     _Setting(attribute="token", name="token", parse=_token),

@@ -87,6 +87,14 @@ def test_a_bad_file_names_its_lines(tmp_path: Path, text: str, places: list[tupl
     assert "31337" not in str(refused.value)
 
 
+def test_ports_may_be_left_to_the_daemon(tmp_path: Path) -> None:
+    """As `--port 0` and `--trial-port 0` leave them."""
+    (tmp_path / "settings.yml").write_text("port: 0\ntrialPort: 0\n")
+    in_file = load({"data_dir": tmp_path}, {})
+    in_environment = load({}, {"NNI_MANAGER_PORT": "0", "NNI_MANAGER_TRIAL_PORT": "0"})
+    assert [(one.port, one.trial_port) for one in (in_file, in_environment)] == [(0, 0)] * 2
+
+
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "port: null\n"])
 def test_an_empty_file_is_no_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.yml").write_text(text)
