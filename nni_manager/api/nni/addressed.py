@@ -64,14 +64,6 @@ async def read_json(request: Request) -> Any:
         raise InvalidInput(f"the body is not JSON: {error}") from None
 
 
-def require_finite(what: str, value: object) -> None:
-    """Python reads NaN and numbers beyond all floats, which no JSON can hold. Raises InvalidInput."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        raise InvalidInput(f"{what}: NaN and infinity are no JSON; use finite numbers") from None
-
-
 def json_text(text: bytes | str) -> Response:
     """An answer that is JSON already."""
     return Response(text, headers={"Content-Type": _JSON})
