@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from nni_manager.client.address import parse_url
 from nni_manager.client.errors import TokenRefused
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError, NotFound
+from nni_manager.domain.version import fits
 
 
 def reach(url: str, token_file: Path | None) -> ManagerClient:
@@ -41,7 +41,7 @@ def _check_version(daemon: Any, client: ManagerClient) -> None:
     version = daemon.get("version") if isinstance(daemon, dict) else None
     if not isinstance(version, str) or "dataDirectory" not in daemon:
         raise _stranger(client)
-    if _first_two(version) != _first_two(__version__):
+    if not fits(__version__, version):
         raise NniManagerError(
             f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
             " numbers must be equal; install the manager's version here"
@@ -53,7 +53,3 @@ def _stranger(client: ManagerClient) -> NniManagerError:
         f"what answers at {client.address} is no nni_manager; give --manager (or {VARIABLE}) the address that"
         " `nni-manager serve` prints"
     )
-
-
-def _first_two(version: str) -> list[str]:
-    return re.findall(r"\d+", version)[:2]

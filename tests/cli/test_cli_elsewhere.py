@@ -107,6 +107,7 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
         (["version"], 200, NniManagerError, "is no nni_manager"),
         ({**DAEMON, "version": "0.5.9"}, 200, NniManagerError, f"is version 0.5.9, this nnictl is {__version__}"),
         ({**DAEMON, "version": "10.6.0"}, 200, NniManagerError, "is version 10.6.0"),
+        ({**DAEMON, "version": __version__.replace(".", ",")}, 200, NniManagerError, "is version 0,"),
     ],
 )
 def test_somebody_else_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
