@@ -30,6 +30,13 @@ def addressed(request: Request) -> tuple[ApiContext, str]:
     return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
 
 
+async def require_known(request: Request) -> None:
+    """Raises NotFound where there is no such experiment."""
+    context, id_ = addressed(request)
+    if context.service.at_work(id_) is None:
+        await context.service.entry(id_)
+
+
 def trial_of(request: Request) -> str:
     """The trial's id in the path. Raises NotFound for what cannot be one."""
     id_ = str(request.path_params["id"])

@@ -19,7 +19,7 @@ from nni_manager.api.ascii_json import AsciiJson
 from nni_manager.api.context import ApiContext
 from nni_manager.api.errors import Barrier, sentence_of
 from nni_manager.api.nni import experiment, tensorboard
-from nni_manager.api.nni.addressed import ROOT
+from nni_manager.api.nni.addressed import ROOT, require_known
 from nni_manager.api.nni.files import log_file, trial_file
 from nni_manager.api.nni.metadata import MetadataAnswers
 from nni_manager.api.nni.metrics import MetricAnswers
@@ -90,6 +90,7 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS":
             return PlainTextResponse(allowed, headers={"Allow": allowed})
+        await require_known(request)  # also where the answer would be the same for all
         return await endpoints[method](request)
 
     return answer
