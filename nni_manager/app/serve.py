@@ -27,11 +27,11 @@ from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.doors import Door, Doors
 from nni_manager.app.ports import Reserved, reserve
-from nni_manager.app.presence import Presence
 from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.app.view_application import ViewParts
 from nni_manager.app.views import Views
+from nni_manager.app.whereabouts import Whereabouts
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.runner_desk import RunnerDesk
@@ -112,8 +112,8 @@ async def _doors(
     application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
     doors = Doors(application, lag=context.loop_lag)
     try:
-        presence = Presence(doors, settings.data_dir, partial(control_socket, settings.data_dir))
-        async with presence.kept():
+        whereabouts = Whereabouts(doors, settings.data_dir, partial(control_socket, settings.data_dir))
+        async with whereabouts.kept():
             if reserved is not None:
                 await doors.open_service(reserved)
             for door in doors.open:
