@@ -22,6 +22,7 @@ from nni_manager.api import (
 )
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
+from nni_manager.api.head import HeadAsGet
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
@@ -61,6 +62,7 @@ def create_api(context: ApiContext) -> FastAPI:
         api.include_router(module.router)
     errors.install(api)
     openapi.install(api)
+    api.add_middleware(HeadAsGet)
     return api
 
 

@@ -1,4 +1,4 @@
-"""Domain error → HTTP status: one table. Every refusal is ``{"error": "<sentence>"}``, and never a traceback."""
+"""How errors become answers. Every refusal is ``{"error": "<sentence>"}``, and never a traceback."""
 
 from __future__ import annotations
 
@@ -17,19 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nni_manager.api.ascii_json import AsciiJson
 from nni_manager.api.schemas import errors as schema
 from nni_manager.domain import errors
+from nni_manager.domain.http_status import status_of
 
 log = logging.getLogger(__name__)
 
-#: The nearest class counts.
-STATUS: Mapping[type[Exception], HTTPStatus] = {
-    errors.InvalidInput: HTTPStatus.BAD_REQUEST,
-    errors.NotFound: HTTPStatus.NOT_FOUND,
-    errors.Conflict: HTTPStatus.CONFLICT,
-    errors.AlreadyOwned: HTTPStatus.CONFLICT,
-    errors.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.PlatformUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.NniManagerError: HTTPStatus.INTERNAL_SERVER_ERROR,
-}
 FAULT = "a fault in the manager, nothing of yours; its log has the details, and what was asked for may be tried again"
 
 _MEANINGS = {
@@ -44,12 +35,6 @@ _MEANINGS = {
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The refusals of a route, for the API's description. 401, 403 and 500 are added to every route."""
     return {status: {"model": schema.Error, "description": _MEANINGS[status]} for status in statuses}
-
-
-def status_of(error: Exception) -> HTTPStatus:
-    """500 for what is in no table."""
-    classes = (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    return next(classes, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def install(api: FastAPI) -> None:

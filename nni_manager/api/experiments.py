@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
@@ -25,7 +24,6 @@ from nni_manager.api.schemas.experiments import (
     StoppedExperiments,
     View,
 )
-from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.submission import Reopening
 
@@ -75,7 +73,7 @@ async def show(id: ExperimentId, context: Context) -> Response:
 )  # fmt: skip
 async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
     """Only of an experiment that is not stopped. Raising a limit wakes one that is DONE."""
-    await context.service.change(id, _storable(body.model_dump(by_alias=True, exclude_unset=True)))
+    await context.service.change(id, body.model_dump(by_alias=True, exclude_unset=True))
     return _described(await description.describe(context, id))
 
 
@@ -123,7 +121,7 @@ async def delete(id: ExperimentId, context: Context) -> None:
 )  # fmt: skip
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
     """They count as known to the tuner; no trials are made of them."""
-    await context.service.import_data(id, _finite([entry.model_dump(by_alias=True) for entry in body]))
+    await context.service.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
 
 
 def _reopening(body: Resume | View) -> Reopening:
@@ -135,20 +133,3 @@ def _reopening(body: Resume | View) -> Reopening:
 def _described(experiment: Experiment) -> Response:
     """Serialised once, by ourselves."""
     return Response(experiment.json_text(), media_type="application/json")
-
-
-def _finite(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """They are stored as JSON. Raises InvalidInput."""
-    try:
-        json.dumps(results, allow_nan=False)
-    except ValueError:
-        raise InvalidInput("NaN and infinity are no results to learn from; leave those entries out") from None
-    return results
-
-
-def _storable(fields: dict[str, Any]) -> dict[str, Any]:
-    """JSON can spell halves of characters that no text can hold. Raises InvalidInput."""
-    name = fields.get("experimentName")
-    if isinstance(name, str) and not name.isprintable():
-        raise InvalidInput("experimentName: must be printable text on one line")
-    return fields

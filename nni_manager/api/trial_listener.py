@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api import trial_posts as posts
 from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
-from nni_manager.api.errors import Barrier, status_of
+from nni_manager.api.errors import Barrier
 from nni_manager.api.trial_posts import Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
+from nni_manager.domain.http_status import status_of
 from nni_manager.domain.ids import ATTEMPT, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
 

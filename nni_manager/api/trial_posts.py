@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.text import require_text
 from nni_manager.domain.version import MOST_CHARACTERS, is_legible
 from trial_runner import protocol
 
@@ -83,7 +84,7 @@ def stretch(body: Json) -> Stretch:
     lines = body.get("lines")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidInput("lines: must be a list of texts")
-    _check_storable("lines", "".join(lines))
+    require_text("lines", "".join(lines))
     outbox = _text(body, "outbox")
     if not _is_outbox(outbox):
         raise InvalidInput(f"outbox: must begin with {protocol.OUTBOX_FOLDER}/, or be {protocol.METRICS_FILE}")
@@ -121,16 +122,8 @@ def _text(body: Json, name: str) -> str:
         return ""
     if not isinstance(value, str):
         raise InvalidInput(f"{name}: must be text")
-    _check_storable(name, value)
+    require_text(name, value)
     return value
-
-
-def _check_storable(name: str, text: str) -> None:
-    """JSON can name half of a surrogate pair, which is no text."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(f"{name}: holds half a surrogate pair, which is no character") from None
 
 
 def _number(body: Json, name: str, shown: str = "") -> int | None:

@@ -22,16 +22,16 @@ from nni_manager.api.guard import Guard
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.presence import Presences
 from nni_manager.api.trial_listener import create_trial_listener
-from nni_manager.app import descriptors, exposure
+from nni_manager.app import descriptors, exposure, trial_door
 from nni_manager.app import log as logs
 from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.doors import Door, Doors
 from nni_manager.app.ports import Reserved, reserve
-from nni_manager.app.presence import Presence
 from nni_manager.app.registry import Registry
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.app.view_application import ViewParts
 from nni_manager.app.views import Views
+from nni_manager.app.whereabouts import Whereabouts
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.runner_desk import RunnerDesk
@@ -57,6 +57,8 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     """
     if service and not insecure:
         exposure.check(settings)
+    if service and trials:
+        trial_door.check(settings)
     logs.set_up(settings.log_level)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked those that are to end us
     descriptors.allow_many()
@@ -74,14 +76,14 @@ async def _serve(
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         views = Views(settings, allowed=trials, insecure=insecure)
-        trial_door = TrialDoor(settings, allowed=trials, neighbour=_neighbour(settings, views, listen=listen))
-        supervisor, service = await stack.enter_async_context(experiments(settings, trial_door, views))
+        runner_door = TrialDoor(settings, allowed=trials, neighbour=_neighbour(settings, views, listen=listen))
+        supervisor, service = await stack.enter_async_context(experiments(settings, runner_door, views))
         if auto:
             _end_when_unused(supervisor, stopping)
-        desk = RunnerDesk(supervisor, trial_door.tokens, __version__)
+        desk = RunnerDesk(supervisor, runner_door.tokens, __version__)
         presences = Presences(service, stopping)
         async with _doors(settings, service, stopping, presences, reserved, views, auto=auto) as doors:
-            trial_door.bind(doors, create_trial_listener(desk))
+            runner_door.bind(doors, create_trial_listener(desk), service.is_open)
             await views.tried()
             async with _registry(settings, supervisor, service, presences, views, doors):
                 _favour_the_loop()
@@ -110,8 +112,8 @@ async def _doors(
     application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
     doors = Doors(application, lag=context.loop_lag)
     try:
-        presence = Presence(doors, settings.data_dir, partial(control_socket, settings.data_dir))
-        async with presence.kept():
+        whereabouts = Whereabouts(doors, settings.data_dir, partial(control_socket, settings.data_dir))
+        async with whereabouts.kept():
             if reserved is not None:
                 await doors.open_service(reserved)
             for door in doors.open:

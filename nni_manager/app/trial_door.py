@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from starlette.types import ASGIApp
 
 from nni_manager.app.doors import Doors
 from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
+from nni_manager.app.trial_port_file import StoredPort, TrialPortFile
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
 from nni_manager.platform_kit.runner_token import RunnerTokens
@@ -34,15 +34,20 @@ class TrialDoor:
         self._settings = settings
         self._allowed = allowed
         self._neighbour = neighbour or (lambda: settings.port)
-        #: There while the door is open, and after a daemon that ended or was killed: running jobs know the address.
-        self._file = settings.data_dir / "trial-listener.json"
+        self._file = TrialPortFile(settings.data_dir / "trial-listener.json")
+        #: Experiments that want it open, whether it could be opened or not.
         self._users: set[str] = set()
+        #: Those of them that the file names.
+        self._recorded: frozenset[str] = frozenset()
+        self._is_at_work: Callable[[str], bool] = lambda _: True
         self._doors: asyncio.Future[tuple[Doors, ASGIApp]] = asyncio.get_running_loop().create_future()
         self._opening = asyncio.Lock()
         self._reserved: Reserved | None = None
 
-    def bind(self, doors: Doors, application: ASGIApp) -> None:
-        """What the door is one of, and what it serves; whoever wants it open waits for this."""
+    def bind(self, doors: Doors, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
+        """What the door is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether jobs
+        of that experiment may run; all that an earlier daemon worked on are known by now."""
+        self._is_at_work = is_at_work
         self._doors.set_result((doors, application))
 
     async def open(self, experiment_id: str) -> None:
@@ -54,21 +59,28 @@ class TrialDoor:
             )
         doors, application = await asyncio.shield(self._doors)
         async with self._opening:
+            self._users.add(experiment_id)
             if self._reserved is None:
                 reserved = await self._reserve()
                 await doors.open_trial_listener(reserved, application)
                 self._reserved = reserved
                 log.info("trial listener on %s", reserved.address, extra={"action": "door"})
-            self._users.add(experiment_id)
+            elif experiment_id not in self._recorded:
+                await self._record_user(self._reserved.port)
 
     async def close(self, experiment_id: str) -> None:
         async with self._opening:
+            if experiment_id not in self._users:
+                return
             self._users.discard(experiment_id)
-            if self._reserved is not None and not self._users:
+            if self._users:
+                return
+            self._recorded = frozenset()
+            if self._reserved is not None:
                 doors, _ = await self._doors
                 await doors.close_port(self._reserved)
                 self._reserved = None
-                self._file.unlink(missing_ok=True)
+            self._file.forget()
 
     def url(self, manager_ip: str) -> str:
         assert self._reserved is not None, "opened before the first job is submitted"
@@ -84,18 +96,47 @@ class TrialDoor:
         except (AlreadyOwned, InvalidInput, OSError) as error:
             raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
 
-    def _choose(self) -> Reserved:
-        """The stored port, as runners of an earlier daemon know it; else the configured one; else any free one."""
-        stored = self._stored_port()
-        found = self._take(stored) if stored else self._take_new()
+    async def _record_user(self, port: int) -> None:
+        """Raises PlatformUnavailable."""
         try:
-            draft = self._file.with_suffix(".tmp")
-            draft.write_text(json.dumps({"port": found.port}), encoding="utf-8")
-            draft.replace(self._file)
+            await asyncio.to_thread(self._record, port)
+        except OSError as error:
+            raise PlatformUnavailable(f"the trial listener's port cannot be noted: {error}", refused=True) from None
+
+    def _choose(self) -> Reserved:
+        """The stored port while jobs of an earlier daemon may know it; else the configured one, else any free one."""
+        stored = self._file.read()
+        found = self._take_again(stored) if stored and self._is_known(stored) else self._take_new()
+        try:
+            self._record(found.port)
         except OSError:
             found.give_back()
             raise
         return found
+
+    def _is_known(self, stored: StoredPort) -> bool:
+        """Whether jobs may run that report there."""
+        return stored.experiments is None or any(map(self._is_at_work, stored.experiments))
+
+    def _record(self, port: int) -> None:
+        """Raises OSError."""
+        users = frozenset(self._users)
+        self._file.write(port, users)
+        self._recorded = users
+
+    def _take_again(self, stored: StoredPort) -> Reserved:
+        """Where somebody else is, only a person may decide that what jobs report there is given up."""
+        try:
+            return self._take(stored.port)
+        except AlreadyOwned as error:
+            holder = str(error).partition("; ")[0]
+            if self._settings.trial_port not in (0, stored.port):
+                log.warning("%s; jobs that run cannot report any more", holder, extra={"action": "door"})
+                return self._take_new()
+            raise AlreadyOwned(
+                f"{holder}, and jobs that run report there; end that process, or start the daemon with another"
+                " --trial-port, which those jobs will not find"
+            ) from None
 
     def _take_new(self) -> Reserved:
         """Beside the service or the first view; where that is taken, anywhere, as nobody knows the address yet."""
@@ -110,12 +151,13 @@ class TrialDoor:
     def _take(self, port: int) -> Reserved:
         return reserve(self._settings.trial_host, port, options="trial-")
 
-    def _stored_port(self) -> int | None:
-        try:
-            port = json.loads(self._file.read_text(encoding="utf-8"))["port"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return port if isinstance(port, int) and 0 < port < 65536 else None
+
+def check(settings: Settings) -> None:
+    """That service and trial listener may both be opened. Raises InvalidInput."""
+    if settings.port and settings.port == settings.trial_port:
+        raise InvalidInput(
+            f"--port and --trial-port (port and trialPort) are both {settings.port}; choose another for one of them"
+        )
 
 
 def _own_address(elsewhere: str) -> str:

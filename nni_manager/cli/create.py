@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, selection
+from nni_manager.cli import class_args, pages, selection
 from nni_manager.cli.output import facts
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
@@ -110,14 +110,15 @@ def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -
     found = client.experiment(id)
     commands = {name: f"nnictl {command} {id}{same_place()}" for name, command in hints.items()}
     click.echo(f"Experiment {id} {what}.")
-    click.echo(facts({"folder": found["logPath"], **_shown(found["view"]), **commands}))
+    click.echo(facts({"folder": found["logPath"], **_shown(client, found), **commands}))
 
 
-def _shown(view: Mapping[str, Any] | None) -> dict[str, str]:
+def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
     """Where a browser and NNI's own tools find it."""
-    if view is None:
-        return {}
-    return {"page": view["url"], "port": str(view["port"]), "url prefix": view["urlPrefix"]}
+    view = experiment["view"]
+    if not view:
+        return {"page": pages.of_service(client, experiment["id"])}
+    return {"page": pages.of_view(experiment), "port": str(view["port"]), "url prefix": view["urlPrefix"]}
 
 
 def _view(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:

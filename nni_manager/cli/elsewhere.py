@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from typing import Any
 
 from nni_manager import __version__
 from nni_manager.cli.place import VARIABLE
-from nni_manager.cli.token_file import read_token
+from nni_manager.cli.token_file import VARIABLE as TOKEN_VARIABLE
+from nni_manager.cli.token_file import environment_token, read_token
 from nni_manager.client.address import parse_url
 from nni_manager.client.errors import TokenRefused
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError, NotFound
-
-TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105 (the name of it)
+from nni_manager.domain.version import fits
 
 
 def reach(url: str, token_file: Path | None) -> ManagerClient:
     """Raises InvalidInput for what is no URL, Unreachable, AccessRefused, or NniManagerError for another server."""
-    token = read_token(token_file) or os.environ.get(TOKEN_VARIABLE, "")
+    token = read_token(token_file) or environment_token()
     client = ManagerClient(parse_url(url, token))
     _check_version(_greet(client, bool(token)), client)
     return client
@@ -43,7 +41,7 @@ def _check_version(daemon: Any, client: ManagerClient) -> None:
     version = daemon.get("version") if isinstance(daemon, dict) else None
     if not isinstance(version, str) or "dataDirectory" not in daemon:
         raise _stranger(client)
-    if _first_two(version) != _first_two(__version__):
+    if not fits(__version__, version):
         raise NniManagerError(
             f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
             " numbers must be equal; install the manager's version here"
@@ -55,7 +53,3 @@ def _stranger(client: ManagerClient) -> NniManagerError:
         f"what answers at {client.address} is no nni_manager; give --manager (or {VARIABLE}) the address that"
         " `nni-manager serve` prints"
     )
-
-
-def _first_two(version: str) -> list[str]:
-    return re.findall(r"\d+", version)[:2]

@@ -93,7 +93,9 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
 
 def _question(client: ManagerClient, ids: Sequence[str]) -> str:
     if len(ids) == 1:
-        return f"Remove experiment {ids[0]} and all that is in {client.experiment(ids[0])['logPath']}?"
+        # from the list, which knows also the folder of one that cannot be read
+        folders = {one["id"]: one["logPath"] for one in client.experiments()}
+        return f"Remove experiment {ids[0]} and all that is in {folders.get(ids[0], 'its folder')}?"
     return f"Remove {len(ids)} experiments ({selection.listing(ids)}) and all that is in their folders?"
 
 

@@ -6,11 +6,13 @@ held in memory, once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -36,7 +38,9 @@ _PAGE = 10_000
 @connected
 @selection.id_argument
 @click.option("--type", "-t", "kind", required=True, type=click.Choice(["json", "csv"]), help="Form of the file.")
-@click.option("--filename", "-f", required=True, type=click.Path(path_type=Path), help="File to write.")
+@click.option(
+    "--filename", "-f", required=True, type=click.Path(path_type=Path), help="File to write; -: standard output."
+)
 @click.option("--intermediate", "-i", "with_intermediates", is_flag=True, help="Intermediate results too.")
 def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_intermediates: bool) -> None:
     """Write parameters and results of all trials that succeeded.
@@ -54,7 +58,8 @@ def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_
         count = _spool(_finished(client, id_), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if kind == "json" else _write_csv)(file, spool, intermediates)
-    click.echo(f"Experiment {id_}: {count} results are in {filename}.")
+    # not among the results
+    click.echo(f"Experiment {id_}: {count} results are in {filename}.", err=_stream_of(filename) == 1)
 
 
 def _finished(client: ManagerClient, id: str) -> Iterator[Record]:
@@ -149,13 +154,32 @@ def _cell(value: object) -> object:
 def _written(path: Path) -> Iterator[IO[str]]:
     """`path` to be written. Raises ClickException."""
     try:
-        # a pipe or a device, a link to one included, cannot be replaced
-        opened = _opened(path) if path.exists() and not path.is_file() else _replacing(Path(os.path.realpath(path)))
-        with opened as file:
+        with _to_be_written(path) as file:
             yield file
     except OSError as error:
         reason = error.strerror or str(error)
         raise click.ClickException(f"--filename {path} cannot be written ({reason}); choose another file") from None
+
+
+def _to_be_written(path: Path) -> AbstractContextManager[IO[str]]:
+    descriptor = _stream_of(path)
+    if descriptor is not None:
+        return _opened_stream(descriptor)
+    # a pipe or a device, a link to one included, cannot be replaced
+    return _opened(path) if path.exists() and not path.is_file() else _replacing(Path(os.path.realpath(path)))
+
+
+def _stream_of(path: Path) -> int | None:
+    """The standard stream that `path` leads to: what it has been told already must stay, wherever it goes."""
+    if str(path) == "-":
+        return 1
+    with suppress(OSError):
+        found = path.stat()
+        for descriptor in (1, 2):
+            with suppress(OSError):  # it is closed
+                if os.path.samestat(found, os.fstat(descriptor)):
+                    return descriptor
+    return None
 
 
 @contextmanager
@@ -171,6 +195,13 @@ def _replacing(path: Path) -> Iterator[IO[str]]:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _opened_stream(descriptor: int) -> IO[str]:
+    """Where it stands now, behind what was written before. Raises OSError."""
+    if (sys.__stdout__, sys.__stderr__)[descriptor - 1] is None:  # it was closed, and is by now some file of ours
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return open(os.dup(descriptor), "w", encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _opened(path: Path, mode: int = 0o666) -> IO[str]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import click
+
+#: Line breaks, tabs, and what else would move a terminal's cursor.
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def echo(text: str) -> None:
@@ -70,4 +74,5 @@ def duration(seconds: float) -> str:
 
 
 def _flat(cell: str) -> str:
-    return " ".join(cell.split())
+    """On one line, and otherwise as it is."""
+    return " ".join(filter(None, _CONTROLS.split(cell)))

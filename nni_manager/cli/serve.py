@@ -29,7 +29,7 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 @click.option("--port", type=click.IntRange(0, 65535), help="TCP port; 0: any free one.  [default: 8080]")
 @click.option("--trial-host", metavar="ADDRESS", help="Address that trials elsewhere report to.  [default: all]")
 @click.option(
-    "--trial-port", type=click.IntRange(1, 65535), help="TCP port that they report to.  [default: --port + 1]"
+    "--trial-port", type=click.IntRange(0, 65535), help="TCP port that they report to; 0: --port + 1.  [default: 0]"
 )
 @click.option(
     "--no-listen",

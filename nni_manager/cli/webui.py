@@ -6,11 +6,9 @@ from typing import Any
 
 import click
 
-from nni_manager.cli import place, selection
+from nni_manager.cli import pages, selection
+from nni_manager.cli.place import same_place
 from nni_manager.cli.session import Connect, connected
-
-#: A door on all interfaces says so, and is no address to open.
-_ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
 
 
 @click.group()
@@ -24,38 +22,18 @@ def webui() -> None:
 def url(connect: Connect, *, id: str | None) -> None:
     """Print the address of an experiment's page: its own, and the one on the daemon's."""
     client = connect()
-    id_ = selection.choose(client, id)
-    pages = [*_view(client.experiment(id_)), *_service(client.daemon(), id_)]
-    if not pages:
-        raise click.ClickException(
-            f"experiment {id_} has no page: the daemon listens on no port. Open one with `nnictl resume {id_} --port"
-            " 8080` once it is stopped, or start the daemon with `nni-manager serve`"
-        )
-    click.echo("\n".join(dict.fromkeys(pages)))
+    experiment = client.experiment(selection.choose(client, id))
+    found = [page for page in (pages.of_view(experiment), pages.of_service(client, experiment["id"])) if page]
+    if not found:
+        raise click.ClickException(_no_page(experiment))
+    click.echo("\n".join(dict.fromkeys(found)))
 
 
-def _view(experiment: dict[str, Any]) -> list[str]:
-    view = experiment.get("view")
-    return [_reachable(view["url"])] if view and view.get("url") else []
-
-
-def _service(daemon: dict[str, Any], id: str) -> list[str]:
-    """As the command itself reaches the daemon, if by TCP; else by what the daemon says of its doors."""
-    here = place.current()
-    if here.is_elsewhere:
-        return [f"{here.url.rstrip('/')}/experiments/{id}"]
-    return [
-        f"{_reachable(door['address'])}/experiments/{id}"
-        for door in daemon.get("doors", ())
-        if door["kind"] == "service"
-    ]
-
-
-def _reachable(address: str) -> str:
-    import socket
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(address)
-    if parts.hostname not in _ANY:
-        return address
-    return parts._replace(netloc=f"{socket.gethostname()}:{parts.port}").geturl()
+def _no_page(experiment: dict[str, Any]) -> str:
+    """Both commands give it one at once."""
+    verb = "resume" if selection.is_open(experiment) else "view"
+    command = f"nnictl {verb} {experiment['id']} --port 8080{same_place()}"
+    return (
+        f"experiment {experiment['id']} has no page: the daemon listens on no port. Open one with `{command}`, or start"
+        " the daemon with `nni-manager serve`"
+    )

@@ -19,6 +19,7 @@ from nni_manager.config.source import Source
 from nni_manager.config.text_file import read_text
 from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.token import parse_token
 
 FILE = "settings.yml"
 DATA_VARIABLE = "NNI_MANAGER_DATA"
@@ -34,7 +35,7 @@ class Settings:
     data_dir: Path
     #: Address that the service listens on. ``host``, ``NNI_MANAGER_HOST``.
     host: str = "127.0.0.1"
-    #: TCP port of the service. ``port``, ``NNI_MANAGER_PORT``.
+    #: TCP port of the service; 0: any free one. ``port``, ``NNI_MANAGER_PORT``.
     port: int = 8080
     #: Address that the trial listener listens on. ``trialHost``, ``NNI_MANAGER_TRIAL_HOST``.
     trial_host: str = "0.0.0.0"  # noqa: S104  (runners come from other machines; each shows its attempt's token)
@@ -67,12 +68,18 @@ def _interval(raw: object) -> float:
     return float(scalars.seconds(scalars.duration(raw)))
 
 
+def _token(raw: object) -> str:
+    return parse_token(scalars.text(raw))
+
+
+#: Settings that are taken from the environment as they are; others are read as YAML does.
+_TEXTS = (scalars.text, _token)
 _SETTINGS = (
     _Setting(attribute="host", name="host", parse=scalars.text),
-    _Setting(attribute="port", name="port", parse=scalars.whole_number(1, 65535)),
+    _Setting(attribute="port", name="port", parse=scalars.whole_number(0, 65535)),
     _Setting(attribute="trial_host", name="trialHost", parse=scalars.text),
     _Setting(attribute="trial_port", name="trialPort", parse=scalars.whole_number(0, 65535)),
-    _Setting(attribute="token", name="token", parse=scalars.text),
+    _Setting(attribute="token", name="token", parse=_token),
     _Setting(attribute="tuner_patience_s", name="tunerPatience", parse=_interval),
     _Setting(attribute="safety_poll_s", name="safetyPoll", parse=_interval),
     _Setting(attribute="log_level", name="logLevel", parse=scalars.log_level),
@@ -125,7 +132,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
     for setting in _SETTINGS:
         if text := environment.get(setting.variable):
             try:
-                values[setting.attribute] = setting.parse(text if setting.parse is scalars.text else resolve(text))
+                values[setting.attribute] = setting.parse(text if setting.parse in _TEXTS else resolve(text))
             except ValueError as error:
                 problems.append(Problem(message=str(error), field=setting.variable, file="environment"))
     if problems:

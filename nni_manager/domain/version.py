@@ -1,4 +1,5 @@
-"""The version rule of trial runners and keepers: the first two numbers must be the daemon's, compared as numbers."""
+"""The version rule of trial runners, keepers and `nnictl`: the first two numbers must be the daemon's, compared as
+numbers."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
-from nni_manager.domain.errors import Conflict, InvalidInput, NotFound, StoreCorrupt
+from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.text import require_text
+from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial import StopRequest, WaitCode
 from nni_manager.domain.view import View
 from nni_manager.platform_kit import abandoned_jobs
@@ -39,7 +39,8 @@ _AS_IT_WAS = Reopening()
 
 
 class Service:
-    """One per daemon. Raises NotFound, Conflict, InvalidInput and StoreUnavailable."""
+    """One per daemon. Raises NotFound, Conflict, InvalidInput, AlreadyOwned, StoreUnavailable and
+    PlatformUnavailable."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -148,10 +149,7 @@ class Service:
         """A trial with parameters given by a person; waits for a free slot. Answers ``id`` and ``sequenceId``."""
         experiment = self._supervisor.find(id)
         parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values=values)
-        try:
-            json.dumps(values, allow_nan=False)
-        except ValueError as error:
-            raise InvalidInput(f"parameters: {error}; NaN and infinity cannot be given to a trial") from None
+        require_finite("parameters", values)
         require_text("parameters", values)
         most, now_ms = experiment.spec.max_trial_number, self._means.clock()
         added = await self._write(experiment, lambda c: _add_trial(c, parameters, most, now_ms))
@@ -168,6 +166,7 @@ class Service:
         """Results from elsewhere, for the tuner: [{parameter, value}]."""
         experiment = self._supervisor.find(id)
         for number, entry in enumerate(data):
+            require_finite(f"[{number}]", entry)
             require_text(f"[{number}]", entry)
         text, now_ms = json.dumps(data), self._means.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))

@@ -16,7 +16,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nni_manager.domain.clock import Clock, now_ms
-from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
+from nni_manager.domain.errors import NniManagerError, NotFound
+from nni_manager.domain.http_status import status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.service import Service
 from nni_manager.web import experiment_view
@@ -131,18 +132,8 @@ def _experiment_id(request: Request) -> str:
     return id_
 
 
-_STATUS: Mapping[type[Exception], HTTPStatus] = {
-    InvalidInput: HTTPStatus.BAD_REQUEST,
-    NotFound: HTTPStatus.NOT_FOUND,
-    Conflict: HTTPStatus.CONFLICT,
-    AlreadyOwned: HTTPStatus.CONFLICT,
-    StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
-}
-
-
 async def _on_domain_error(request: Request, error: Exception) -> Response:
-    statuses = (_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
-    return render(request, "error.html", next(statuses, HTTPStatus.INTERNAL_SERVER_ERROR), sentence=str(error))
+    return render(request, "error.html", status_of(error), sentence=str(error))
 
 
 async def _on_fault(request: Request, _: Exception) -> Response:

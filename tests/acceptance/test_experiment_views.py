@@ -89,7 +89,11 @@ def test_without_a_port(nnictl: CommandLine) -> None:
     nnictl.good("stop", "--all")
     for arguments in (["--port", "0"], ["--no-listen"]):
         served = nnictl.serve(*arguments)
-        assert "page" not in nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON))
+        out = nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON))
+        assert "\nport " not in out
+        page = re.search(r"^page +(http\S+)$", out, re.MULTILINE)
+        assert (page is not None) == ("--port" in arguments)
+        assert page is None or id_in(out) in httpx.get(page[1], trust_env=False).text
         nnictl.good("stop", "--all")
         assert served.terminate() == 0
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from nni_manager.api.application import OPENAPI
 from nni_manager.api.schemas.daemon import Daemon
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler import supervisor
@@ -25,6 +26,16 @@ async def test_it_lives_and_is_ready(api: httpx.AsyncClient, world: World) -> No
     answer = await api.get("/readyz")
     assert answer.status_code == 503 and "index.sqlite cannot be opened" in answer.json()["error"]
     assert (await api.get("/healthz")).status_code == 200
+
+
+async def test_head_is_get_without_the_body(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    for path in ("/healthz", "/readyz", "/metrics", "/api/v1/experiments", "/api/v1/experiments/nope", OPENAPI):
+        head, get = await api.head(path), await api.get(path)
+        assert (head.status_code, head.headers.keys(), head.content) == (get.status_code, get.headers.keys(), b"")
+    assert (await api.head("/api/v1/daemon/stop")).status_code == 405
+    described = (await api.get(OPENAPI)).json()["paths"].values()
+    assert not any("head" in operations for operations in described)
 
 
 async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None:

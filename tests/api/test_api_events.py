@@ -90,6 +90,13 @@ async def test_changes_come_until_it_is_stopped(api: httpx.AsyncClient, world: W
         assert await stream.part() == ""
 
 
+async def test_head_of_it_ends_at_once(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    async with asyncio.timeout(1):
+        head = await api.head(f"/api/v1/experiments/{id_}/events")
+    assert (head.status_code, head.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+
+
 @pytest.mark.parametrize("end", ["daemon", "client"])
 async def test_it_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, world: World, end: str) -> None:
     id_ = await create(api, world)

@@ -153,8 +153,16 @@ async def test_a_name_that_no_text_can_hold_is_refused(api: httpx.AsyncClient, w
     answer = await api.post(EXPERIMENTS, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400, answer.text
     id_ = await create(api, world)
-    answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"experimentName": "two\nlines"})
+    body = r'{"experimentName": "\ud800"}'
+    answer = await api.patch(f"{EXPERIMENTS}/{id_}", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and "experimentName" in answer.json()["error"]
+
+
+async def test_a_change_takes_the_names_that_a_new_experiment_may_have(api: httpx.AsyncClient, world: World) -> None:
+    for name in ("two\nlines", "a\u200bb"):
+        answer = await api.post(EXPERIMENTS, json=world.config(experimentName=name))
+        changed = await api.patch(f"{EXPERIMENTS}/{answer.json()['id']}", json={"experimentName": f"{name}!"})
+        assert (changed.status_code, changed.json()["name"]) == (200, f"{name}!")
 
 
 async def test_half_a_character_that_is_stored_already_breaks_no_answer(api: httpx.AsyncClient, world: World) -> None:
@@ -320,7 +328,8 @@ async def test_results_from_elsewhere_are_stored(api: httpx.AsyncClient, world: 
         ('[{"parameter": 7, "value": 1}]', "[0].parameter"),
         ('[{"parameter": {}}]', "[0].value"),
         ('{"parameter": {}, "value": 1}', "list"),
-        ('[{"parameter": {}, "value": NaN}]', "NaN"),
+        ('[{"parameter": {}, "value": 1}, {"parameter": {"x": Infinity}, "value": 1}]', "[1]: NaN and infinity"),
+        ('[{"parameter": {}, "value": NaN}]', "[0]: NaN and infinity"),
         (r'[{"parameter": {}, "value": 1}, {"parameter": {"x": "\ud800"}, "value": 1}]', r"[1]: holds '\ud800'"),
         ("[", "not JSON"),
     ],

@@ -122,7 +122,9 @@ async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     await gone(pid)
-    again = (await pids(api, id_))[id_]
+    async with asyncio.timeout(20):
+        while (again := (await pids(api, id_))[id_]) == pid:  # noqa: ASYNC110 (until the loop knows of its end)
+            await asyncio.sleep(0.01)
     assert again is not None and psutil.pid_exists(again) and world.service.at_work(id_) is not None
     await world.service.stop(id_)
     await gone(again)

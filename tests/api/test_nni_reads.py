@@ -237,7 +237,10 @@ async def test_head_and_options(nni: httpx.AsyncClient, path: str) -> None:
     assert "access-control-allow-origin" not in allowed.headers
 
 
-@pytest.mark.parametrize("path", ["check-status", "experiment", "trial-jobs", "experiment-metadata", "metric-data"])
+@pytest.mark.parametrize("path", [
+    "check-status", "experiment", "trial-jobs", "experiment-metadata", "metric-data", "version", "experiments-info",
+    "tensorboard-tasks",
+])  # fmt: skip
 async def test_an_experiment_that_nobody_knows(api: httpx.AsyncClient, path: str) -> None:
     answer = await api.get(f"/experiments/nobody/api/v1/nni/{path}")
     assert answer.status_code == 404 and "nobody" in answer.json()["error"]

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 @contextmanager
 def listening() -> Iterator[int]:
     """A port that somebody else has."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    with listening_at(0) as port:
+        yield port
+
+
+@contextmanager
+def listening_at(port: int) -> Iterator[int]:
+    """Somebody else has this port."""
+    with socket.create_server(("127.0.0.1", port)) as other:
         yield other.getsockname()[1]
 
 

@@ -155,6 +155,17 @@ def test_the_daemons_own_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "trials" in found["trial port"].sentence and "view port" not in found
 
 
+def test_one_port_for_two_doors(tmp_path: Path) -> None:
+    found = by_check(ports.look(Settings(data_dir=tmp_path, port=9000, trial_port=9000)))["trial port"]
+    assert found.verdict is Verdict.FAIL and "are both 9000" in found.sentence
+
+
+def test_any_port(tmp_path: Path) -> None:
+    found = by_check(ports.look(Settings(data_dir=tmp_path, port=0)))
+    assert found["service port"].sentence == "any free one on 127.0.0.1"
+    assert found["trial port"].sentence == "any free one on 0.0.0.0"
+
+
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
     found = by_check(ports.look(Settings(data_dir=tmp_path, host="192.0.2.1", token="s3cret")))
     assert found["service port"].verdict is Verdict.FAIL and found["access"].verdict is Verdict.OK

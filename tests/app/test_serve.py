@@ -52,6 +52,16 @@ def test_settings_that_cannot_be_used(manager: CommandLine) -> None:
 
 
 @pytest.mark.acceptance
+def test_one_port_for_two_doors(manager: CommandLine) -> None:
+    (port,) = _free_ports(1)
+    manager.environment["NNI_MANAGER_TRIAL_PORT"] = str(port)
+    code, line = manager.bad("serve", "--port", str(port), program="nni-manager")
+    both = f"--port and --trial-port (port and trialPort) are both {port}; choose another for one of them"
+    assert code == 2 and line == f"nni-manager: {both}"
+    assert manager.traces() == []
+
+
+@pytest.mark.acceptance
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stream_ends_when_the_daemon_does(manager: CommandLine, number: signal.Signals) -> None:
     daemon = manager.serve()

@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from starlette.types import Receive, Scope, Send
 
@@ -20,7 +21,7 @@ from nni_manager.app.ports import reserve
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import PlatformUnavailable
-from tests.app.foreign_port import free_port, listening
+from tests.app.foreign_port import free_port, listening, listening_at
 
 pytestmark = pytest.mark.unit
 
@@ -37,14 +38,25 @@ class Says:
 
 
 @asynccontextmanager
-async def opened(data: Path, *, allowed: bool = True, **settings: object) -> AsyncIterator[tuple[TrialDoor, Doors]]:
-    """A daemon's doors, without the daemon."""
+async def opened(
+    data: Path, *, allowed: bool = True, at_work: Collection[str] = (), **settings: object
+) -> AsyncIterator[tuple[TrialDoor, Doors]]:
+    """A daemon's doors, without the daemon. `at_work`: the experiments it works on."""
     doors = Doors(Says("service"))
     chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
     door = TrialDoor(Settings(data_dir=data, **chosen), allowed=allowed)  # type: ignore[arg-type]
-    door.bind(doors, Says("trials"))
+    door.bind(doors, Says("trials"), at_work.__contains__)
     yield door, doors
     await doors.close()
+
+
+def file_of(data: Path) -> Path:
+    return data / "trial-listener.json"
+
+
+def store(data: Path, port: int, *experiments: str) -> None:
+    """As a daemon that was killed leaves it."""
+    file_of(data).write_text(json.dumps({"port": port, "experiments": experiments}))
 
 
 def port_of(door: TrialDoor) -> int:
@@ -108,13 +120,70 @@ async def test_the_next_daemon_has_the_same_address(tmp_path: Path) -> None:
     async with opened(tmp_path) as (door, _):
         await door.open("exp1")
         port, token = port_of(door), door.tokens.token("job")
-    async with opened(tmp_path, trial_port=free_port()) as (door, _):
+    async with opened(tmp_path, trial_port=free_port(), at_work=["exp1"]) as (door, _):
         await door.open("exp1")
         assert (port_of(door), door.tokens.token("job")) == (port, token), "running jobs know no other"
         await door.close("exp1")
-    async with opened(tmp_path, trial_port=(chosen := free_port())) as (door, _):
+    async with opened(tmp_path, trial_port=(chosen := free_port()), at_work=["exp1"]) as (door, _):
         await door.open("exp2")
         assert port_of(door) == chosen, "no job knows the old one"
+
+
+async def test_an_address_that_no_job_knows_any_more_does_not_count(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, _):
+        await door.open("exp1")
+        port = port_of(door)
+    with listening_at(port):
+        async with opened(tmp_path, at_work=["exp2"]) as (door, _):
+            await door.open("exp2")
+            assert port_of(door) != port
+
+
+async def test_whoever_comes_later_counts_too(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (door, _):
+        await door.open("exp1")
+        await door.open("exp2")
+        port = port_of(door)
+    async with opened(tmp_path, trial_port=free_port(), at_work=["exp2"]) as (door, _):
+        await door.open("exp2")
+        assert port_of(door) == port
+
+
+async def test_a_chosen_port_wins_over_one_that_somebody_else_has_now(tmp_path: Path) -> None:
+    with listening() as port:
+        store(tmp_path, port, "exp1")
+        async with opened(tmp_path, trial_port=(chosen := free_port()), at_work=["exp1"]) as (door, _):
+            await door.open("exp1")
+            assert port_of(door) == chosen
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+async def test_a_stored_port_that_is_busy_says_what_helps(tmp_path: Path, chosen: bool) -> None:
+    with listening() as port:
+        store(tmp_path, port, "exp1")
+        async with opened(tmp_path, trial_port=port if chosen else 0, at_work=["exp1"]) as (door, _):
+            with pytest.raises(PlatformUnavailable) as refusal:
+                await door.open("exp1")
+    assert str(refusal.value).endswith(
+        f"port {port} is in use by process {os.getpid()} ({psutil.Process().name()}), and jobs that run report there;"
+        " end that process, or start the daemon with another --trial-port, which those jobs will not find"
+    )
+
+
+async def test_a_port_that_could_not_be_had_is_forgotten_with_its_last_user(tmp_path: Path) -> None:
+    with listening() as port:
+        store(tmp_path, port, "exp1")
+        async with opened(tmp_path, at_work=["exp1", "exp2"]) as (door, _):
+            for id_ in ("exp1", "exp2"):
+                with pytest.raises(PlatformUnavailable):
+                    await door.open(id_)
+            await door.close("one that never wanted it")
+            await door.close("exp2")
+            assert file_of(tmp_path).exists(), "jobs of the other may know it"
+            await door.close("exp1")
+            assert not file_of(tmp_path).exists()
+            await door.open("exp3")
+            assert port_of(door) != port
 
 
 async def test_where_it_is_by_default(tmp_path: Path) -> None:
@@ -131,7 +200,7 @@ async def test_where_it_is_beside_a_view(tmp_path: Path) -> None:
     doors = Doors(Says("service"))
     settings = Settings(data_dir=tmp_path, trial_host="127.0.0.1")
     door = TrialDoor(settings, allowed=True, neighbour=lambda: port - 1)
-    door.bind(doors, Says("trials"))
+    door.bind(doors, Says("trials"), lambda _: True)
     await door.open("exp1")
     assert port_of(door) == port
     await doors.close()
@@ -190,12 +259,17 @@ async def test_a_data_directory_that_cannot_be_written(tmp_path: Path, monkeypat
         await door.open("exp1")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"port": "8081"}', '{"port": 0}', '{"port": 70000}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"port": null, "experiments": 3}', '{"port": "8081"}', '{"port": 0}', '{"port": 70000}', "\x00"],
+)
 async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "trial-listener.json").write_text(text)
     async with opened(tmp_path) as (door, _):
         await door.open("exp1")
-        assert json.loads((tmp_path / "trial-listener.json").read_text()) == {"port": port_of(door)}
+        assert json.loads((tmp_path / "trial-listener.json").read_text()) == {
+            "port": port_of(door), "experiments": ["exp1"],
+        }  # fmt: skip
 
 
 async def test_no_listen(tmp_path: Path) -> None:
@@ -212,7 +286,7 @@ async def test_whoever_opens_it_waits_for_the_doors(tmp_path: Path) -> None:
     await asyncio.sleep(0)
     gives_up.cancel()
     await asyncio.wait([gives_up])
-    door.bind(doors, Says("trials"))
+    door.bind(doors, Says("trials"), lambda _: True)
     await opening
     assert await answer_at(door.url("")) == "trials"
     await doors.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,4 +53,35 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
     await page.locator("#stop-now").click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("is closed", timeout=30_000)
     await expect(page.locator("main")).to_contain_text(f"nnictl resume {id_}")
+    await context.close()
+
+
+async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: CommandLine, tmp_path: Path) -> None:
+    daemon = await asyncio.to_thread(nnictl.serve, "--port", "0")
+    service = next(door for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service")["address"]
+    id_ = await asyncio.to_thread(nnictl.create, trialCommand=RUN_ON, maxTrialNumber=2)
+    await asyncio.to_thread(state_of, daemon, id_, RUNNING=2)
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(f"{service}/experiments/{id_}")
+    notice = page.locator("#connection")
+    await expect(page.locator("tbody tr")).to_have_count(2)
+    await expect(notice).to_be_hidden()
+    await asyncio.to_thread(daemon.kill)
+    await expect(notice).to_have_text(re.compile(r"^not connected; shown as of \d\d:\d\d:\d\d UTC$"))
+    await page.screenshot(path=tmp_path / "away.png", full_page=True)
+    said = await notice.text_content()
+    await asyncio.sleep(4)  # it has tried again by then
+    assert await notice.text_content() == said
+    port = service.rpartition(":")[2]
+    await asyncio.to_thread(daemon.start, "--port", port)
+    await expect(notice).to_be_hidden(timeout=20_000)
+    await asyncio.to_thread(daemon.kill)
+    await expect(notice).to_be_visible()
+    await asyncio.to_thread(daemon.start, "--no-listen")
+    await asyncio.to_thread(nnictl.good, "stop", id_)
+    await asyncio.to_thread(nnictl.good, "experiment", "delete", id_, "-y")
+    daemon.terminate()
+    await asyncio.to_thread(daemon.start, "--port", port)
+    await expect(page.locator("main")).to_contain_text(f"there is no experiment {id_}", timeout=20_000)
     await context.close()

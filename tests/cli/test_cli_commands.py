@@ -13,7 +13,7 @@ from click.testing import Result
 from fake_manager import FakeManager, state, trial
 
 from nni_manager import __version__
-from nni_manager.domain.errors import ConfigInvalid, Conflict, Problem
+from nni_manager.domain.errors import ConfigInvalid, Conflict, NotFound, Problem
 
 pytestmark = pytest.mark.unit
 
@@ -197,6 +197,18 @@ def test_delete(nnictl: Run, manager: FakeManager, words: list[str], answer: str
     result = nnictl("experiment", "delete", "abc", *words, input=answer)
     assert result.exit_code == 0 and "Experiment abc is removed." in result.stdout
     assert manager.calls == [("delete", "abc")]
+
+
+def test_delete_one_that_cannot_be_read(nnictl: Run, manager: FakeManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager.add(state("abc", "STOPPED"))
+    monkeypatch.setattr(manager, "experiment", _raise_gone)
+    result = nnictl("experiment", "delete", "abc", input="y\n")
+    assert result.exit_code == 0 and "Remove experiment abc and all that is in /data/abc?" in result.stdout
+    assert manager.calls == [("delete", "abc")]
+
+
+def _raise_gone(id: str) -> None:
+    raise NotFound(f"the folder of experiment {id} is gone: /data/{id}")
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])

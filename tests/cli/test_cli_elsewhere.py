@@ -85,6 +85,17 @@ def test_the_token_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert seen == [("/api/v1/daemon", "Bearer of the file")]
 
 
+def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    with server(DAEMON, seen=seen) as url:
+        monkeypatch.setenv("NNI_MANAGER_TOKEN", " s3cret\r\n")
+        elsewhere.reach(url, None)
+        monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret\nmore")
+        with pytest.raises(InvalidInput, match="NNI_MANAGER_TOKEN: must be one line") as refusal:
+            elsewhere.reach(url, None)
+    assert seen == [("/api/v1/daemon", "Bearer s3cret")] and "s3cret" not in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "error", "sentence"),
     [
@@ -96,6 +107,7 @@ def test_the_token_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
         (["version"], 200, NniManagerError, "is no nni_manager"),
         ({**DAEMON, "version": "0.5.9"}, 200, NniManagerError, f"is version 0.5.9, this nnictl is {__version__}"),
         ({**DAEMON, "version": "10.6.0"}, 200, NniManagerError, "is version 10.6.0"),
+        ({**DAEMON, "version": __version__.replace(".", ",")}, 200, NniManagerError, "is version 0,"),
     ],
 )
 def test_somebody_else_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:

@@ -6,7 +6,8 @@ import csv
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,39 @@ def test_a_pipe_is_written_into(nnictl: Run, seeded: FakeManager, tmp_path: Path
     finally:
         os.close(end)
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
+
+
+@contextmanager
+def standard(descriptor: int, path: Path) -> Iterator[None]:
+    """A standard stream of this process leads to the end of a file, as after `>>`."""
+    with path.open("a") as file, open(os.dup(descriptor), "w") as before:
+        os.dup2(file.fileno(), descriptor)
+        try:
+            yield
+        finally:
+            os.dup2(before.fileno(), descriptor)
+
+
+@pytest.mark.parametrize(("descriptor", "name"), [(1, "-"), (1, "/dev/stdout"), (1, "/dev/fd/1"), (2, "/dev/stderr")])
+def test_a_standard_stream_is_written_into(
+    nnictl: Run, seeded: FakeManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptor: int, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    out.write_text("kept\n")
+    file = out.stat().st_ino
+    with standard(descriptor, out):
+        result = export(nnictl, Path(name), "-t", "json")
+    kept, _, results = out.read_text().partition("\n")
+    assert result.exit_code == 0 and kept == "kept" and len(json.loads(results)) == 2
+    assert (result.stderr if descriptor == 1 else result.stdout) == f"Experiment abc: 2 results are in {name}.\n"
+    assert out.stat().st_ino == file and [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_standard_stream_that_is_closed(nnictl: Run, seeded: FakeManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.__stdout__", None)
+    result = export(nnictl, Path("-"), "-t", "json")
+    assert result.exit_code == 1 and "--filename - cannot be written (Bad file descriptor)" in result.stderr
 
 
 def test_half_a_character_becomes_an_escape(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:

@@ -17,6 +17,12 @@ def test_table_aligns_columns() -> None:
 
 def test_a_cell_never_breaks_its_line() -> None:
     assert table(("WHY",), [("two\nlines",)]) == "WHY\ntwo lines"
+    assert table(("WHY",), [("\x1b[2Jthree\r\n\tmore\x85lines\n",)]) == "WHY\n[2Jthree more lines"
+
+
+def test_blanks_inside_a_value_stay() -> None:
+    assert table(("NAME",), [("a  b",)]) == "NAME\na  b"
+    assert facts({"name": "a  b\u00a0c"}) == "name  a  b\u00a0c"
 
 
 def test_facts_leave_out_what_is_not_there() -> None:

@@ -93,9 +93,11 @@ def test_a_manager_elsewhere_is_shown_as_it_was_called(nnictl: Run, manager: Fak
 
 
 def test_no_page(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc", view=None))
+    manager.add(state("abc", view=None), state("def", "STOPPED", view=None))
     result = nnictl("webui", "url")
     assert result.exit_code == 1 and "experiment abc has no page" in result.stderr and result.stdout == ""
+    assert "`nnictl resume abc --port 8080`" in result.stderr
+    assert "`nnictl view def --port 8080`" in nnictl("webui", "url", "def").stderr
 
 
 # top

@@ -86,6 +86,11 @@ def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tu
     assert daemon.doors == {"service": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
 
 
+def test_ports_may_be_left_to_the_daemon(serve: Serve, daemon: Daemon) -> None:
+    assert serve("--port", "0", "--trial-port", "0").exit_code == 0
+    assert (daemon.settings.port, daemon.settings.trial_port) == (0, 0)
+
+
 def test_the_token_may_come_from_the_environment(serve: Serve, daemon: Daemon, monkeypatch) -> None:
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     assert serve().exit_code == 0
@@ -93,7 +98,8 @@ def test_the_token_may_come_from_the_environment(serve: Serve, daemon: Daemon, m
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "must hold one line"), (b"a\nb", "must hold one line"), (b"\xff", "not UTF-8 text"),
+    ("content", "words"), [(b"", "must not be empty"), (b"a\nb", "must be one line"), (b"\xff", "not UTF-8 text"),
+                           ("\u00fc".encode(), "must be one line"),
                            (None, "No such file or directory")]
 )  # fmt: skip
 def test_a_token_file_that_cannot_be_used(serve: Serve, tmp_path: Path, content: bytes | None, words: str) -> None:

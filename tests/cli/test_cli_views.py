@@ -46,6 +46,27 @@ def test_create_prints_where_it_is(nnictl: Run, manager: FakeManager, file: Path
     ]  # fmt: skip
 
 
+def test_create_prints_the_page_on_the_service(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    assert "page" not in nnictl("create", "-c", str(file)).stdout
+    manager.doors = [{"kind": "service", "address": "http://127.0.0.1:9000"}]
+    assert "\npage    http://127.0.0.1:9000/experiments/new00000\n" in nnictl("create", "-c", str(file)).stdout
+
+
+@pytest.mark.parametrize(
+    ("manager_url", "host"),
+    [("http://vm:24300", "vm"), ("https://lab/nni/", "lab"), ("http://[fd00::7]:1", "[fd00::7]")],
+)
+def test_a_view_elsewhere_is_on_the_managers_host(
+    nnictl: Run, manager: FakeManager, manager_url: str, host: str
+) -> None:
+    """It opens the port on all addresses, and calls itself by the one that is its own users'."""
+    manager.add(state("abc", "STOPPED", view=VIEW), state("abd", view={**VIEW, "urlPrefix": ""}))
+    elsewhere = ["--manager", manager_url]
+    assert f"page        http://{host}:8888/my/pre/\n" in nnictl("resume", "abc", *elsewhere).stdout
+    assert nnictl("webui", "url", "abc", *elsewhere).stdout.splitlines()[0] == f"http://{host}:8888/my/pre/"
+    assert nnictl("webui", "url", "abd", *elsewhere).stdout.splitlines()[0] == f"http://{host}:8888/"
+
+
 @pytest.mark.parametrize("command", [["create", "-c", "x"], ["resume", "abc"], ["view", "abc"], ["stop"]])
 @pytest.mark.parametrize("port", ["-1", "65536", "many"])
 def test_what_is_no_port(nnictl: Run, manager: FakeManager, command: list[str], port: str) -> None:

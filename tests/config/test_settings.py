@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -86,6 +87,14 @@ def test_a_bad_file_names_its_lines(tmp_path: Path, text: str, places: list[tupl
     assert "31337" not in str(refused.value)
 
 
+def test_ports_may_be_left_to_the_daemon(tmp_path: Path) -> None:
+    """As `--port 0` and `--trial-port 0` leave them."""
+    (tmp_path / "settings.yml").write_text("port: 0\ntrialPort: 0\n")
+    in_file = load({"data_dir": tmp_path}, {})
+    in_environment = load({}, {"NNI_MANAGER_PORT": "0", "NNI_MANAGER_TRIAL_PORT": "0"})
+    assert [(one.port, one.trial_port) for one in (in_file, in_environment)] == [(0, 0)] * 2
+
+
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "port: null\n"])
 def test_an_empty_file_is_no_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.yml").write_text(text)
@@ -94,6 +103,23 @@ def test_an_empty_file_is_no_file(tmp_path: Path, text: str) -> None:
 
 def test_the_token_is_in_no_repr() -> None:
     assert "hunter2" not in repr(load({}, {"NNI_MANAGER_TOKEN": "hunter2"}))
+
+
+@pytest.mark.parametrize("text", [" hunter2 ", "hunter2\r", "\thunter2\n"])
+def test_what_stands_around_a_token_is_no_part_of_it(tmp_path: Path, text: str) -> None:
+    assert load({}, {"NNI_MANAGER_TOKEN": text}).token == "hunter2"
+    (tmp_path / "settings.yml").write_text(json.dumps({"token": text}))
+    assert load({"data_dir": tmp_path}, {}).token == "hunter2"
+
+
+@pytest.mark.parametrize("text", ["hunter2\nhunter3", "hunter2\x00", "hunter\u00fc", "\u200bhunter2"])
+def test_a_token_that_nobody_can_show_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigInvalid, match="environment: NNI_MANAGER_TOKEN: must be one line of") as refused:
+        load({}, {"NNI_MANAGER_TOKEN": text})
+    (tmp_path / "settings.yml").write_text(f"port: 1\ntoken: {json.dumps(text)}\n")
+    with pytest.raises(ConfigInvalid, match=r"settings\.yml:2: token: must be one line of") as in_file:
+        load({"data_dir": tmp_path}, {})
+    assert "hunter" not in f"{refused.value}{in_file.value}"
 
 
 def test_the_runtime_directory_is_ours_alone(tmp_path: Path) -> None:

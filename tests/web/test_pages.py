@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.store.ownership import Ownership
 from tests.api.world import World
@@ -253,3 +254,16 @@ async def test_pages_below_a_prefix_link_below_it(world: World) -> None:
         page = await get(visitor, "/nni/experiments/seeded")
     links = page.values("a", "href") + page.values("form", "action") + page.values("link", "href")
     assert [link for link in links if not link.startswith(("/nni/", "#"))] == []
+
+
+@pytest.mark.parametrize("kind", [PlatformUnavailable, StoreUnavailable])
+async def test_what_cannot_be_done_now_is_no_fault(
+    world: World, visitor: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, kind: type[NniManagerError]
+) -> None:
+    async def refuse(id: str) -> None:
+        raise kind("the local keeper cannot be reached")
+
+    await world.add("seeded")
+    monkeypatch.setattr(world.service, "stop", refuse)
+    answer = await visitor.post("/experiments/seeded/stop")
+    assert answer.status_code == 503 and "the local keeper cannot be reached" in Page(answer.text).text

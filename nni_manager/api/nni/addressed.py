@@ -30,6 +30,13 @@ def addressed(request: Request) -> tuple[ApiContext, str]:
     return cast(ApiContext, request.app.state.context), experiment_of(request.scope)
 
 
+async def require_known(request: Request) -> None:
+    """Raises NotFound where there is no such experiment."""
+    context, id_ = addressed(request)
+    if context.service.at_work(id_) is None:
+        await context.service.entry(id_)
+
+
 def trial_of(request: Request) -> str:
     """The trial's id in the path. Raises NotFound for what cannot be one."""
     id_ = str(request.path_params["id"])
@@ -62,14 +69,6 @@ async def read_json(request: Request) -> Any:
         raise InvalidInput("the body is nested too deep") from None
     except ValueError as error:  # bytes that are no text among them
         raise InvalidInput(f"the body is not JSON: {error}") from None
-
-
-def require_finite(what: str, value: object) -> None:
-    """Python reads NaN and numbers beyond all floats, which no JSON can hold. Raises InvalidInput."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        raise InvalidInput(f"{what}: NaN and infinity are no JSON; use finite numbers") from None
 
 
 def json_text(text: bytes | str) -> Response:

@@ -17,15 +17,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nni_manager.api.ascii_json import AsciiJson
 from nni_manager.api.context import ApiContext
-from nni_manager.api.errors import Barrier, sentence_of, status_of
+from nni_manager.api.errors import Barrier, sentence_of
 from nni_manager.api.nni import experiment, tensorboard
-from nni_manager.api.nni.addressed import ROOT
+from nni_manager.api.nni.addressed import ROOT, require_known
 from nni_manager.api.nni.files import log_file, trial_file
 from nni_manager.api.nni.metadata import MetadataAnswers
 from nni_manager.api.nni.metrics import MetricAnswers
 from nni_manager.api.nni.status import StatusAnswers
 from nni_manager.api.nni.trials import TrialAnswers
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.http_status import status_of
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 #: Path below the API's root → method → endpoint.
@@ -89,6 +90,7 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Endpoint:
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS":
             return PlainTextResponse(allowed, headers={"Allow": allowed})
+        await require_known(request)  # also where the answer would be the same for all
         return await endpoints[method](request)
 
     return answer

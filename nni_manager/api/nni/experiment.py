@@ -20,11 +20,11 @@ from nni_manager.api.nni.addressed import (
     listed,
     nothing,
     read_json,
-    require_finite,
     require_writable,
 )
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.text import require_finite
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.store import experiments, nni_answers, overview
 from nni_manager.store.experiments import ExperimentRow
@@ -154,7 +154,6 @@ def _result(number: int, entry: object) -> dict[str, Any]:
     """Exports hold ids as well."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f'[{number}]: must be {{"parameter": {{…}}, "value": …}}')
-    require_finite(f"[{number}]", entry)
     return {"parameter": entry["parameter"], "value": entry["value"]}
 
 

@@ -18,7 +18,6 @@ from nni_manager.api.nni.addressed import (
     listed,
     nothing,
     read_json,
-    require_finite,
     require_writable,
     trial_of,
 )
@@ -74,7 +73,6 @@ class TrialAnswers:
         parameters = await read_json(request)
         if not isinstance(parameters, dict):
             raise InvalidInput("the body must be the parameters: a JSON object of names and values")
-        require_finite("parameters", parameters)
         added = await context.service.add_trial(id_, parameters)
         return JSONResponse({"sequenceId": added["sequenceId"]})
 

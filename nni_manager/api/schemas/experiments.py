@@ -151,7 +151,7 @@ class Resume(Wire):
 
 
 class StoppedExperiments(Wire):
-    stopped: list[str] = Field(description="Ids of the experiments that were at work and are now stopped.")
+    stopped: list[str] = Field(description="Ids of the experiments that were open and are now stopped.")
 
 
 _Count = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})]

@@ -66,9 +66,7 @@ class Attempt(Wire):
     reason: str = Field(description="The platform's own word, or empty.")
     message: str = Field(description="One sentence of the platform, or empty.")
     stderr_tail: str = Field(description="Last lines of standard error, at most 2 KiB, of a job that failed.")
-    given_up: str | None = Field(
-        description="Why another attempt followed: PLATFORM, USER_CODE, STOPPED; null: none did."
-    )
+    given_up: str | None = Field(description="Why another attempt followed: PLATFORM or USER_CODE; null: none did.")
     submitted_ms: int = Field(description="When it was decided on, milliseconds since the epoch.")
     started_ms: int | None = Field(description="When its command started; null: not yet, or never.")
     ended_ms: int | None = Field(description="When it ended; null before.")

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nni_manager.app import ports
+from nni_manager.app import ports, trial_door
 from nni_manager.app.doctor import running_daemon
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
 from nni_manager.app.exposure import is_loopback
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
-
-#: Where NNI's users look for an experiment's page.
-_USUAL_VIEW = 8080
+from nni_manager.domain.view import DEFAULT_PORT
 
 
 def look(settings: Settings) -> Iterator[Finding]:
     ours = running_daemon.open_ports(settings.data_dir)
     yield _address(settings)
     yield _port("service port", settings.host, settings.port, "", ours)
-    trial_port = settings.trial_port or settings.port + 1
+    trial_port = settings.trial_port or (settings.port + 1 if settings.port else 0)
     if trial_port < 65536:
-        yield _port("trial port", settings.trial_host, trial_port, "trial-", ours)
-    if _USUAL_VIEW not in (settings.port, trial_port):
-        yield _port("view port", settings.host, _USUAL_VIEW, "", ours)
+        yield _trial_port(settings, trial_port, ours)
+    if DEFAULT_PORT not in (settings.port, trial_port):
+        yield _port("view port", settings.host, DEFAULT_PORT, "", ours)
+
+
+def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> Finding:
+    try:
+        trial_door.check(settings)
+    except InvalidInput as error:
+        sentence, _, advice = str(error).partition("; ")
+        return failure("trial port", sentence, advice)
+    return _port("trial port", settings.trial_host, port, "trial-", ours)
 
 
 def _address(settings: Settings) -> Finding:
@@ -36,6 +43,8 @@ def _address(settings: Settings) -> Finding:
 
 
 def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) -> Finding:
+    if port == 0:
+        return ok(check, f"any free one on {host}")
     if port in ours:
         return ok(check, f"{port} is open: the {ours[port]} door of the running daemon")
     try:

@@ -2,12 +2,17 @@
 // changes is fetched again. Without this script the page is as it was when it was loaded; everything else works.
 
 const live = document.getElementById("live");
+const notice = document.getElementById("connection");
 const PAUSE_MS = 1000;
+const RETRY_MS = 3000;
 
 let source = null;
 let timer = null;
 let isStale = false;
 let isFetching = false;
+// What is shown is how it is; once that is not certain any more, `asOf` says how long it was.
+let isCurrent = true;
+let asOf = new Date();
 
 function follow() {
   if (!live.dataset.events || document.hidden || source) return;
@@ -17,11 +22,41 @@ function follow() {
     isStale = true;
     refreshSoon();
   });
+  source.onopen = connected;
+  source.onerror = () => {
+    disconnected();
+    if (source?.readyState === EventSource.CLOSED) followAgain(); // it was refused; else it connects again by itself
+  };
 }
 
 function unfollow() {
+  doubt();
   source?.close();
   source = null;
+}
+
+// Refused with a status that an event source does not tell; whoever asks for the page is told.
+function followAgain() {
+  unfollow();
+  isStale = true;
+  refreshSoon();
+  setTimeout(follow, RETRY_MS);
+}
+
+function connected() {
+  isCurrent = true;
+  notice.hidden = true;
+}
+
+function disconnected() {
+  doubt();
+  notice.textContent = `not connected; shown as of ${asOf.toISOString().slice(11, 19)} UTC`;
+  notice.hidden = false;
+}
+
+function doubt() {
+  if (isCurrent) asOf = new Date();
+  isCurrent = false;
 }
 
 function refreshSoon() {
@@ -35,9 +70,10 @@ async function refresh() {
   isStale = false;
   try {
     const answer = await fetch(live.dataset.fragment, { headers: { Accept: "text/html" } });
+    if (answer.status === 404) return location.reload(); // the page itself says why
     if (answer.ok) replace(await answer.text());
   } catch {
-    // the daemon is away; the stream connects again by itself, and then there is an event
+    disconnected(); // the stream connects again by itself, and then there is an event
   }
   await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   isFetching = false;

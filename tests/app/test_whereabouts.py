@@ -15,7 +15,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from nni_manager.app.doors import Doors
-from nni_manager.app.presence import Presence
+from nni_manager.app.whereabouts import Whereabouts
 from nni_manager.client.address import POINTER_FILE
 
 pytestmark = pytest.mark.acceptance
@@ -33,7 +33,7 @@ class Place:
         self.data = data
         self.runtime = runtime
         self.doors = Doors(nothing)
-        self.presence = Presence(self.doors, data, self.socket)
+        self.whereabouts = Whereabouts(self.doors, data, self.socket)
 
     def socket(self) -> Path:
         self.runtime.mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ def runtime() -> Iterator[Path]:
 @pytest.fixture
 async def place(tmp_path: Path, runtime: Path) -> AsyncIterator[Place]:
     place = Place(tmp_path, runtime / "run")
-    async with place.presence.kept():
+    async with place.whereabouts.kept():
         yield place
     await place.doors.close()
     assert os.listdir(tmp_path) == []
@@ -66,14 +66,14 @@ async def place(tmp_path: Path, runtime: Path) -> AsyncIterator[Place]:
 
 async def test_nothing_is_touched_while_all_is_there(place: Place) -> None:
     before = [os.stat(path).st_ino for path in (place.told(), place.data / POINTER_FILE)]
-    await place.presence.look()
+    await place.whereabouts.look()
     assert [os.stat(path).st_ino for path in (place.told(), place.data / POINTER_FILE)] == before
     assert await place.answers()
 
 
 async def test_the_socket_s_folder_is_removed(place: Place) -> None:
     shutil.rmtree(place.runtime)
-    await place.presence.look()
+    await place.whereabouts.look()
     assert await place.answers()
     assert [door.kind for door in place.doors.open] == ["control"]
 
@@ -81,20 +81,20 @@ async def test_the_socket_s_folder_is_removed(place: Place) -> None:
 async def test_another_socket_lies_in_its_place(place: Place) -> None:
     os.unlink(place.told())
     os.mkfifo(place.told())
-    await place.presence.look()
+    await place.whereabouts.look()
     assert await place.answers()
 
 
 async def test_the_runtime_directory_is_another_one_now(place: Place, runtime: Path) -> None:
     shutil.rmtree(place.runtime)
     place.runtime = runtime / "elsewhere"
-    await place.presence.look()
+    await place.whereabouts.look()
     assert place.told() == str(runtime / "elsewhere" / "control.sock") and await place.answers()
 
 
 async def test_the_pointer_file_is_removed(place: Place) -> None:
     (place.data / POINTER_FILE).unlink()
-    await place.presence.look()
+    await place.whereabouts.look()
     assert await place.answers()
 
 
@@ -102,9 +102,9 @@ async def test_what_cannot_be_made_yet_is_said_once(place: Place, caplog: pytest
     shutil.rmtree(place.runtime)
     place.runtime.touch()
     for _ in range(2):
-        await place.presence.look()
+        await place.whereabouts.look()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["clients cannot find this daemon"]
     assert caplog.records[0].levelno == logging.ERROR
     place.runtime.unlink()
-    await place.presence.look()
+    await place.whereabouts.look()
     assert await place.answers()

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 2.0
 
 
-class Presence:
+class Whereabouts:
     """`socket`: where the control socket belongs at the moment."""
 
     def __init__(self, doors: Doors, data_directory: Path, socket: Callable[[], Path]) -> None:
@@ -39,7 +39,7 @@ class Presence:
         """For as long as the daemon can be reached. Raises OSError when it cannot be at the beginning."""
         await self._doors.open_control(self._socket())
         self._write()
-        watching = asyncio.create_task(self._watch(), name="presence")
+        watching = asyncio.create_task(self._watch(), name="whereabouts")
         try:
             yield
         finally:
