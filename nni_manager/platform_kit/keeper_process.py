@@ -29,8 +29,8 @@ class LocalKeeper:
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
         self._socket = socket
-        #: Which folder it is in; None until that is there.
-        self._home = _identity(directory.parent)
+        #: The folder it is in, kept open, so that it stays the same one on every file system; None until it is there.
+        self._home = _open(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = asyncio.Event()
 
@@ -66,10 +66,9 @@ class LocalKeeper:
     def _require_home(self) -> None:
         """What this daemon knows is in a folder that was there when it began: a keeper in another would be another
         daemon's. Raises PlatformUnavailable."""
-        found = _identity(self._directory.parent)
         if self._home is None:
-            self._home = found
-        elif found != self._home:
+            self._home = _open(self._directory.parent)
+        elif not _is_at(self._home, self._directory.parent):
             raise PlatformUnavailable(
                 f"the folder {self._directory.parent} was moved, deleted or exchanged while this daemon (process"
                 f" {os.getpid()}) ran: end the daemon and start it again"
@@ -166,12 +165,17 @@ def _note_end(task: asyncio.Task[None]) -> None:
         log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
 
 
-def _identity(folder: Path) -> tuple[int, int] | None:
+def _open(folder: Path) -> int | None:
+    with suppress(OSError):
+        return os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        status = folder.stat()
+        return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        return False
 
 
 def _peer(transport: asyncio.Transport) -> int:
