@@ -27,12 +27,12 @@ _KEEPER_END_S = 0.5
 
 
 @asynccontextmanager
-async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> AsyncIterator[None]:
+async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> AsyncIterator[Ownership]:
     """The data directory is made when missing, and this daemon's alone. Raises AlreadyOwned or InvalidInput."""
     _make_data_directory(data_directory)
     lock = await _lock(data_directory, wait_for_lock_s)
     try:
-        yield
+        yield lock
     finally:
         lock.release()
 

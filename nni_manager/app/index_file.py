@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from nni_manager.app import moved_index
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.store import index, migrate
 from nni_manager.store.connection import classified, connect
@@ -38,6 +39,7 @@ def prepare(data_directory: Path) -> Path:
             str(error).partition("; restore")[0], aside, data_directory,
         )  # fmt: skip
         _make(path)
+    moved_index.follow(path)
     return path
 
 

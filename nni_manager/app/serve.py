@@ -38,6 +38,7 @@ from nni_manager.scheduler.runner_desk import RunnerDesk
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import nni_registry
+from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=_LOCK_WAIT_S if auto else 0))
+        wait_s = _LOCK_WAIT_S if auto else 0
+        lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         views = Views(settings, allowed=trials, insecure=insecure)
@@ -82,7 +84,7 @@ async def _serve(
             _end_when_unused(supervisor, stopping)
         desk = RunnerDesk(supervisor, runner_door.tokens, __version__)
         presences = Presences(service, stopping)
-        async with _doors(settings, service, stopping, presences, reserved, views, auto=auto) as doors:
+        async with _doors(settings, lock, service, stopping, presences, reserved, views, auto=auto) as doors:
             runner_door.bind(doors, create_trial_listener(desk), service.is_open)
             await views.tried()
             async with _registry(settings, supervisor, service, presences, views, doors):
@@ -102,8 +104,8 @@ def _say_ready(settings: Settings, ready_fd: int | None) -> None:
 
 @asynccontextmanager
 async def _doors(
-    settings: Settings, service: Service, stopping: asyncio.Event, presences: Presences, reserved: Reserved | None,
-    views: Views, *, auto: bool,
+    settings: Settings, lock: Ownership, service: Service, stopping: asyncio.Event, presences: Presences,
+    reserved: Reserved | None, views: Views, *, auto: bool,
 ) -> AsyncIterator[Doors]:  # fmt: skip
     doors: Doors
     context = _context(settings, service, stopping, presences, lambda: doors.open, auto=auto)
@@ -112,7 +114,8 @@ async def _doors(
     application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
     doors = Doors(application, lag=context.loop_lag)
     try:
-        whereabouts = Whereabouts(doors, settings.data_dir, partial(control_socket, settings.data_dir))
+        socket = partial(control_socket, settings.data_dir)
+        whereabouts = Whereabouts(doors, settings.data_dir, lock, socket, on_homeless=stopping.set)
         async with whereabouts.kept():
             if reserved is not None:
                 await doors.open_service(reserved)

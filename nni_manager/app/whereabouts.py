@@ -18,6 +18,7 @@ from nni_manager import __version__
 from nni_manager.app.doors import Doors
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.domain.errors import NniManagerError
+from nni_manager.store.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +27,16 @@ LOOK_S = 2.0
 
 
 class Whereabouts:
-    """`socket`: where the control socket belongs at the moment."""
+    """`lock`: of the data directory. `socket`: where the control socket belongs at the moment. `on_homeless`: called
+    when the data directory was moved, deleted or exchanged, where this daemon has nothing more to do."""
 
-    def __init__(self, doors: Doors, data_directory: Path, socket: Callable[[], Path]) -> None:
+    def __init__(
+        self, doors: Doors, data_directory: Path, lock: Ownership, socket: Callable[[], Path],
+        on_homeless: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._doors = doors
+        self._lock = lock
+        self._on_homeless = on_homeless
         self._pointer = data_directory / POINTER_FILE
         self._socket = socket
         self._trouble = ""
@@ -46,10 +53,14 @@ class Whereabouts:
             watching.cancel()
             await asyncio.wait({watching})
             with suppress(OSError):
-                self._pointer.unlink(missing_ok=True)
+                if self._lock.is_in_place:  # else it is another daemon's
+                    self._pointer.unlink(missing_ok=True)
 
     async def look(self) -> None:
         """Makes again what is gone; says once why it cannot."""
+        if not self._lock.is_in_place:
+            log.error("the data directory %s was moved, deleted or exchanged: the daemon ends", self._pointer.parent)
+            return self._on_homeless()
         try:
             await self._restore()
             self._trouble = ""

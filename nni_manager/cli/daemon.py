@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,9 @@ from nni_manager.domain.errors import InvalidInput, NniManagerError
 
 #: In the data directory: what a daemon in the background prints.
 LOG_FILE = "daemon.log"
+#: Seconds for which a daemon that runs and cannot be reached is looked for; it looks after itself every two.
+_LOST_S = 4.0
+_LOOK_S = 0.1
 
 
 class _KilledAtStart(NniManagerError):
@@ -52,9 +56,33 @@ def _started(data_dir: Path) -> Address:
         start(data_dir, _command(data_dir))
     except _KilledAtStart:  # whoever did that did not mean the next one
         start(data_dir, _command(data_dir))
+    except NniManagerError:
+        if (lost := _found_again(data_dir)) is None:
+            raise
+        return lost
     if (address := find(data_dir)) is None:
         raise NniManagerError(f"the daemon started and ended at once; see {data_dir / LOG_FILE}")
     return address
+
+
+def _found_again(data_dir: Path) -> Address | None:
+    """A daemon whose socket was removed, as at log-out, makes it again in a moment; None where none runs."""
+    deadline = time.monotonic() + _LOST_S
+    while (address := find(data_dir)) is None and time.monotonic() < deadline and _is_taken(data_dir):
+        time.sleep(_LOOK_S)
+    return address
+
+
+def _is_taken(data_dir: Path) -> bool:
+    """Whether a daemon holds the lock of the data directory."""
+    try:
+        with open(data_dir / "daemon.lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _command(data_dir: Path) -> list[str]:

@@ -47,9 +47,10 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
 
 def find_in(directory: Path, id: str) -> Folder:
     """The folder of the experiment in `directory`, or `directory` itself. Raises NotFound."""
-    for path in (directory / id, directory):
-        if path.name == id and Folder(path).database.exists():
-            return Folder(path)
+    with suppress(OSError):  # no folder can have such a name, or nobody may look
+        for path in (directory / id, directory):
+            if path.name == id and Folder(path).database.exists():
+                return Folder(path)
     raise NotFound(f"there is no experiment folder {directory / id}; name the folder that holds it")
 
 

@@ -71,15 +71,14 @@ class Service:
     async def stop(self, id: str) -> None:
         """Ends its trials, then closes it; returns when that is done. Quiet for a closed one."""
         async with self._supervisor.turn(id):
-            entry = await self.entry(id)
-            experiment = self._supervisor.get(id)
+            experiment = self._supervisor.get(id)  # which needs no index
             if experiment is None:
-                return await self._put_away(entry)
+                return await self._put_away(await self.entry(id))
             try:
                 await self._write(experiment, lambda c: _stop(c, self._means.clock()))
             except StoreCorrupt:
                 await self._supervisor.closed(id)  # its loop gives up
-                return await self._put_away(entry)
+                return await self._put_away(await self.entry(id))
             experiment.loop.wake()
         await self._supervisor.closed(id)
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nni_manager.domain.errors import NotFound
+from nni_manager.domain.errors import NotFound, StoreUnavailable
 from nni_manager.store.mounts import is_on_network
 
 
@@ -48,9 +48,13 @@ class Folder:
         return self.path / "db" / "nni.sqlite"
 
     def require_database(self) -> Path:
-        """`database`. Raises NotFound when it is not there."""
-        database = self.database
-        if not database.exists():
+        """`database`. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""
+        try:
+            database = self.database
+            is_there = database.exists()
+        except OSError as error:
+            raise StoreUnavailable(f"the folder {self.path} cannot be read ({error.strerror})") from error
+        if not is_there:
             raise NotFound(f"the folder of experiment {self.path.name} is gone: {self.path}")
         return database
 

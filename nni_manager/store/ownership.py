@@ -24,6 +24,16 @@ class Ownership:
         os.truncate(self._file, 0)
         os.write(self._file, f"{os.getpid()}\n".encode())
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the lock file is where it was: its folder may have been moved, deleted or exchanged since."""
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # a disk that does not answer now
+            return True
+
     def release(self) -> None:
         """Idempotent."""
         if self._file >= 0:

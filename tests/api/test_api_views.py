@@ -245,3 +245,12 @@ async def test_what_has_no_folder_any_more_is_not_viewed_and_the_list_says_so(
     assert listed["errors"] == [
         f"its folder is gone: {folder.path}; `nnictl experiment delete seeded` takes it off the list"
     ]
+
+
+@pytest.mark.parametrize("verb", ["resume", "view"])
+async def test_a_folder_that_cannot_be_looked_into_is_none(api: httpx.AsyncClient, world: World, verb: str) -> None:
+    await world.add("seeded")
+    body = {"workingDirectory": "/" + "x" * 300} | ({"id": "seeded"} if verb == "view" else {})
+    path = f"{EXPERIMENTS}/view" if verb == "view" else f"{EXPERIMENTS}/seeded/resume"
+    answer = await api.post(path, json=body)
+    assert (answer.status_code, "there is no experiment folder" in answer.text) == (404, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from nni_manager.app.doors import Doors
 from nni_manager.app.whereabouts import Whereabouts
 from nni_manager.client.address import POINTER_FILE
+from nni_manager.store.ownership import Ownership
 
 pytestmark = pytest.mark.acceptance
 
@@ -33,7 +35,9 @@ class Place:
         self.data = data
         self.runtime = runtime
         self.doors = Doors(nothing)
-        self.whereabouts = Whereabouts(self.doors, data, self.socket)
+        self.lock = Ownership(data / "daemon.lock", "the data directory")
+        self.homeless = asyncio.Event()
+        self.whereabouts = Whereabouts(self.doors, data, self.lock, self.socket, self.homeless.set)
 
     def socket(self) -> Path:
         self.runtime.mkdir(exist_ok=True)
@@ -48,6 +52,10 @@ class Place:
             return (await client.get("/")).status_code == 204
 
 
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*")}
+
+
 @pytest.fixture
 def runtime() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="nni-") as folder:  # paths of sockets are short
@@ -60,8 +68,9 @@ async def place(tmp_path: Path, runtime: Path) -> AsyncIterator[Place]:
     async with place.whereabouts.kept():
         yield place
     await place.doors.close()
-    assert os.listdir(tmp_path) == []
-    assert not place.runtime.exists() or os.listdir(place.runtime) == []
+    place.lock.release()
+    assert names_in(tmp_path) <= {"daemon.lock"}
+    assert names_in(place.runtime) == set()
 
 
 async def test_nothing_is_touched_while_all_is_there(place: Place) -> None:
@@ -108,3 +117,21 @@ async def test_what_cannot_be_made_yet_is_said_once(place: Place, caplog: pytest
     place.runtime.unlink()
     await place.whereabouts.look()
     assert await place.answers()
+
+
+@pytest.mark.parametrize("fate", ["deleted", "moved", "exchanged"])
+async def test_without_its_data_directory_it_ends_and_leaves_that_of_another(place: Place, fate: str) -> None:
+    elsewhere = place.data.with_name(f"{place.data.name}-elsewhere")
+    await place.whereabouts.look()
+    assert not place.homeless.is_set()
+    place.data.rename(elsewhere)
+    if fate == "deleted":
+        shutil.rmtree(elsewhere)
+    if fate == "exchanged":
+        place.data.mkdir()
+        (place.data / "daemon.lock").touch()
+    os.unlink(place.socket())
+    await place.whereabouts.look()
+    assert place.homeless.is_set()
+    assert names_in(place.runtime) == set(), "the socket is another daemon's now, perhaps"
+    assert POINTER_FILE not in names_in(place.data)

@@ -14,6 +14,7 @@ from stand_in_daemon import StandInDaemon
 from nni_manager.cli import daemon
 from nni_manager.client.address import Address
 from nni_manager.domain.errors import InvalidInput, NniManagerError
+from nni_manager.store.ownership import Ownership
 
 pytestmark = pytest.mark.acceptance
 
@@ -124,3 +125,16 @@ def test_one_that_is_killed_before_it_is_ready_is_started_once_more(
             with pytest.raises(NniManagerError, match="was killed by signal 9 before it was ready"):
                 daemon.reach(tmp_path)
     assert (tmp_path / "daemon.log").read_text() == "start\n" * 2
+
+
+def test_one_that_runs_and_whose_socket_was_removed_is_found_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = program(ANSWER.format("error: the data directory is in use by process 7\n"))
+    monkeypatch.setattr(daemon, "_command", lambda data_dir: says)
+    with StandInDaemon(tmp_path).running() as stand_in:
+        hidden = (stand_in.directory / "control.json").rename(stand_in.directory / "hidden.json")
+        lock = Ownership(tmp_path / "daemon.lock", "it")
+        threading.Timer(0.5, lambda: hidden.rename(stand_in.directory / "control.json")).start()
+        assert daemon.reach(tmp_path) == Address(socket=str(tmp_path / "control.sock"))
+        lock.release()

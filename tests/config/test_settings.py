@@ -117,7 +117,9 @@ def test_a_token_that_nobody_can_show_is_refused(tmp_path: Path, text: str) -> N
     with pytest.raises(ConfigInvalid, match="environment: NNI_MANAGER_TOKEN: must be one line of") as refused:
         load({}, {"NNI_MANAGER_TOKEN": text})
     (tmp_path / "settings.yml").write_text(f"port: 1\ntoken: {json.dumps(text)}\n")
-    with pytest.raises(ConfigInvalid, match=r"settings\.yml:2: token: (must be one line of|holds a NUL character)") as in_file:
+    with pytest.raises(
+        ConfigInvalid, match=r"settings\.yml:2: token: (must be one line of|holds a NUL character)"
+    ) as in_file:
         load({"data_dir": tmp_path}, {})
     assert "hunter" not in f"{refused.value}{in_file.value}"
 
