@@ -141,7 +141,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 
 
 def _from_file(path: Path) -> dict[str, object]:
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
     from nni_manager.config import yaml_reader  # the YAML library, only where there is a file to read
 

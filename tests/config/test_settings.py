@@ -155,3 +155,9 @@ def test_a_link_or_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "nni-manager").touch()
     with pytest.raises(InvalidInput, match="cannot be made or used: File exists"):
         runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
+
+
+def test_a_settings_file_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "settings.yml").symlink_to("settings.yml")
+    with pytest.raises(ConfigInvalid, match=r"settings\.yml: cannot be read: Too many levels"):
+        load({"data_dir": tmp_path}, {})
