@@ -183,6 +183,9 @@ class Platform(abc.ABC):
         """From memory, at once; `Host.wake("")` says that it changed."""
         return _UNLIMITED
 
+    def want(self, jobs: int) -> None:  # noqa: B027 (only where experiments stand in a line for room)
+        """So many trials wait for room there; 0: none any more. Called when that changes."""
+
     @abc.abstractmethod
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         """Returns when the job is accepted. The same name (and nonce) twice is the same job.
