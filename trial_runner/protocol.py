@@ -27,8 +27,8 @@ facts       –                                                         {cpu_cou
 A *job* is ``{name, owner, state, pid, started_ms, attempt_directory, reservation}`` and, when it has ended,
 ``{ended_ms, exit_code, signal, stderr_tail, cpu_s}``. `reservation` is any object that came with the spawn: the manager
 notes in it which places of the machine the job has. `state` is one of RUNNING, ENDED, LOST; RUNNING until no process
-of it is left. Of `exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the parent.
-The same name spawned twice is one job.
+of it is left. Of `exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the
+parent. The same name spawned twice is one job.
 
 Keeper, events:
 
