@@ -13,8 +13,9 @@ from nni_manager.app import index_file, leftovers
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
-from nni_manager.scheduler.open_experiment import Means
+from nni_manager.scheduler.build import Means
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -49,7 +50,14 @@ async def experiments(
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
-        means = Means(settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms)
+        means = Means(
+            settings=settings,
+            keeper=keeper,
+            connections=Connections(),
+            runner_door=runner_door,
+            view_door=view_door,
+            clock=now_ms,
+        )
         supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)

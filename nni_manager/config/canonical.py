@@ -6,7 +6,8 @@ absolute, durations are as the user wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nni_manager.config.scalars import seconds, whole_seconds
@@ -52,7 +53,21 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
 
 def _platforms(section: Any) -> tuple[PlatformSpec, ...]:
     sections = section if isinstance(section, list) else [section]
-    return tuple(PlatformSpec(name=settings["platform"], settings=settings) for settings in sections)
+    names = service_names([settings["platform"] for settings in sections])
+    return tuple(
+        PlatformSpec(name=settings["platform"], service=service, settings=settings)
+        for settings, service in zip(sections, names, strict=True)
+    )
+
+
+def service_names(platforms: Iterable[str]) -> list[str]:
+    """What services are called: ``openpai``, ``openpai-2``. In the order of `platforms`."""
+    seen: Counter[str] = Counter()
+    names = []
+    for platform in platforms:
+        seen[platform] += 1
+        names.append(platform if seen[platform] == 1 else f"{platform}-{seen[platform]}")
+    return names
 
 
 def _algorithm(section: Mapping[str, Any]) -> AlgorithmSpec:

@@ -94,8 +94,16 @@ class PlatformSpec:
 
     #: Folder name of the adapter, e.g. ``local``.
     name: str
+    #: What tells it from the experiment's others: ``openpai``, ``openpai-2``.
+    service: str
     #: The section, canonical camelCase, defaults filled, secrets included: never log it.
     settings: Json = field(repr=False)
+
+    @property
+    def trial_concurrency(self) -> int | None:
+        """How many trials may run here at a time; None: as many as in the whole experiment."""
+        most = self.settings.get("trialConcurrency")
+        return most if isinstance(most, int) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

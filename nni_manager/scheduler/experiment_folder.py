@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 import sys
 from contextlib import closing, suppress
@@ -11,13 +12,13 @@ from pathlib import Path
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
-from nni_manager.scheduler.code_archive import find_or_pack
-from nni_manager.scheduler.open_experiment import platform_class
+from nni_manager.scheduler.build import adapter_of
+from nni_manager.scheduler.code_archive import archive_of
 from nni_manager.scheduler.own_code import with_own_code
 from nni_manager.scheduler.submission import Submission
-from nni_manager.store import experiments, migrate, nni_folder, trials
+from nni_manager.store import experiments, migrate, nni_folder, services, trials
 from nni_manager.store.connection import classified
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
@@ -28,16 +29,19 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
     try:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder)
-        if _ships_code(spec):
-            find_or_pack(Path(spec.trial_code_directory), folder.code)
+        for platform in spec.platforms:
+            if adapter_of(platform).capabilities_for(platform.settings).ships_code:
+                archive_of(spec, platform, folder.code).pack()
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
                 connection, id=submission.id, config=json.dumps(spec.canonical),
                 environment=submission.environment, interpreter=submission.interpreter or sys.executable,
-                folder=str(folder.path), now_ms=now_ms,
+                folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
             )  # fmt: skip
             experiments.set_view(connection, view)
+            for platform in spec.platforms:
+                services.put(connection, platform.service, platform.settings)
     except (OSError, sqlite3.OperationalError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInput(
@@ -104,10 +108,6 @@ def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
                 experiments.set_status(connection, status, ended_ms)
 
 
-def _ships_code(spec: ExperimentSpec) -> bool:
-    return platform_class(spec).capabilities_for(spec.platforms[0].settings).ships_code
-
-
 def _own(folder: Folder) -> Ownership:
     try:
         return _lock(folder)
@@ -129,6 +129,7 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool)
             before = experiments.load(connection).status
             trials.reopen_stopped(connection)
             experiments.set_hold(connection, None)
+            services.clear_holds(connection)
             experiments.set_view(connection, view)
             if debug:
                 _switch_debug_on(connection)

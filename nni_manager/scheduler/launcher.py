@@ -16,11 +16,11 @@ from pathlib import Path
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.scheduler import experiment_folder
-from nni_manager.scheduler.open_experiment import OpenExperiment, platform_class
+from nni_manager.scheduler import build, experiment_folder
+from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index
+from nni_manager.store import experiments, index, services
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
 
@@ -35,7 +35,7 @@ class Launcher:
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
         spec, id_ = submission.spec, submission.id
-        platform_class(spec).check(spec)
+        build.check(spec)
         with self._supervisor.opening():
             async with self._viewed(id_, submission.view) as view:
                 await self._create(id_, submission, view)
@@ -166,7 +166,7 @@ class Launcher:
         await experiment.loop.feed.reset()
         await experiment.database.try_write(lambda c: _clear(c, self._means.clock()))
         experiment.changes.note()
-        experiment.loop.wake()
+        experiment.try_again()
 
 
 def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
@@ -178,5 +178,6 @@ def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:
     experiments.set_hold(connection, None)
+    services.clear_holds(connection)
     if experiments.load(connection).status in (ExperimentStatus.ERROR, ExperimentStatus.DONE):
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)

@@ -57,7 +57,7 @@ class RunnerDesk:
     async def greet(self, who: RunnerOf, runner_version: str | None, channel: str) -> None:
         """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
         experiment, side = await self._find(who)
-        await experiment.loop.greet(side.job_name, runner_version, channel, self.manager_version)
+        await experiment.messages.greet(side.job_name, runner_version, channel, self.manager_version)
 
     async def record(self, who: RunnerOf) -> str:
         """The parameter record, JSON."""
@@ -68,13 +68,13 @@ class RunnerDesk:
         """Answers whether the trial must stop."""
         experiment, side = await self._greeted(who)
         started_ms = possible_ms(started_ms, side.intended_ms, self._supervisor.means.clock())
-        experiment.loop.intake.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
+        experiment.loop.inbox.report({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
-        await experiment.loop.exited(side.job_name, json.dumps(word))
+        await experiment.messages.exited(side.job_name, json.dumps(word))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
@@ -116,10 +116,9 @@ class RunnerDesk:
 
     async def code(self, who: RunnerOf) -> Path | None:
         """The packed code; None when none needs to be fetched."""
-        experiment, _ = await self._greeted(who)
-        if not experiment.loop.platform.capabilities.ships_code:
-            return None
-        return await experiment.code_archive.path()
+        experiment, side = await self._greeted(who)
+        archive = experiment.code_archive(side.service)
+        return await archive.path() if archive is not None else None
 
     def grace_s(self, who: RunnerOf) -> float:
         return self._supervisor.find(who.experiment_id).spec.grace_period_s
@@ -154,7 +153,7 @@ async def _deliver(
         raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await experiment.loop.deliver(job_name, outbox, start, end, lines)
+            await experiment.messages.deliver(job_name, outbox, start, end, lines)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
 

@@ -249,7 +249,7 @@ class Service:
         try:
             done = await experiment.database.try_write(function)
         except StoreCorrupt as error:
-            experiment.loop.give_up(error)
+            experiment.loop.inbox.give_up(error)
             raise
         experiment.changes.note()
         return done

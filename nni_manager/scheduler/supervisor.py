@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 
 from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
+from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import index
 from nni_manager.store.database import Database
@@ -244,6 +245,6 @@ class Supervisor:
         if experiment.loop.closed.is_set():
             await self.means.view_door.close(experiment.id)
 
-    async def _note_status(self, experiment: OpenExperiment, result: Result) -> None:
+    async def _note_status(self, id: str, result: Result) -> None:
         is_open = result.status is not ExperimentStatus.STOPPED
-        await self.note(lambda c: index.set_status(c, experiment.id, result.status, result.ended_ms, is_open=is_open))
+        await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))

@@ -15,7 +15,7 @@ from nni_manager.scheduler.decisions import (
     LoseSight,
     StartTrial,
 )
-from nni_manager.scheduler.snapshot import Snapshot
+from nni_manager.scheduler.snapshot import Service, Snapshot
 from nni_manager.store import jobs
 from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
@@ -23,6 +23,11 @@ from trial_runner import protocol
 
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN.
 UNKNOWN_AFTER_MS = 30_000
+#: How a shell ends when its command was interrupted or terminated.
+_STOPPED_CODES = (130, 143)
+#: After which a trial of a stopping experiment is closed although its service, or the job's machine, cannot be asked.
+_STOP_AWAY_MS = 5_000
+_STOP_UNREACHABLE_MS = 10_000
 
 
 def follow(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
@@ -32,6 +37,10 @@ def follow(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
         _follow_waiting(snapshot, trial, decisions)
     elif (finding := _finding(snapshot, trial, job, decisions)) is not None:
         _settle(snapshot, trial, job, finding, decisions)
+    elif (may_run := _out_of_reach(snapshot, job, decisions)) is not None:
+        _finish(snapshot, trial, _STOPPED_AWAY, Finding(report=may_run), decisions, may_run=True)
+        if job.handle is not None:
+            decisions.calls.append(Forget(handle=_handle(job), service=job.service))
     else:
         _follow_state(snapshot, trial, job, decisions)
         if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, decisions):
@@ -52,11 +61,14 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
 
 def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> Finding | None:
     """What platform and runner say of the attempt's end, once it is worth deciding on."""
-    platform = _platform_end(job)
+    service = snapshot.service(job.service)
+    platform = _platform_end(job) or _lost_sight_of(snapshot, service, job, decisions)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
     if platform is None and (runner is None or job.handle is None):
         return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
-    since_ms = _waits_since(snapshot, trial, job, platform, runner)
+    if platform is None and service.state.platform_decides:
+        return None  # it may start the command again
+    since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.has_portal)
     if since_ms is not None:
         until_ms = since_ms + round(snapshot.spec.metric_grace_s * 1000)
         if snapshot.here.now_ms < until_ms:
@@ -71,6 +83,19 @@ def _had_a_runner(job: AttemptRow) -> bool:
     return job.channel in (protocol.PUSH, protocol.PULL)
 
 
+def _lost_sight_of(snapshot: Snapshot, service: Service, job: AttemptRow, decisions: Decisions) -> JobReport | None:
+    """LOST, when nobody could ask about the job for longer than its service allows."""
+    grace_s = service.state.unreachable_grace_s
+    if job.unreachable_ms is None or grace_s is None:
+        return None
+    until_ms = job.unreachable_ms + round(grace_s * 1000)
+    if snapshot.here.now_ms < until_ms:
+        decisions.wake_at(until_ms)
+        return None
+    message = f"not reachable for {grace_s:.0f} s: {job.unreachable}"
+    return JobReport(state=JobState.LOST, message=message, started_ms=job.started_ms)
+
+
 def _platform_end(job: AttemptRow) -> JobReport | None:
     """What the platform says of an end; None while it says nothing of one."""
     if job.state == jobs.INTENT or not JobState(job.state).is_final:
@@ -82,15 +107,18 @@ def _platform_end(job: AttemptRow) -> JobReport | None:
 
 
 def _waits_since(
-    snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None
-) -> int | None:
+    snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None,
+    *, has_portal: bool,
+) -> int | None:  # fmt: skip
     """Since when something is expected that would complete the picture; None: nothing is.
 
     After the runner's word, its last results, and the platform's word when the command was ended by a signal that
-    nobody here sent. After the platform's word alone, the runner's, unless the platform ended the job itself.
+    nobody here sent, perhaps from the platform's portal. After the platform's word alone, the runner's, unless the
+    platform ended the job itself.
     """
     if runner is not None:
-        unexplained = runner.signal is not None and platform is None and trial.asked is None
+        was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
+        unexplained = was_stopped and platform is None and trial.asked is None
         is_complete = job.job_name in snapshot.drained and not unexplained
         return None if is_complete else job.runner_exit_ms
     ended_itself = platform is not None and platform.state in (JobState.SUCCEEDED, JobState.FAILED)
@@ -113,7 +141,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
         _finish(snapshot, trial, verdict, finding, decisions)
     if job.handle is not None:
         word = job.runner_exit if _platform_end(job) is None else None
-        decisions.calls.append(Forget(handle=_handle(job), runner_word=word or ""))
+        decisions.calls.append(Forget(handle=_handle(job), service=job.service, runner_word=word or ""))
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
@@ -128,29 +156,51 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fi
     decisions.wake_at(snapshot.here.now_ms)
 
 
-def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
+def _finish(
+    snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions,
+    *, may_run: bool = False,
+) -> None:  # fmt: skip
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
         message=finding.doubt if succeeded else explain(report, trial.asked),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
+        may_run=may_run,
     )  # fmt: skip
     decisions.records.append(record)
+
+
+def _out_of_reach(snapshot: Snapshot, job: AttemptRow, decisions: Decisions) -> JobReport | None:
+    """What is said of a trial of a stopping experiment whose end cannot be waited for: nobody can be asked."""
+    since_ms, state = snapshot.here.stopping_since_ms, snapshot.service(job.service).state
+    is_away = not state.is_ready or state.away_since_ms is not None
+    if not snapshot.is_stopping or since_ms is None or not (is_away or job.unreachable_ms is not None):
+        return None
+    until_ms = since_ms + (_STOP_AWAY_MS if is_away else _STOP_UNREACHABLE_MS)
+    if snapshot.here.now_ms < until_ms:
+        decisions.wake_at(until_ms)
+        return None
+    why = job.unreachable or state.trouble or "it cannot be asked"
+    return JobReport(state=JobState.UNKNOWN, message=f"may still run on {job.service}: {why}")
+
+
+_STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)
 
 
 # Its attempt has not ended
 
 
 def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
-    here = snapshot.here
-    since = here.unreachable_since_ms
+    here, state = snapshot.here, snapshot.service(job.service).state
+    moments = [moment for moment in (state.away_since_ms, job.unreachable_ms) if moment is not None]
+    since = min(moments, default=None)
     if since is None:
         if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             _start(snapshot, trial, job.started_ms or here.now_ms, decisions)
     elif here.now_ms - since < UNKNOWN_AFTER_MS:
         decisions.wake_at(since + UNKNOWN_AFTER_MS)
     elif trial.status is TrialStatus.RUNNING:
-        sentence = f"the platform cannot be asked: {here.platform_trouble}"
+        sentence = f"the platform cannot be asked: {job.unreachable or state.trouble}"
         decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
 
 
@@ -177,7 +227,7 @@ def _stop(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Deci
     if trial.asked is None and snapshot.is_stopping:
         decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
     if job.handle is not None and job.job_name not in snapshot.here.cancelled:
-        decisions.calls.append(Cancel(handle=_handle(job)))
+        decisions.calls.append(Cancel(handle=_handle(job), service=job.service))
 
 
 def _handle(job: AttemptRow) -> JobHandle:

@@ -30,6 +30,8 @@ class ExperimentRow(NamedTuple):
     next_parameter_id: int
     ended_trials: int
     revision: int
+    #: Carried by its jobs, see `domain.job.JobSpec`; empty: not compared.
+    nonce: str = ""
 
     def __repr__(self) -> str:
         return f"ExperimentRow(id={self.id!r}, status={self.status!r}, revision={self.revision})"
@@ -53,11 +55,11 @@ _ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_ac
 
 def create(
     connection: sqlite3.Connection, *, id: str, config: str, environment: Mapping[str, str], interpreter: str,
-    folder: str, now_ms: int,
+    folder: str, now_ms: int, nonce: str = "",
 ) -> None:  # fmt: skip
     connection.execute(
-        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms, nonce)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -67,6 +69,7 @@ def create(
             folder,
             now_ms,
             now_ms,
+            nonce,
         ),
     )
     nni_format.save_profile(connection)

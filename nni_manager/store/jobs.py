@@ -39,16 +39,29 @@ class AttemptRow(NamedTuple):
     runner_exit_ms: int | None = None
     #: When the platform's end of it was stored.
     final_seen_ms: int | None = None
+    #: The training service it went to.
+    service: str = ""
+    #: When it was decided on.
+    intended_ms: int = 0
+    #: The platform's own reason while it is PENDING; details are JSON.
+    wait_code: str = ""
+    wait_sentence: str = ""
+    wait_details: str = "{}"
+    #: Since when it cannot be asked about although its service can, and why.
+    unreachable_ms: int | None = None
+    unreachable: str = ""
 
 
 ATTEMPT_COLUMNS = AttemptRow._fields
 
 
-def intend(connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, now_ms: int) -> None:
-    """Writes down that this attempt will be submitted; comes before the call."""
+def intend(
+    connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, service: str, now_ms: int
+) -> None:
+    """Writes down that this attempt will be submitted there; comes before the call."""
     connection.execute(
-        "INSERT INTO attempts (trial_id, number, job_name, state, intended_ms) VALUES (?, ?, ?, ?, ?)",
-        (trial_id, number, job_name, INTENT, now_ms),
+        "INSERT INTO attempts (trial_id, number, job_name, state, service, intended_ms) VALUES (?, ?, ?, ?, ?, ?)",
+        (trial_id, number, job_name, INTENT, service, now_ms),
     )
 
 
@@ -69,23 +82,39 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
 
 
 def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
-    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing.
+    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but, perhaps,
+    that the job is unreachable.
 
     Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke.
     """
     if report.state is JobState.UNKNOWN:
-        return
+        return _set_unreachable(connection, job_name, report, now_ms)
+    wait = report.wait
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, reason = ?4, message = ?5, stderr_tail = ?6,"
-        " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END"
+        " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
+        " unreachable_ms = NULL, unreachable = '', wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
+        " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
         " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
         (
             report.state, report.exit_code, report.signal, report.reason, report.message, report.stderr_tail,
             report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
+            wait.code if wait else "", wait.sentence if wait else "", json.dumps(wait.details) if wait else "{}",
+            report.link, report.place,
         ),
     )  # fmt: skip
+
+
+def _set_unreachable(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    """Since the first report that says so; a daemon that starts anew goes on counting."""
+    if report.unreachable:
+        connection.execute(
+            "UPDATE attempts SET unreachable_ms = coalesce(unreachable_ms, ?), unreachable = ?"
+            " WHERE job_name = ? AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+            (now_ms, report.unreachable, job_name),
+        )
 
 
 def take_back(connection: sqlite3.Connection, job_name: str) -> None:
@@ -100,11 +129,14 @@ def take_back(connection: sqlite3.Connection, job_name: str) -> None:
     )
 
 
-def close(connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "") -> None:
-    """Fences the attempt off. `given_up`: why another one follows."""
+def close(
+    connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "", *, may_run: bool = False
+) -> None:
+    """Fences the attempt off. `given_up`: why another one follows; `may_run`: its job may, without a handle."""
     connection.execute(
-        "UPDATE attempts SET closed = 1, given_up = ?, forgotten = handle IS NULL WHERE trial_id = ? AND number = ?",
-        (given_up, trial_id, number),
+        "UPDATE attempts SET closed = 1, given_up = ?, forgotten = handle IS NULL AND NOT ?"
+        " WHERE trial_id = ? AND number = ?",
+        (given_up, may_run, trial_id, number),
     )
 
 
@@ -112,12 +144,23 @@ def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
 
 
-def unforgotten(connection: sqlite3.Connection) -> list[JobHandle]:
-    """Closed attempts whose leftovers the platform still keeps."""
+def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
+    """Closed attempts of which the training service still keeps something."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
+        " AND service = ?",
+        (service,),
     )
     return [parse_handle(*row) for row in rows]
+
+
+def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
+    """Names of jobs whose attempt is closed and of which nobody knows whether the service ever took them."""
+    rows = connection.execute(
+        "SELECT job_name FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NULL AND service = ?",
+        (service,),
+    )
+    return [name for (name,) in rows]
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
@@ -129,17 +172,19 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def undecided(connection: sqlite3.Connection) -> list[JobHandle]:
-    """Jobs a platform accepted whose attempt is not closed."""
+def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
+    """Jobs a training service accepted whose attempt is not closed."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL"
+        " AND service = ?",
+        (service,),
     )
     return [parse_handle(*row) for row in rows]
 
 
-def followed(connection: sqlite3.Connection, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
-    """Names of the undecided jobs and those in `also` → how many bytes of each of their outboxes are stored."""
-    names = dict.fromkeys([*(handle.job_name for handle in undecided(connection)), *also])
+def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+    """Names of the service's undecided jobs and those in `also` → bytes stored of each of their outboxes."""
+    names = dict.fromkeys([*(handle.job_name for handle in undecided(connection, service)), *also])
     return {name: offsets(connection, name) for name in names}
 
 

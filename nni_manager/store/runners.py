@@ -24,21 +24,26 @@ class RunnerSide:
     runner_version: str
     #: When it was decided on, milliseconds since the epoch: before anything of it can have happened.
     intended_ms: int
+    #: The training service that its job went to.
+    service: str
 
 
 def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
     """Raises NotFound, or AttemptDecided when the attempt is fenced off."""
     row = connection.execute(
         "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
-        " a.intended_ms, a.closed"
+        " a.intended_ms, a.service, a.closed"
         " FROM attempts a JOIN trials t ON t.id = a.trial_id, experiment e WHERE a.trial_id = ? AND a.number = ?",
         (trial_id, attempt),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
-    if row[5]:
+    if row[6]:
         raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
-    return RunnerSide(job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4])
+    return RunnerSide(
+        job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
+        service=row[5],
+    )  # fmt: skip
 
 
 def greet(connection: sqlite3.Connection, job_name: str, *, version: str, channel: str) -> None:

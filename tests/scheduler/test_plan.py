@@ -170,7 +170,7 @@ def test_intents_wait_only_for_what_a_person_must_do(code: str, submitted: list[
 
 # ------------------------------------------------------------------------------------------------ platform trouble
 
-AWAY: dict[str, Any] = {"platform_trouble": "connection refused", "retry_at_ms": NOW + 500}
+AWAY: dict[str, Any] = {"trouble": "connection refused", "retry_at_ms": NOW + 500}
 
 
 def test_a_platform_in_trouble_is_left_alone_until_its_time() -> None:
@@ -197,7 +197,7 @@ def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
     row = experiment(hold=hold(), next_sequence_id=2)
     found = Plan(
         waiting("aaaaa", wait="HOLD"), trial("bbbbb", **PENDING), row=row,
-        **{**AWAY, "retry_at_ms": retry_at, "unreachable_since_ms": NOW - 60_000},
+        **{**AWAY, "retry_at_ms": retry_at, "away_since_ms": NOW - 60_000},
     )  # fmt: skip
     assert found.wake_at is None or found.wake_at > NOW
 
@@ -249,7 +249,7 @@ def test_an_intent_that_was_asked_to_stop_is_submitted_and_cancelled_when_it_has
 
 
 def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
-    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), unreachable_since_ms=NOW - 99_000).cancelled == [
+    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), away_since_ms=NOW - 99_000).cancelled == [
         "aaaaa"
     ]
 
@@ -316,7 +316,7 @@ def test_unknown_after_thirty_seconds_and_back(
 ) -> None:
     found = Plan(
         trial("aaaaa", status, "RUNNING", started=5, started_ms=5), config=spec(trial_concurrency=1),
-        unreachable_since_ms=since, platform_trouble="away" if since else "", retry_at_ms=NOW,
+        away_since_ms=since, trouble="away" if since else "", retry_at_ms=NOW,
     )  # fmt: skip
     assert [type(record) for record in found.decisions.records] == ([decided] if decided else [])
     if decided is LoseSight:
@@ -327,7 +327,7 @@ def test_unknown_after_thirty_seconds_and_back(
 
 
 def test_a_waiting_trial_never_becomes_unknown() -> None:
-    found = Plan(trial("aaaaa", **PENDING), unreachable_since_ms=0, platform_trouble="away")
+    found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
     assert found.records(LoseSight) == []
     assert [w.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
 

@@ -67,7 +67,7 @@ class World:
     def _turn(self, seen: Seen) -> int | None:
         here = Surroundings(
             now_ms=self.now, submitting=frozenset(self.submitting), cancelled=frozenset(self.cancelled),
-            unreachable_since_ms=self.away_since, platform_trouble="away" if self.away_since else "",
+            away_since_ms=self.away_since, trouble="away" if self.away_since else "",
             retry_at_ms=self.now + 1 if self.away_since else 0, proposals=tuple(self.proposals), asked=self.asked,
             exhausted=self.exhausted, ahead=1,
         )  # fmt: skip

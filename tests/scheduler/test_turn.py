@@ -123,7 +123,7 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
 
 def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
     (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
-    away: dict[str, Any] = {"platform_trouble": "no", "retry_at_ms": NOW + 9}
+    away: dict[str, Any] = {"trouble": "no", "retry_at_ms": NOW + 9}
     refused = turns.take(Seen(refused=(submit.job_name,)), **away)
     (trial,) = turns.open_trials().values()
     assert (trial.job, trial.attempt, trial.wait_code) == (None, 1, "PLATFORM_UNAVAILABLE")

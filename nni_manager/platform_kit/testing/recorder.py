@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.platform_kit.keeper_client import Keeper
 
@@ -28,6 +29,8 @@ class Recorder:
 
     def __init__(self, experiment_id: str = "contract") -> None:
         self.experiment_id = experiment_id
+        #: What instances share; a world that restarts makes new ones.
+        self.connections = Connections()
         #: Names of the jobs that `wake` was called with.
         self.woken: list[str] = []
         #: Set by every `wake`.
@@ -53,10 +56,12 @@ class Recorder:
         """What an adapter is given."""
         return Host(
             experiment_id=self.experiment_id,
+            service="service",
             wake=self._wake,
             deliver=self._deliver,
             followed=self._followed,
             keeper=keeper,
+            connections=self.connections,
             folder=self.folder,
             code=self._code,
             greet=self._greet,

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nni_manager.domain.errors import InvalidInput, NniManagerError, PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
@@ -41,8 +41,8 @@ class LocalPlatform(Platform):
         self._held_ends: dict[str, JobReport] = {}
 
     @classmethod
-    def check(cls, spec: ExperimentSpec) -> None:
-        if spec.trial_gpu_number:
+    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+        if service.settings.get("trialGpuNumber", spec.trial_gpu_number):
             raise InvalidInput(
                 "trialGpuNumber: this version gives no GPUs to trials on `local`; leave it out, or set it to 0"
             )

@@ -17,7 +17,7 @@ from typing import Self
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
@@ -66,8 +66,9 @@ class ScriptedPlatform(Platform):
         )  # fmt: skip
 
     @classmethod
-    def check(cls, spec: ExperimentSpec) -> None:
-        if spec.platforms[0].settings.get("launch") == EXTERNAL and "\n" in spec.trial_command.strip("\n"):
+    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+        command = str(service.settings.get("trialCommand", spec.trial_command))
+        if service.settings.get("launch") == EXTERNAL and "\n" in command.strip("\n"):
             raise InvalidInput(
                 "trialCommand: has several lines, and launch: external starts containers from files with one line a"
                 " variable; put them into a script"
