@@ -45,7 +45,8 @@ class Forgetting:
         self._observe = observe
         self._forgotten = forgotten
         self._observer = observer
-        self._group: asyncio.TaskGroup
+        #: None: the service is not connected; whoever connects it asks the store what there is to forget.
+        self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: list[Forget] = []
         #: By name: jobs whose platform has not spoken yet, and until when that is waited for.
@@ -62,6 +63,10 @@ class Forgetting:
         self._closing.clear()
         self._ready.clear()
         self._unheard.clear()
+
+    def leave(self) -> None:
+        """The service is not connected any more."""
+        self._group = self._task = None
 
     def add(self, jobs: Iterable[Forget]) -> None:
         """Returns at once."""
@@ -100,7 +105,7 @@ class Forgetting:
 
     def _go_on(self) -> None:
         self._news.set()
-        if self._task is None and (self._ready or self._unheard):
+        if self._group is not None and self._task is None and (self._ready or self._unheard):
             self._task = self._group.create_task(self._run(), name="forget")
 
     async def _run(self) -> None:

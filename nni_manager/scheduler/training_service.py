@@ -156,6 +156,7 @@ class TrainingService:
             raise error.exceptions[0] from None
         finally:
             self.is_entered = False
+            self.forgetting.leave()
             async with asyncio.timeout(_EXIT_S):
                 await self.platform.__aexit__(None, None, None)
 

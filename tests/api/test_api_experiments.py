@@ -294,7 +294,7 @@ async def test_a_hold_is_shown_with_its_details_and_resume_clears_it(api: httpx.
     experiment = world.service.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
-        experiment.loop.intake.put_on_hold(
+        experiment.loop.inbox.put_on_hold(
             Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback")
         )
         while (found := (await api.get(f"{EXPERIMENTS}/{id_}")).json())["hold"] is None:

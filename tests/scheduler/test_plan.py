@@ -99,7 +99,7 @@ def test_full_slots_take_nothing() -> None:
     found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc"), proposals=proposals(1))
     assert found.decisions.calls == []
     (wait,) = found.records(SetWait)
-    assert (wait.trial_id, wait.code, wait.sentence) == (
+    assert (wait.trial_id, wait.wait.code, wait.wait.sentence) == (
         "ccccc", WaitCode.CONCURRENCY, "all 2 slots of trialConcurrency are taken",
     )  # fmt: skip
 
@@ -108,7 +108,7 @@ def test_a_trial_that_is_tried_again_says_why_it_waits_for_a_slot() -> None:
     found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc", wait="RETRY"))
     assert found.decisions.calls == found.records(SetWait) == []
     found = Plan(running("aaaaa"), waiting("ccccc", wait="RETRY"), row=experiment(hold=hold("INTERNAL")))
-    assert [wait.code for wait in found.records(SetWait)] == [WaitCode.HOLD]
+    assert [wait.wait.code for wait in found.records(SetWait)] == [WaitCode.HOLD]
 
 
 def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
@@ -120,7 +120,7 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
 def test_trials_of_an_experiment_in_error_say_so() -> None:
     row = experiment("ERROR", error="the trial runner is version 0.5.1")
     found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=row)
-    assert [(wait.code, wait.sentence) for wait in found.records(SetWait)] == [
+    assert [(wait.wait.code, wait.wait.sentence) for wait in found.records(SetWait)] == [
         (WaitCode.HOLD, "the experiment cannot go on until it is resumed: the trial runner is version 0.5.1")
     ]
 
@@ -148,7 +148,7 @@ def test_nothing_new_starts_on_hold(code: str) -> None:
     row = experiment(hold=hold(code), next_sequence_id=2)
     found = Plan(running("aaaaa"), waiting("bbbbb"), row=row, proposals=proposals(1), ahead=3)
     assert found.decisions.calls == []
-    assert [(w.code, w.sentence) for w in found.records(SetWait)] == [
+    assert [(w.wait.code, w.wait.sentence) for w in found.records(SetWait)] == [
         (WaitCode.HOLD, "the experiment is on hold: put it right")
     ]
 
@@ -156,7 +156,7 @@ def test_nothing_new_starts_on_hold(code: str) -> None:
 def test_a_silent_tuner_is_a_hold_too() -> None:
     found = Plan(waiting("aaaaa"), proposals=proposals(1), tuner_trouble=hold("TUNER_SILENT"))
     assert found.decisions.calls == []
-    assert found.records(SetWait)[0].code is WaitCode.HOLD
+    assert found.records(SetWait)[0].wait.code is WaitCode.HOLD
     assert found.records(SetStatus) == []
 
 
@@ -177,7 +177,7 @@ def test_a_platform_in_trouble_is_left_alone_until_its_time() -> None:
     found = Plan(trial("aaaaa", state="INTENT"), waiting("bbbbb"), proposals=proposals(1), **AWAY)
     assert found.decisions.calls == []
     assert found.wake_at == NOW + 500
-    assert {(w.trial_id, w.code, w.sentence) for w in found.records(SetWait)} == {
+    assert {(w.trial_id, w.wait.code, w.wait.sentence) for w in found.records(SetWait)} == {
         ("aaaaa", WaitCode.PLATFORM_UNAVAILABLE, "connection refused"),
         ("bbbbb", WaitCode.PLATFORM_UNAVAILABLE, "connection refused"),
     }
@@ -205,7 +205,7 @@ def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
 def test_a_job_in_the_platforms_queue_says_so_again_when_the_platform_is_back() -> None:
     found = Plan(trial("aaaaa", state="PENDING", wait="PLATFORM_UNAVAILABLE"))
     (wait,) = found.records(SetWait)
-    assert (wait.trial_id, wait.code) == ("aaaaa", WaitCode.SUBMITTED)
+    assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.SUBMITTED)
     assert Plan(trial("aaaaa", **PENDING)).records(SetWait) == []
 
 
@@ -249,9 +249,7 @@ def test_an_intent_that_was_asked_to_stop_is_submitted_and_cancelled_when_it_has
 
 
 def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
-    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), away_since_ms=NOW - 99_000).cancelled == [
-        "aaaaa"
-    ]
+    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), away_since_ms=NOW - 99_000).cancelled == ["aaaaa"]
 
 
 @pytest.mark.parametrize("sequence", range(2))
@@ -329,7 +327,7 @@ def test_unknown_after_thirty_seconds_and_back(
 def test_a_waiting_trial_never_becomes_unknown() -> None:
     found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
     assert found.records(LoseSight) == []
-    assert [w.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
+    assert [w.wait.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
 
 
 def test_what_ended_while_nobody_could_ask_has_ended() -> None:
@@ -498,9 +496,10 @@ def test_time_after_the_end_does_not_count() -> None:
 
 @pytest.mark.parametrize("status", ["STOPPED", "VIEWED", "ERROR", "INITIALIZED"])
 def test_what_is_not_at_work_starts_nothing(status: str) -> None:
-    wait = "HOLD" if status == "ERROR" else "CONCURRENCY"
-    found = Plan(waiting("aaaaa", wait=wait), row=experiment(status), proposals=proposals(1), ahead=5)
-    assert found.decisions.calls == found.decisions.records == []
+    found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=experiment(status), proposals=proposals(1), ahead=5)
+    assert found.decisions.calls == []
+    reasons = [record.wait.code for record in found.records(SetWait)]
+    assert reasons == (["HOLD"] if status == "ERROR" else [])
 
 
 def test_a_done_experiment_asks_its_tuner_nothing() -> None:

@@ -152,7 +152,7 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
     with pytest.raises(VersionRefused):
         await world.desk.greet(world.who, "0.5.1", "push")
     exit_78 = JobReport(state=JobState.FAILED, exit_code=78)
-    world.experiment.loop.intake.take_reports({world.who.job_name: exit_78})  # before there was a turn
+    world.experiment.loop.inbox.report({world.who.job_name: exit_78})  # before there was a turn
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
 
 

@@ -125,7 +125,7 @@ def test_databases_of_old_releases_are_upgraded_and_read(tmp_path: Path, name: s
         None,
     ]
     assert history.intermediates(connection, "runs1") == [0.5]
-    assert [handle.job_name for handle in jobs.undecided(connection)] == ["nni_exp_old_trial_runs1"]
+    assert [handle.job_name for handle in jobs.undecided(connection, "local")] == ["nni_exp_old_trial_runs1"]
     connection.close()
 
 
