@@ -76,19 +76,17 @@ class Observer:
 
     async def _wait(self) -> None:
         """For news, or until it is time; the time grows from one look without news to the next."""
-        alarm = asyncio.get_running_loop().call_later(self._next_pause_s(), self.wake, "")
+        loop = asyncio.get_running_loop()
+        pause_s = self._slow_poll_s if self._watches and not self._failed else self._pause_s
+        begun_s, alarm = loop.time(), loop.call_later(pause_s, self.wake, "")
         try:
             await self._news.wait()
         finally:
             alarm.cancel()
+        if loop.time() - begun_s >= pause_s:
+            self._pause_s = min(2 * pause_s, self._slow_poll_s)
         self._news.clear()
         self._drop_later()
-
-    def _next_pause_s(self) -> float:
-        if self._watches and not self._failed:
-            return self._slow_poll_s
-        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, self._slow_poll_s)
-        return pause_s
 
     def _drop_later(self) -> None:
         if self._later is not None:
