@@ -42,7 +42,7 @@ def check_status(folder: Path, table: Table) -> None:
         daemon.call("POST", f"/experiments/{id_}/stop")
         closed = [measure(*_ours(port, id_)("check-status"), _ASKED_SMALL).p50 for _ in range(_REPEATS)]
     table.row("`check-status` p50, ms", ours, at_most(1.0, NNI), nni=theirs)
-    table.row("the same of a stopped experiment", closed, at_most(1.0, NNI), nni=theirs)
+    table.row("`check-status` p50, ms, stopped experiment", closed, at_most(1.0, NNI), nni=theirs)
 
 
 def measure_all(folder: Path, table: Table) -> None:
