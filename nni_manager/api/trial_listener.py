@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nni_manager.api import trial_posts as posts
 from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
 from nni_manager.api.errors import Barrier
+from nni_manager.api.guard import harden
 from nni_manager.api.trial_posts import Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
 from nni_manager.domain.http_status import status_of
@@ -61,6 +62,7 @@ def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         async def counting_send(message: Message) -> None:
+            harden(message)
             if message["type"] == "http.response.start":
                 answered[outcome(message["status"])] += 1
             await send(message)

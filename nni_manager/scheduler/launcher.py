@@ -58,6 +58,7 @@ class Launcher:
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._viewed(id, how.view, entry.view) as view:
+                await self._supervisor.closed_ones.let_go(id)
                 await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
                 status, now_ms = ExperimentStatus.VIEWED, self._means.clock()
                 viewed = replace(entry, status=status, is_open=False, view=view, launched_ms=now_ms)
@@ -133,6 +134,7 @@ class Launcher:
             )
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
+                await self._supervisor.closed_ones.let_go(id_)
                 status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, debug=how.debug)
                 try:
                     await self._supervisor.open(opened)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy
+from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
 from nni_manager.domain.evidence import possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Lines taken and not stored yet, of all runners, above which they are asked to wait.
 MAX_UNSTORED_LINES = 20_000
+#: Outboxes of one attempt, and processes of it whose logs are kept apart.
+MOST_OUTBOXES, MOST_SOURCES = 1000, 64
 #: Seconds for lines to be stored; after that their runner keeps them, not we.
 _PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -78,12 +80,16 @@ class RunnerDesk:
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
-        """Stores complete lines of one outbox; answers how many of its bytes are stored. Raises TooBusy."""
+        """Stores complete lines of one outbox; answers how many of its bytes are stored.
+
+        Raises TooBusy, and InvalidInput for one outbox too many.
+        """
         if self._unstored + len(lines) > MAX_UNSTORED_LINES and self._unstored:
             raise TooBusy("more results come in than can be stored; they are taken again in a second")
         self._unstored += len(lines)
         try:
             experiment, side = await self._greeted(who)
+            _require_few(outbox, await experiment.database.read(lambda c: jobs.offsets(c, side.job_name)))
             await _deliver(experiment, side.job_name, outbox, start, end, lines)
             return (await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))).get(outbox, 0)
         finally:
@@ -97,13 +103,16 @@ class RunnerDesk:
     async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes, source: str = "") -> int:
         """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there.
 
-        `source`: a process of the job that is not the one that reports; its logs are kept apart.
+        `source`: a process of the job that is not the one that reports; its logs are kept apart. Raises InvalidInput
+        for one too many of them.
         """
         experiment, _ = await self._greeted(who)
         if file not in LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
         folder = experiment.folder.trials / attempt_directory(who.trial_id, who.attempt)
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
+        if source:
+            await asyncio.to_thread(_require_few_sources, folder, name, file)
         try:
             return await asyncio.to_thread(_append, folder / name, offset, data)
         except OSError as error:
@@ -157,6 +166,18 @@ async def _deliver(
             await experiment.loop.deliver(job_name, outbox, start, end, lines)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
+
+
+def _require_few(outbox: str, known: Mapping[str, int]) -> None:
+    """Each one is a row for good, and is asked for again and again. Raises InvalidInput."""
+    if outbox not in known and len(known) >= MOST_OUTBOXES:
+        raise InvalidInput(f"outbox: an attempt has at most {MOST_OUTBOXES}; let its processes share some")
+
+
+def _require_few_sources(folder: Path, name: str, file: str) -> None:
+    """Each one is a file. Raises InvalidInput. Blocks."""
+    if not os.path.lexists(folder / name) and len(list(folder.glob(f"{file}-*"))) >= MOST_SOURCES:
+        raise InvalidInput(f"source: {file} of at most {MOST_SOURCES} processes of an attempt is kept")
 
 
 def _append(path: Path, offset: int, data: bytes) -> int:

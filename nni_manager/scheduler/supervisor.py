@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler.closed_experiments import ClosedExperiments
 from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import index
@@ -33,6 +34,7 @@ class Supervisor:
 
     def __init__(self, index_database: Database, means: Means) -> None:
         self.index = index_database
+        self.closed_ones = ClosedExperiments(index_database)
         self.means = means
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -71,6 +73,7 @@ class Supervisor:
             finally:
                 for task in list(self._tasks.values()):
                     task.cancel()
+                await self.closed_ones.close()
         if failure is not None:
             raise failure
 
@@ -113,6 +116,7 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        await self.closed_ones.let_go(entry.id)
         self.on_change()  # the index may have said so before it was true
         return experiment
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy, VersionRefused
+from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.scheduler import runner_desk
 from nni_manager.scheduler.runner_desk import RunnerOf
@@ -245,6 +245,29 @@ async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorl
     await world.desk.write_log(world.who, "stderr", 0, b"of the reporter")
     found = {path.name: path.read_bytes() for path in world.folder().iterdir()}
     assert found == {"stderr": b"of the reporter", "stderr-.._.._worker_1_": b"of a worker"}
+
+
+async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_desk, "MOST_SOURCES", 2)
+    await world.greet()
+    for source in ("a", "b"):
+        assert await world.desk.write_log(world.who, "stdout", 0, b"x", source) == 1
+    with pytest.raises(InvalidInput, match="at most 2 processes"):
+        await world.desk.write_log(world.who, "stdout", 0, b"x", "c")
+    assert await world.desk.write_log(world.who, "stdout", 1, b"y", "b") == 2, "those there are go on"
+    assert await world.desk.write_log(world.who, "stdout", 0, b"z") == 1, "so does the reporter's own"
+
+
+async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_desk, "MOST_OUTBOXES", 2)
+    await world.greet()
+    lines, size = lines_of(1)
+    for name in ("a", "b"):
+        assert await world.desk.lines(world.who, f"outbox/{name}", 0, size, lines) == size
+    with pytest.raises(InvalidInput, match="at most 2"):
+        await world.desk.lines(world.who, "outbox/c", 0, size, lines)
+    assert await world.desk.lines(world.who, "outbox/b", size, 2 * size, lines) == 2 * size
+    assert set(await world.desk.offsets(world.who)) == {"outbox/a", "outbox/b"}
 
 
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])
