@@ -96,8 +96,8 @@ class Launcher:
             await self._supervisor.open(entry)
         except BaseException:
             await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
-            await asyncio.to_thread(folder.remove)
-            await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
+            if not await asyncio.to_thread(folder.remove):  # else it is left to the next start
+                await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
 
     async def _make(self, folder: Folder, submission: Submission, view: View | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ from nni_manager.store import experiments, index, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -124,9 +127,11 @@ class Service:
             await self._end_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
-            is_gone = await asyncio.to_thread(entry.folder.remove)
+            findings = await asyncio.to_thread(entry.folder.remove)
             await also()
-            if is_gone:
+            if findings:
+                log.warning("experiment %s is deleted, but the next start must go on: %s", id, "; ".join(findings))
+            else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.look_whether_empty()

@@ -11,9 +11,11 @@ import yaml
 
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.store import experiments
+from nni_manager.store import experiments, index
 from nni_manager.store.connection import Connection
 from tests.api.world import CREATED_MS, World
+from tests.trial_runner.deep_tree import deep_tree_at
+from trial_runner.wire import removal
 
 pytestmark = pytest.mark.unit
 
@@ -348,3 +350,22 @@ async def test_a_tuner_may_complain_in_halves_of_characters(api: httpx.AsyncClie
     await world.add("held", hold=hold)
     found = (await api.get(f"{EXPERIMENTS}/held")).json()["hold"]
     assert (found["sentence"], found["details"]) == (r"the tuner raised \ud800", r"Traceback \udcff")
+
+
+async def test_one_whose_trial_left_a_deep_tree_is_deleted(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    with deep_tree_at(folder.attempt("good1") / "deep", 1200):
+        deleted = await api.delete(f"{EXPERIMENTS}/seeded")
+        assert deleted.status_code == 204
+        assert not folder.path.exists()
+
+
+async def test_what_of_a_deleted_one_stays_is_logged_and_left_to_the_next_start(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = await world.add("seeded")
+    monkeypatch.setattr(removal, "remove", lambda path: [f"{path} stays"])
+    assert (await api.delete(f"{EXPERIMENTS}/seeded")).status_code == 204
+    assert (await api.get(f"{EXPERIMENTS}/seeded")).status_code == 404
+    assert [id_ for id_, _ in await world.supervisor.index.read(index.leftovers)] == ["seeded"]
+    assert f"experiment seeded is deleted, but the next start must go on: {folder.path}/db stays" in caplog.text

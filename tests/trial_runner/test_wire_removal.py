@@ -3,34 +3,28 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deep_tree import make_deep_tree, place_for_deep_trees
 
 from trial_runner.wire import removal
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
 
-def make_deep(folder: Path, levels: int) -> None:
-    """Nested folders, deeper than any path may be long, each with a file."""
-    before = os.open(".", os.O_RDONLY)
-    try:
-        os.chdir(folder)
-        for _ in range(levels):
-            Path("file").touch()
-            os.mkdir("a-folder")
-            os.chdir("a-folder")
-    finally:
-        os.fchdir(before)
-        os.close(before)
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with place_for_deep_trees() as place:
+        yield place
 
 
 @pytest.mark.parametrize("levels", [1, 33, 200, 5000])
-def test_a_deep_tree_goes_with_few_descriptors(tmp_path: Path, levels: int) -> None:
-    doomed = tmp_path / "doomed"
+def test_a_deep_tree_goes_with_few_descriptors(place: Path, levels: int) -> None:
+    doomed = place / "doomed"
     doomed.mkdir()
-    make_deep(doomed, levels)
+    make_deep_tree(doomed, levels)
     (doomed / ".deep-0").mkdir()
     (doomed / ".deep-0" / "file").touch()
     (doomed / ".deep-1").touch()

@@ -14,7 +14,7 @@ from typing import Iterator, List, NamedTuple, Sequence, Tuple
 from trial_runner.wire import removal
 
 #: What `listing` looks at: so many names, and so many folders below each other.
-MOST_NAMES = 10000
+MOST_NAMES = 5000
 MOST_LEVELS = 16
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -83,38 +83,54 @@ def size(folder: str, name: str) -> int:
 def listing(folder: str, name: str) -> Listing:
     """All that is in the folder `name` and below it, but names that begin with a dot; empty where there is none.
 
-    What is more, or deeper, than may be looked at is left out.
+    What is more, or deeper, than may be looked at is left out, deeper folders first.
     """
-    found = Listing([], [], True)
-    waiting, names = [name], 0
-    while waiting:
-        here = waiting.pop()
+    files: List[str] = []
+    folders: List[str] = []
+    waiting, looked_at, is_complete = [name], 0, True
+    for here in waiting:  # it grows: what lies deeper comes later
         try:
-            inside, is_all = _names(folder, here, MOST_NAMES - names)
+            inside, is_all = _names(folder, here, MOST_NAMES - looked_at)
         except OSError:
             continue
-        names += len(inside)
-        is_too_deep = here.count("/") >= MOST_LEVELS
+        looked_at += len(inside)
+        folders.append(here)
+        files += ["{}/{}".format(here, each) for each, is_folder in inside if not is_folder]
         below = ["{}/{}".format(here, each) for each, is_folder in inside if is_folder]
-        found.folders.append(here)
-        found.files.extend("{}/{}".format(here, each) for each, is_folder in inside if not is_folder)
-        waiting += [] if is_too_deep else below
-        if not is_all or (is_too_deep and below):
-            found = found._replace(is_complete=False)
-    return Listing(sorted(found.files), sorted(found.folders), found.is_complete)
+        if here.count("/") < MOST_LEVELS:
+            waiting += below
+            is_complete = is_complete and is_all
+        else:
+            is_complete = is_complete and is_all and not below
+    return Listing(sorted(files), sorted(folders), is_complete)
 
 
-def make_folder(folder: str, name: str) -> None:
-    """Makes the folder `name`, and those on the way, where they are missing. Raises OSError."""
-    parts = _parts(name)
-    for count in range(1, len(parts) + 1):
-        with _opened(folder, parts[: count - 1]) as parent:
+def make_folder(folder: str, name: str) -> List[str]:
+    """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
+    parts, made = _parts(name), []
+    for count, part in enumerate(parts):
+        with _opened(folder, parts[:count]) as parent:
             try:
-                os.mkdir(parts[count - 1], 0o700, dir_fd=parent)
+                os.mkdir(part, 0o700, dir_fd=parent)
+                made.append("/".join(parts[: count + 1]))
             except FileExistsError:
                 pass
     with _opened(folder, parts):
         """It is one, and no link to one."""
+    return made
+
+
+@contextmanager
+def opened_folder(folder: str, name: str) -> Iterator[int]:
+    """A descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
+    with _opened(folder, _parts(name) if name else ()) as descriptor:
+        yield descriptor
+
+
+def remove(folder: str, name: str) -> List[str]:
+    """Removes whatever it is; answers what stays, as `removal.remove` does. Raises OSError."""
+    with _parent_of(folder, name) as (parent, last):
+        return removal.remove_below(parent, last, os.path.join(folder, name))
 
 
 def write_whole(folder: str, name: str, data: bytes, mode: int = 0o600) -> None:
