@@ -192,8 +192,9 @@ class Service:
     def live(self, id: str) -> Live:
         """What no database knows of it."""
         experiment = self._supervisor.get(id)
-        derived_hold = experiment.loop.derived_hold if experiment is not None else None
-        return Live(at_work=experiment is not None, derived_hold=derived_hold, problem=self.problem(id))
+        hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
+        warnings = self._means.warnings.of(id)
+        return Live(at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings)
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:
@@ -219,9 +220,8 @@ class Service:
         self._supervisor.on_closed = callback
 
     def problem(self, id: str) -> str:
-        """Why an experiment that should be at work is not, or its view is not open; empty when all is well."""
-        sentences = (self._supervisor.not_opened.get(id, ""), self._means.view_door.problem(id))
-        return "; ".join(filter(None, sentences))
+        """Why its view is not open; empty when all is well."""
+        return self._means.view_door.problem(id)
 
     def view_url(self, view: View) -> str:
         """``http://host:port/prefix/``."""
