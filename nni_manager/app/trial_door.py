@@ -177,9 +177,9 @@ class TrialDoor:
         if expected in (0, port):
             return None
         message = (
-            f"the trial listener is on port {port} and not on {expected}, which was not free when it opened: trials that"
-            f" must come through a published port or a firewall cannot report. Free port {expected} or choose one with"
-            " --trial-port, and start the daemon again when no trial runs"
+            f"the trial listener is on port {port} and not on {expected}, which was not free when it opened: trials"
+            f" that must come through a published port or a firewall cannot report. Free port {expected} or choose one"
+            " with --trial-port, and start the daemon again when no trial runs"
         )
         return ExperimentWarning(code=_MOVED, message=message)
 

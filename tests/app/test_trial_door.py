@@ -286,7 +286,7 @@ async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as (door, _):
         await door.open("exp1")
         assert json.loads((tmp_path / "trial-listener.json").read_text()) == {
-            "port": port_of(door), "experiments": ["exp1"],
+            "port": port_of(door), "experiments": ["exp1"], "expected": 0,
         }  # fmt: skip
 
 
