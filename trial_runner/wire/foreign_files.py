@@ -90,18 +90,18 @@ def listing(folder: str, name: str) -> Listing:
     waiting, looked_at, is_complete = [name], 0, True
     for here in waiting:  # it grows: what lies deeper comes later
         try:
-            inside, is_all = _names(folder, here, MOST_NAMES - looked_at)
+            inside, count = _names(folder, here, MOST_NAMES - looked_at)
         except OSError:
             continue
-        looked_at += len(inside)
+        is_complete = is_complete and looked_at + count <= MOST_NAMES
+        looked_at = min(looked_at + count, MOST_NAMES)
         folders.append(here)
         files += ["{}/{}".format(here, each) for each, is_folder in inside if not is_folder]
         below = ["{}/{}".format(here, each) for each, is_folder in inside if is_folder]
         if here.count("/") < MOST_LEVELS:
             waiting += below
-            is_complete = is_complete and is_all
-        else:
-            is_complete = is_complete and is_all and not below
+        elif below:
+            is_complete = False
     return Listing(sorted(files), sorted(folders), is_complete)
 
 
@@ -116,7 +116,7 @@ def make_folder(folder: str, name: str) -> List[str]:
             except FileExistsError:
                 pass
     with _opened(folder, parts):
-        """It is one, and no link to one."""
+        pass  # it is one, and no link to one
     return made
 
 
@@ -206,14 +206,18 @@ def _parts(name: str) -> List[str]:
     return parts
 
 
-def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], bool]:
-    """(names of files and folders, each with whether it is a folder; whether these are all). Raises OSError."""
+def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
+    """(names of files and folders, each with whether it is a folder; how many names there are, at least, of any kind).
+
+    No more than `most` are looked at. Raises OSError.
+    """
     found: List[Tuple[str, bool]] = []
+    count = 0
     with _opened(folder, _parts(name)) as descriptor, os.scandir(descriptor) as entries:
-        for looked_at, entry in enumerate(entries):
-            if looked_at >= most:
-                return found, False
+        for count, entry in enumerate(entries, 1):
+            if count > most:
+                break
             is_folder = entry.is_dir(follow_symlinks=False)
             if not entry.name.startswith(".") and (is_folder or entry.is_file(follow_symlinks=False)):
                 found.append((entry.name, is_folder))
-    return found, True
+    return found, count
