@@ -40,13 +40,16 @@ class Listing(NamedTuple):
 
 def open_file(folder: str, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """A descriptor of a regular file. Raises OSError; NotRegular where something else is in its place."""
-    with _parent_of(folder, name) as (parent, last):
-        try:
-            descriptor = os.open(last, flags | _FILE, mode, dir_fd=parent)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise NotRegular(name) from error
-            raise
+    parts = _parts(name)
+    parent = _open_folder(folder, parts[:-1])
+    try:
+        descriptor = os.open(parts[-1], flags | _FILE, mode, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise NotRegular(name) from error
+        raise
+    finally:
+        os.close(parent)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise NotRegular(name)
@@ -73,8 +76,12 @@ def tail(folder: str, name: str, limit: int) -> bytes:
 
 def size(folder: str, name: str) -> int:
     """Bytes of a regular file. Raises OSError."""
-    with _parent_of(folder, name) as (parent, last):
-        found = os.stat(last, dir_fd=parent, follow_symlinks=False)
+    parts = _parts(name)
+    parent = _open_folder(folder, parts[:-1])
+    try:
+        found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+    finally:
+        os.close(parent)
     if not stat.S_ISREG(found.st_mode):
         raise NotRegular(name)
     return found.st_size
@@ -109,13 +116,13 @@ def make_folder(folder: str, name: str) -> List[str]:
     """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
     parts, made = _parts(name), []
     for count, part in enumerate(parts):
-        with _opened(folder, parts[:count]) as parent:
+        with opened_folder(folder, "/".join(parts[:count])) as parent:
             try:
                 os.mkdir(part, 0o700, dir_fd=parent)
                 made.append("/".join(parts[: count + 1]))
             except FileExistsError:
                 pass
-    with _opened(folder, parts):
+    with opened_folder(folder, name):
         pass  # it is one, and no link to one
     return made
 
@@ -123,8 +130,11 @@ def make_folder(folder: str, name: str) -> List[str]:
 @contextmanager
 def opened_folder(folder: str, name: str) -> Iterator[int]:
     """A descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
-    with _opened(folder, _parts(name) if name else ()) as descriptor:
+    descriptor = _open_folder(folder, _parts(name) if name else ())
+    try:
         yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def remove(folder: str, name: str) -> List[str]:
@@ -176,34 +186,35 @@ def _rename(parent: int, draft: str, name: str) -> None:
 def _parent_of(folder: str, name: str) -> Iterator[Tuple[int, str]]:
     """The opened folder that holds the file, and the file's own name."""
     parts = _parts(name)
-    with _opened(folder, parts[:-1]) as parent:
+    with opened_folder(folder, "/".join(parts[:-1])) as parent:
         yield parent, parts[-1]
 
 
-@contextmanager
-def _opened(folder: str, parts: Sequence[str]) -> Iterator[int]:
-    # One part at a time: O_NOFOLLOW guards only the last part of a path.
+def _open_folder(folder: str, parts: Sequence[str]) -> int:
+    """One part at a time: O_NOFOLLOW guards only the last part of a path. Raises OSError."""
     descriptor = os.open(folder, _FOLDER)
-    try:
-        for part in parts:
-            inner = os.open(part, _FOLDER, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    for part in parts:
+        outer = descriptor
+        try:
+            descriptor = os.open(part, _FOLDER, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return descriptor
 
 
 def _parts(name: str) -> List[str]:
     """Raises OSError for what is no path below a folder."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    try:
-        is_name = bool(parts) and ".." not in parts and name[0] != "/" and b"\0" not in os.fsencode(name)
-    except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
+    if not parts or ".." in parts or name[0] == "/" or not _can_be_a_name(name):
         raise OSError(errno.EINVAL, "not a path below a folder", name)
     return parts
+
+
+def _can_be_a_name(name: str) -> bool:
+    try:
+        return "\0" not in name and bool(os.fsencode(name))
+    except UnicodeEncodeError:
+        return False
 
 
 def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
@@ -213,7 +224,7 @@ def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], i
     """
     found: List[Tuple[str, bool]] = []
     count = 0
-    with _opened(folder, _parts(name)) as descriptor, os.scandir(descriptor) as entries:
+    with opened_folder(folder, name) as descriptor, os.scandir(descriptor) as entries:
         for count, entry in enumerate(entries, 1):
             if count > most:
                 break
