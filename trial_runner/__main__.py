@@ -14,7 +14,7 @@ from trial_runner.evidence import Evidence
 from trial_runner.preparation import Preparation, greeting
 from trial_runner.run import Run
 from trial_runner.settings import AUTO, BadSetting, Settings
-from trial_runner.whole_file import write_file
+from trial_runner.wire import foreign_files
 
 
 class _Failure(Exception):
@@ -108,7 +108,7 @@ def _let_be_read(told: Settings) -> _Ready:
                 "job, or set {} to push.".format(path, protocol.ENV_CHANNEL),
             )
     path = os.path.join(told.system_dir, protocol.RUNNER_FILE)
-    write_file(path, json.dumps(greeting(protocol.PULL)).encode(), 0o666)
+    foreign_files.write_whole(*os.path.split(path), data=json.dumps(greeting(protocol.PULL)).encode(), mode=0o666)
     return _Ready(None, {})
 
 

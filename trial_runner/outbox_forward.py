@@ -4,13 +4,13 @@ An offset in a post is the file's, plus what an earlier runner of this attempt d
 (its container is gone). So what the manager has stored stays as it is, and what comes now is added to it.
 """
 
-import os
 from typing import Callable, Dict, List, Optional, Set
 
 from trial_runner import protocol
 from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.outboxes import Chunk, Outboxes
 from trial_runner.stream import Stream
+from trial_runner.wire import foreign_files
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
@@ -95,6 +95,6 @@ class OutboxForward(Stream):
 
 def _size(folder: str, name: str) -> int:
     try:
-        return os.lstat(os.path.join(folder, name)).st_size
+        return foreign_files.size(folder, name)
     except OSError:
         return 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 
 #: Bytes read at once, and the most that a single record may have; a longer one is passed over.
 _READ_BYTES = 256 * 1024
@@ -31,13 +32,16 @@ class Stretch:
 
 def names(folder: Path) -> list[str]:
     """Outboxes of an attempt, as paths below its folder. Links, pipes and names that begin with a dot are none."""
-    found = sorted(_below(folder, protocol.OUTBOX_FOLDER))
-    return [*found, protocol.METRICS_FILE] if _is_regular(folder / protocol.METRICS_FILE) else found
+    found = foreign_files.listing(str(folder), protocol.OUTBOX_FOLDER).files
+    with suppress(OSError):
+        foreign_files.size(str(folder), protocol.METRICS_FILE)
+        found.append(protocol.METRICS_FILE)
+    return found
 
 
 def next_stretch(folder: Path, outbox: str, start: int, *, is_all: bool) -> Stretch | None:
     """What is complete from `start` on; None: nothing. `is_all`: nobody writes any more. Raises OSError."""
-    file = os.open(folder / outbox, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = foreign_files.open_file(str(folder), outbox)
     try:
         return _next(file, outbox, start, is_all)
     finally:
@@ -94,24 +98,3 @@ def _is_json(data: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _below(folder: Path, name: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder / name) as entries:
-            seen = [entry for entry in entries if not entry.name.startswith(".")]
-    except OSError:
-        return
-    for entry in seen:
-        path = f"{name}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(folder, path)
-        elif entry.is_file(follow_symlinks=False):
-            yield path
-
-
-def _is_regular(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from io import TextIOWrapper
 from pathlib import Path
 
 from nni_manager.store import nni_logs
+from trial_runner.wire import foreign_files
 
 #: The experiment that the running code works on; empty for the daemon's own affairs.
 current: ContextVar[str] = ContextVar("experiment", default="")
@@ -19,6 +22,7 @@ _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 #: Lines of a text that are logged.
 _MOST_LINES = 40
 
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 LEVELS = {
     "fatal": "CRITICAL",
@@ -89,6 +93,11 @@ class ExperimentLog(logging.FileHandler):
         self.setFormatter(Formatter())
         self.addFilter(lambda _: current.get() == experiment_id)
         logging.getLogger("nni_manager").addHandler(self)
+
+    def _open(self) -> TextIOWrapper:
+        """Raises OSError where a trial put something else in its place: a pipe would never let us go."""
+        folder, name = os.path.split(self.baseFilename)
+        return open(foreign_files.open_file(folder, name, _APPENDING), "a", encoding=self.encoding, errors=self.errors)
 
     def close(self) -> None:
         logging.getLogger("nni_manager").removeHandler(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,3 +112,14 @@ def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, t
 
     lines = _written(tmp_path).splitlines()
     assert len(lines) == 40 and lines[-1].endswith("wrote at last: 999")
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_a_trial_put_in_its_place_is_neither_waited_for_nor_followed(tmp_path: Path, kind: str) -> None:
+    place, elsewhere = tmp_path / "nnimanager.log", tmp_path / "elsewhere"
+    os.mkfifo(place) if kind == "pipe" else place.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="not a regular file"):
+        ExperimentLog("exp1", tmp_path, "info")
+    assert not elsewhere.exists()
+    assert not any(isinstance(one, ExperimentLog) for one in logging.getLogger("nni_manager").handlers)

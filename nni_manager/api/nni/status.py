@@ -82,7 +82,7 @@ class StatusAnswers:
     async def _show_closed(self, id_: str) -> Response:
         service = self._context.service
         entry, live = await service.entry(id_), service.live(id_)
-        if entry.is_open and not live.problem:
+        if entry.is_open and not (live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
         found: list[Readable] = []  # the last one is what was read
 
