@@ -5,12 +5,11 @@ import stat
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from trial_runner import protocol
-from trial_runner.records import Records, cut_first, cut_frames, cut_lines
+from trial_runner.wire.outbox_name import file_name, spelled
+from trial_runner.wire.records import Records, read_records
 
 #: Bytes read at once where nobody says otherwise.
 _CHUNK_BYTES = 256 * 1024
-#: A record longer than this is thrown away: its JSON might not fit into one message.
-_MAX_RECORD = 8 * 1024 * 1024
 
 
 class Chunk(NamedTuple):
@@ -54,8 +53,8 @@ class Outboxes:
                 chunk = self.next_chunk(outbox, is_all)
 
     def names(self) -> List[str]:
-        """The outboxes that there are now."""
-        files = sorted(self._walk()[1])
+        """The outboxes that there are now, as `wire.outbox_name` spells them."""
+        files = sorted(map(spelled, self._walk()[1]))
         return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
@@ -104,11 +103,11 @@ class Outboxes:
         return stat.S_ISREG(mode)
 
     def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
-        path = os.path.join(self._attempt_directory, outbox)
+        path = os.path.join(self._attempt_directory, file_name(outbox))
         new = os.lstat(path).st_size - start
         if new <= 0:
             if new < 0:
-                self._log_shortened(path)
+                self._log_shortened(outbox)
             return None
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -118,27 +117,18 @@ class Outboxes:
             os.close(descriptor)
 
     def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
-        cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-        while True:
-            data = os.pread(descriptor, size, start)
-            is_last = is_all and len(data) < size
-            records = cut(data, is_last)
-            if records.length == 0 and len(data) == size:
-                if size >= _MAX_RECORD:
-                    return Records([], size, size)
-                size = min(4 * size, _MAX_RECORD)
-                continue
-            if records.length > self.chunk_bytes:
-                return cut_first(cut, data, records)
-            if is_last and records.length < len(data):
-                self._log_skipped(outbox, start + records.length, len(data) - records.length)
-            return records
+        records = read_records(descriptor, outbox, start, is_all, size)
+        left = os.fstat(descriptor).st_size - start - records.length if is_all else 0
+        if 0 < left < size and records.length < size:
+            self._log_skipped(outbox, start + records.length, left)
+        return records
 
-    def _log_shortened(self, path: str) -> None:
+    def _log_shortened(self, outbox: str) -> None:
         """Once: what was there is stored, and what takes its place cannot be told from it."""
-        if path not in self._shortened:
-            self._shortened.add(path)
-            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(path))
+        if outbox not in self._shortened:
+            self._shortened.add(outbox)
+            place = os.path.join(self._attempt_directory, outbox)
+            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(place))
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)

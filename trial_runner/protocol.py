@@ -36,8 +36,9 @@ Keeper, events:
   is none (the rest of a write that was cut short) has offsets but no text, so offsets never leave a gap.
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
-Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. An
-outbox that `from` or `follow` does not name is sent from its beginning. `follow` on a job that is followed already
+Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
+of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A record has at
+most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or `follow` does not name is sent from its beginning. `follow` on a job that is followed already
 begins again at its offsets; on one that has ended it ends with the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
@@ -151,6 +152,10 @@ EXIT_VERSION_REFUSED = 78
 EXIT_FENCED = 79
 EXIT_CANNOT_START = 126
 
+#: Bytes of one record of an outbox, its newline not counted, on every channel. A longer one is passed over, and this
+#: line stands in its place.
+MAX_RECORD = 4 * 1024 * 1024
+TOO_LONG = '{"type":"too long"}'
 #: Bytes of lines in one post; a single longer line goes alone.
 MAX_METRICS_POST = 256 * 1024
 #: Bytes of a log in one post.

@@ -11,8 +11,6 @@ from typing import Any, Callable, Optional
 from trial_runner import protocol
 
 _READ_BYTES = 256 * 1024
-#: The SDK prints less than a million characters.
-_MAX_RESULT = 4 * 1024 * 1024
 _TYPES = {"PERIODICAL": "intermediate", "FINAL": "final"}
 
 _decoder = json.JSONDecoder()
@@ -72,7 +70,7 @@ class StdoutMetrics:
             begin = self._buffer.find(mark)
         if begin < 0:
             self._buffer = self._buffer[-len(mark) + 1 :]
-        elif len(self._buffer) - begin > _MAX_RESULT:
+        elif len(self._buffer) - begin > protocol.MAX_RECORD:
             self._buffer = self._buffer[begin + len(mark) :]
         else:
             self._buffer = self._buffer[begin:]

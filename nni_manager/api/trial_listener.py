@@ -27,11 +27,12 @@ from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, T
 from nni_manager.domain.http_status import status_of
 from nni_manager.domain.ids import ATTEMPT, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
+from trial_runner import protocol
 
-#: A post holds at most 256 KiB of lines; JSON may make each byte six.
-BODY_LIMIT = 2 * 1024 * 1024
+#: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
+BODY_LIMIT = 2 * protocol.MAX_RECORD + 64 * 1024
 #: Bytes of all bodies that are being taken in; who comes later is asked to wait.
-ROOM_BYTES = 4 * 1024 * 1024
+ROOM_BYTES = 2 * BODY_LIMIT
 #: Seconds for a whole body to arrive.
 BODY_S = 60.0
 #: Seconds between two heartbeats of a runner.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from nni_manager.domain import outbox
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.job import JobReport
+from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.turn import LastWords
@@ -64,6 +65,7 @@ class Deliveries:
         self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None
     ) -> Receipt:
         """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended."""
+        name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
         async with self._parsing:  # what comes later must not overtake
             parsed = await _parse(name, lines)
             for sentence in parsed.broken:
