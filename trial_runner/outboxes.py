@@ -57,6 +57,16 @@ class Outboxes:
         files = sorted(map(spelled, self._walk()[1]))
         return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
 
+    def sizes(self) -> Dict[str, int]:
+        """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
+        found: Dict[str, int] = {}
+        for name in self.names()[: protocol.MOST_OUTBOXES]:
+            try:
+                found[name] = os.lstat(os.path.join(self._attempt_directory, file_name(name))).st_size
+            except OSError:
+                pass
+        return found
+
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
         """What is new in one outbox; None when there is nothing that is complete."""
         start = self._offsets.get(outbox, 0)

@@ -25,7 +25,7 @@ from nni_manager.api.errors import Barrier
 from nni_manager.api.trial_posts import Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
 from nni_manager.domain.http_status import status_of
-from nni_manager.domain.ids import ATTEMPT, EXPERIMENT_ID, TRIAL_ID
+from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
 from trial_runner import protocol
 
@@ -124,8 +124,8 @@ class _Routes:
         return taken
 
     async def version(self, who: RunnerOf, body: Json) -> Response:
-        version, channel = posts.greeting(body)
-        await self._desk.greet(who, version, channel)
+        version, channel, outboxes = posts.greeting(body)
+        await self._desk.greet(who, version, channel, outboxes)
         return JSONResponse({"accepted": True, "managerVersion": self._desk.manager_version})
 
     async def parameters(self, request: Request) -> Response:
@@ -172,7 +172,11 @@ class _Routes:
             headers = {"WWW-Authenticate": "Bearer"}
             raise HTTPException(401, "send the attempt's token as `Authorization: Bearer`", headers)
         if EXPERIMENT_ID.fullmatch(experiment) and TRIAL_ID.fullmatch(trial) and ATTEMPT.fullmatch(attempt):
-            who = RunnerOf(experiment_id=experiment, trial_id=trial, attempt=int(attempt))
+            container = request.headers.get(protocol.CONTAINER_HEADER, "")
+            who = RunnerOf(
+                experiment_id=experiment, trial_id=trial, attempt=int(attempt),
+                container=container if CONTAINER.fullmatch(container) else "",
+            )  # fmt: skip
             if self._desk.tokens.is_token(who.job_name, token.strip()):
                 return who
         raise HTTPException(403, "this token is not the one of this attempt")

@@ -21,8 +21,6 @@ Json = dict[str, Any]
 #: Whole numbers that every reader of JSON keeps.
 _MOST = 2**53
 _NAME_CHARACTERS = 255
-#: Outboxes of one attempt.
-_MOST_OUTBOXES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +53,14 @@ def parse(data: bytes) -> Json:
     return body
 
 
-def greeting(body: Json) -> tuple[str | None, str]:
-    """(version, channel)"""
+def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
+    """(version, channel, bytes of the outboxes that its container found, if it says so)"""
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
         raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
     if not is_legible(version):
         raise InvalidInput(f"version: must be at most {MOST_CHARACTERS} printable characters")
-    return version.strip() or None, channel
+    return version.strip() or None, channel, _sizes(body) if "outboxes" in body else None
 
 
 def started_ms(body: Json) -> int | None:
@@ -103,8 +101,8 @@ def _sizes(body: Json) -> dict[str, int]:
     outboxes = body.get("outboxes")
     if outboxes is None:
         return {}
-    if not isinstance(outboxes, dict) or len(outboxes) > _MOST_OUTBOXES:
-        raise InvalidInput(f"outboxes: must be an object of at most {_MOST_OUTBOXES} names and their sizes")
+    if not isinstance(outboxes, dict) or len(outboxes) > protocol.MOST_OUTBOXES:
+        raise InvalidInput(f"outboxes: must be an object of at most {protocol.MOST_OUTBOXES} names and their sizes")
     # one that was not taken is not waited for
     return {name: _required(outboxes, name, "outboxes") for name in outboxes if _is_outbox(name)}
 

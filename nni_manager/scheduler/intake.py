@@ -80,7 +80,9 @@ class Intake:
         self._hold_taken = None
 
 
-def surroundings(feed: TunerFeed, actions: Actions, observer: Observer, clock: Clock) -> Surroundings:
+def surroundings(
+    feed: TunerFeed, actions: Actions, observer: Observer, clock: Clock, *, expects_runner: bool
+) -> Surroundings:
     """What no database knows, as it is now."""
     return Surroundings(
         now_ms=clock(),
@@ -94,6 +96,7 @@ def surroundings(feed: TunerFeed, actions: Actions, observer: Observer, clock: C
         exhausted=feed.exhausted,
         ahead=feed.ahead,
         tuner_trouble=feed.silence,
+        expects_runner=expects_runner,
     )
 
 

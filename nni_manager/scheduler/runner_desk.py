@@ -39,6 +39,8 @@ class RunnerOf:
     experiment_id: str
     trial_id: str
     attempt: int
+    #: Which container of it; empty for one that has no identity.
+    container: str = ""
 
     @property
     def job_name(self) -> str:
@@ -54,10 +56,17 @@ class RunnerDesk:
         self.manager_version = manager_version
         self._unstored = 0
 
-    async def greet(self, who: RunnerOf, runner_version: str | None, channel: str) -> None:
-        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
-        experiment, side = await self._find(who)
-        await experiment.loop.greet(side.job_name, runner_version, channel, self.manager_version)
+    async def greet(
+        self, who: RunnerOf, runner_version: str | None, channel: str, outboxes: Mapping[str, int] | None = None
+    ) -> None:
+        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR.
+
+        `outboxes`: what its container found when it started.
+        """
+        experiment, side = await self._find(who, is_greeting=True)
+        await experiment.loop.greet(
+            side.job_name, runner_version, channel, self.manager_version, container=who.container, outboxes=outboxes
+        )
 
     async def record(self, who: RunnerOf) -> str:
         """The parameter record, JSON."""
@@ -74,7 +83,7 @@ class RunnerDesk:
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
-        await experiment.loop.exited(side.job_name, json.dumps(word))
+        await experiment.loop.exited(side.job_name, json.dumps({**word, "container": who.container}))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
@@ -84,7 +93,7 @@ class RunnerDesk:
         self._unstored += len(lines)
         try:
             experiment, side = await self._greeted(who)
-            await _deliver(experiment, side.job_name, outbox, start, end, lines)
+            await _deliver(experiment, side.job_name, outbox, start, end, lines, who.container)
             return (await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))).get(outbox, 0)
         finally:
             self._unstored -= len(lines)
@@ -131,11 +140,14 @@ class RunnerDesk:
             await self.greet(who, None, "")
         return experiment, side
 
-    async def _find(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
+    async def _find(self, who: RunnerOf, *, is_greeting: bool = False) -> tuple[OpenExperiment, RunnerSide]:
+        """The newest container that greeted is heard, and any that greets now."""
         experiment = self._supervisor.get(who.experiment_id)
         if experiment is None:
             raise await self._closed(who.experiment_id)
         side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
+        if not is_greeting and who.container and side.container not in ("", who.container):
+            raise AttemptDecided(runners.SUPERSEDED)
         return experiment, side
 
     async def _closed(self, experiment_id: str) -> Exception:
@@ -147,14 +159,14 @@ class RunnerDesk:
 
 
 async def _deliver(
-    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]
+    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], container: str
 ) -> None:
     """A database that cannot be written must not fill the memory: what is posted comes again."""
     if experiment.database.trouble:
         raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await experiment.loop.deliver(job_name, outbox, start, end, lines)
+            await experiment.loop.deliver(job_name, outbox, start, end, lines, container=container)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
 
