@@ -6,14 +6,14 @@ For clusters that can neither reach us nor share storage with us. The container 
     python3 runner.pyz fill FOLDER       stdin: a frame {"record": text, "code": bytes of the archive}, then the tar.gz
                                          stdout: a frame {"filled": true}
     python3 runner.pyz read FOLDER       stdin: a frame {"outboxes": {name: offset}, "logs": {name: offset}}
-                                         stdout: frames {"event": "greeting", …runner.json}, {"event": "lines", "outbox",
-                                         "start", "end", "lines"}, {"event": "log", "file", "offset", "data" (base64)},
-                                         {"event": "exited", …exit.json}, and always, last, {"event": "read"}
+                                         stdout: frames {"event": "greeting", …runner.json}, {"event": "lines",
+                                         "outbox", "start", "end", "lines"}, {"event": "log", "file", "offset", "data"
+                                         (base64)}, {"event": "exited", …exit.json}, and last, always, {"event": "read"}
     python3 runner.pyz release FOLDER    stdin: nothing; the container may end. stdout: a frame {"released": true}
 
-Frames are those of `protocol`. Each call is complete in itself and harmless to repeat: one that broke off is made again
-from what is stored. `exited` comes only in a call that has nothing more to tell, so whoever has stored all of it is done.
-Exit codes: 0; `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
+Frames are those of `protocol`. Each call is complete in itself and harmless to repeat: one that broke off is made
+again from what is stored. `exited` comes only in a call that has nothing more to tell, so whoever has stored all of it
+is done. Exit codes: 0; `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
 """
 
 import base64

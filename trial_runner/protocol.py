@@ -37,9 +37,10 @@ Keeper, events:
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
 Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
-of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A record has at
-most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or `follow` does not name is sent from its beginning. `follow` on a job that is followed already
-begins again at its offsets; on one that has ended it ends with the ended event, again.
+of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A record has
+at most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or
+`follow` does not name is sent from its beginning. `follow` on a job that is followed already begins again at its
+offsets; on one that has ended it ends with the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
 the first. Requests are carried out in their order, one spawn at a time; hello, list, read and facts may pass those
@@ -68,18 +69,19 @@ attempt is decided, whatever it still reports. 429 (with Retry-After), 5xx, no c
 In a log's `data` every byte that is no UTF-8 is a question mark, so that its UTF-8 is as long as what it stands for.
 `source` names the process of a job with several, when it is not the one that reports.
 
-Containers: a platform may start a second container for an attempt. Each runner that reports makes up an identity when it
-starts, greets with it and with the sizes of the outboxes that it found, and names it in the header `CONTAINER_HEADER` of
-every request. The newest one greeted wins; the others are answered 410. A newcomer that found less of an outbox than
-is stored begins afresh: its offsets count from what is stored, and what was stored before is kept and marked by its epoch.
+Containers: a platform may start a second container for an attempt. Each runner that reports makes up an identity when
+it starts, greets with it and with the sizes of the outboxes that it found, and names it in the header
+`CONTAINER_HEADER` of every request. The newest one greeted wins; the others are answered 410. A newcomer that found
+less of an outbox than is stored begins afresh: its offsets count from what is stored, and what was stored before is
+kept and marked by its epoch.
 
 Pull: where the manager cannot be reached it reads, instead, in the attempt's folder `runner.json` (the version's body),
 the outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes
 {name: bytes}, logs {name: bytes}). The sizes say what must become visible: storage may show the last file first. A
 runner that finds another container in `runner.json` is fenced off.
 
-Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container through
-the platform's own API; `exec_door` has what it is told and what it answers.
+Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container
+through the platform's own API; `exec_door` has what it is told and what it answers.
 """
 
 import json
@@ -223,7 +225,7 @@ class Decoder:
         messages = []
         start = 0
         while len(self._buffer) - start >= _HEADER.size:
-            length = frame_length(self._buffer[start : start + HEADER_BYTES])
+            length = frame_length(bytes(self._buffer[start : start + HEADER_BYTES]))
             end = start + _HEADER.size + length
             if len(self._buffer) < end:
                 break

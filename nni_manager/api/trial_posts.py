@@ -15,12 +15,12 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_text
 from nni_manager.domain.version import MOST_CHARACTERS, is_legible
 from trial_runner import protocol
+from trial_runner.wire.outbox_name import is_outbox
 
 Json = dict[str, Any]
 
 #: Whole numbers that every reader of JSON keeps.
 _MOST = 2**53
-_NAME_CHARACTERS = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def stretch(body: Json) -> Stretch:
         raise InvalidInput("lines: must be a list of texts")
     require_text("lines", "".join(lines))
     outbox = _text(body, "outbox")
-    if not _is_outbox(outbox):
+    if not is_outbox(outbox):
         raise InvalidInput(f"outbox: must begin with {protocol.OUTBOX_FOLDER}/, or be {protocol.METRICS_FILE}")
     start, end = _required(body, "start"), _required(body, "end")
     if end - start < len(lines) or end < start:
@@ -104,13 +104,7 @@ def _sizes(body: Json) -> dict[str, int]:
     if not isinstance(outboxes, dict) or len(outboxes) > protocol.MOST_OUTBOXES:
         raise InvalidInput(f"outboxes: must be an object of at most {protocol.MOST_OUTBOXES} names and their sizes")
     # one that was not taken is not waited for
-    return {name: _required(outboxes, name, "outboxes") for name in outboxes if _is_outbox(name)}
-
-
-def _is_outbox(name: str) -> bool:
-    """A path below the attempt's folder, where results may be."""
-    is_ours = name == protocol.METRICS_FILE or name.startswith(f"{protocol.OUTBOX_FOLDER}/")
-    return is_ours and len(name) <= _NAME_CHARACTERS and name.isprintable()
+    return {name: _required(outboxes, name, "outboxes") for name in outboxes if is_outbox(name)}
 
 
 def _text(body: Json, name: str) -> str:

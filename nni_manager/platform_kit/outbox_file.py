@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trial_runner import protocol
 from trial_runner.wire.outbox_name import file_name, spelled
-from trial_runner.wire.records import read_records
+from trial_runner.wire.records import Records, read_records
 
 #: Bytes read at once; more only for a single record that is longer.
 _READ_BYTES = 256 * 1024
@@ -32,16 +32,29 @@ def names(folder: Path) -> list[str]:
     return [*found, protocol.METRICS_FILE] if _is_regular(folder / protocol.METRICS_FILE) else found
 
 
-def next_stretch(folder: Path, outbox: str, start: int, *, is_all: bool) -> Stretch | None:
-    """What is complete from `start` on; None: nothing. `is_all`: nobody writes any more. Raises OSError."""
+def next_stretch(folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None) -> Stretch | None:
+    """What is complete from `start` on; None: nothing. Raises OSError.
+
+    `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, only
+    what ends there is taken for the last, and given up where it is no record.
+    """
     file = os.open(folder / file_name(outbox), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        records = read_records(file, outbox, start, is_all, _READ_BYTES)
+        is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
+        records = read_records(file, outbox, start, is_whole, _READ_BYTES)
+        if is_whole and size is not None and not records.length:
+            records = _rest(file, start)
     finally:
         os.close(file)
     if not records.length:
         return None
     return Stretch(outbox=outbox, start=start, end=start + records.length, lines=tuple(records.texts))
+
+
+def _rest(file: int, start: int) -> Records:
+    """What is left when all records were taken: no record, to be named as such."""
+    data = os.pread(file, _READ_BYTES, start)
+    return Records([data.decode(errors="replace")] if data else [], len(data), len(data))
 
 
 def _below(folder: Path, name: str) -> Iterator[str]:

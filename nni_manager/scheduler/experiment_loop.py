@@ -145,9 +145,7 @@ class ExperimentLoop:
             raise VersionRefused(refusal)
         told = runner_version or "unknown"
         await self.database.try_write(
-            lambda c: runners.greet(
-                c, job_name, version=told, channel=channel, container=container, outboxes=outboxes
-            )
+            lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
         )
 
     async def exited(self, job_name: str, word: str) -> None:

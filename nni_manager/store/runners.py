@@ -132,9 +132,7 @@ def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[
     return {id_: (version, channel) for id_, version, channel in rows}
 
 
-def missing(
-    connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]
-) -> dict[str, tuple[int, int]]:
+def missing(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Outboxes of which less is stored than the runner says it has written → (bytes stored, bytes written)."""
     stored = jobs.offsets(connection, job_name)
     return {name: (stored.get(name, 0), size) for name, size in outboxes.items() if stored.get(name, 0) < size}

@@ -50,8 +50,8 @@ class Attempt:
         with path.open("a") as file:
             file.write(text)
 
-    def exit(self, code: int | None, signal: int | None = None, pid: int = 7) -> None:
-        word = {"pid": pid, "exit_code": code, "signal": signal, "started_ms": 1000, "ended_ms": 2000}
+    def exit(self, code: int | None, signal: int | None = None, pid: int = 7, **more: object) -> None:
+        word = {"pid": pid, "exit_code": code, "signal": signal, "started_ms": 1000, "ended_ms": 2000, **more}
         (self.folder / protocol.EXIT_FILE).write_text(json.dumps(word))
 
     async def look(self) -> None:
@@ -159,7 +159,7 @@ async def test_the_end_comes_after_all_results_with_their_sizes(attempt: Attempt
     assert attempt.recorder.lines(JOB, "outbox/sub/worker.jsonl") == [FINAL]
     assert attempt.word == {
         "exitCode": 0, "signal": None, "stderrTail": "", "startedMs": 1000, "endedMs": 2000,
-        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)},
+        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)}, "container": "", "doubt": "",
     }  # fmt: skip
     assert attempt.pull.is_over(JOB)
 
@@ -306,9 +306,9 @@ def frame(text: str) -> bytes:
     return b"ME%06d" % len(data) + data
 
 
-def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRICS_FILE) -> list[Sequence[str]]:
+def stretches(folder: Path, *, is_ended: bool = False, name: str = protocol.METRICS_FILE) -> list[Sequence[str]]:
     found, start = [], 0
-    while (stretch := outbox_file.next_stretch(folder, name, start, is_all=is_all)) is not None:
+    while (stretch := outbox_file.next_stretch(folder, name, start, is_ended=is_ended)) is not None:
         assert stretch.start == start < stretch.end
         found.append(stretch.lines)
         start = stretch.end
@@ -316,7 +316,7 @@ def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRIC
 
 
 @pytest.mark.parametrize(
-    ("data", "is_all", "expected"),
+    ("data", "is_ended", "expected"),
     [
         (frame("a") + frame("ä"), False, ["a", "ä"]),
         (frame("a") + frame("b")[:-1], False, ["a"]),
@@ -327,11 +327,11 @@ def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRIC
         (b"", True, []),
     ],
 )
-def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_all: bool, expected: list[str]) -> None:
+def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_ended: bool, expected: list[str]) -> None:
     (tmp_path / ".nni").mkdir()
     (tmp_path / protocol.METRICS_FILE).write_bytes(data)
     assert outbox_file.names(tmp_path) == [protocol.METRICS_FILE]
-    assert [line for lines in stretches(tmp_path, is_all=is_all) for line in lines] == expected
+    assert [line for lines in stretches(tmp_path, is_ended=is_ended) for line in lines] == expected
 
 
 def test_a_frame_that_is_completed_later_is_not_lost(tmp_path: Path) -> None:
@@ -339,10 +339,10 @@ def test_a_frame_that_is_completed_later_is_not_lost(tmp_path: Path) -> None:
     path, data = tmp_path / protocol.METRICS_FILE, frame("first") + frame("second")
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
-        before = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, 0, is_all=False)
+        before = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, 0, is_ended=False)
         path.write_bytes(data)
         start = 0 if before is None else before.end
-        after = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, start, is_all=False)
+        after = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, start, is_ended=False)
         taken = [*(before.lines if before else ()), *(after.lines if after else ())]
         assert taken == ["first", "second"], cut
 

@@ -106,7 +106,7 @@ def test_when_everything_is_there(
     connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool
 ) -> None:
     report(connection, job, intermediate(1), final(2), at=5)
-    assert runners.is_drained(connection, job, outboxes) is is_drained
+    assert (runners.missing(connection, job, outboxes) == {}) is is_drained
 
 
 def test_results_after_the_word_about_the_end_say_so(connection: sqlite3.Connection, job: str) -> None:

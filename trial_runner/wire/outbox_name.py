@@ -8,7 +8,18 @@ import os
 import re
 from typing import Match
 
+from trial_runner import protocol
+
 _SPELLED = re.compile(rb"\\(?:x([0-9a-f]{2})|\\)")
+#: Characters of a name that is taken.
+_MOST_CHARACTERS = 255
+
+
+def is_outbox(spelling: str) -> bool:
+    """A path below the attempt's folder, where results may be, and none that leads elsewhere."""
+    is_ours = spelling == protocol.METRICS_FILE or spelling.startswith(protocol.OUTBOX_FOLDER + "/")
+    leads_elsewhere = ".." in spelling.split("/")
+    return is_ours and not leads_elsewhere and len(spelling) <= _MOST_CHARACTERS and spelling.isprintable()
 
 
 def spelled(name: str) -> str:
