@@ -30,7 +30,7 @@ from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
 from trial_runner import protocol
 
 #: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
-BODY_LIMIT = 2 * protocol.MAX_RECORD + 64 * 1024
+BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
 #: Bytes of all bodies that are being taken in; who comes later is asked to wait.
 ROOM_BYTES = 2 * BODY_LIMIT
 #: Seconds for a whole body to arrive.

@@ -167,10 +167,12 @@ class Pull:
             return 0, False
         if end is not None and end.container not in ("", attempt.container):
             end = None  # of a container that is gone
-        stretches = await self._take_results(attempt, end)
+        stretches, trouble = await self._take_results(attempt, end)
         copied = await asyncio.to_thread(runner_folder.copy_logs, attempt.folder, attempt.logs)
         if end is not None and stretches < _MOST_STRETCHES:
             await self._take_end(attempt, end)
+        if trouble is not None:
+            raise trouble
         return stretches, bool(stretches or copied)
 
     async def _greet(self, attempt: _Attempt) -> bool:
@@ -193,26 +195,27 @@ class Pull:
         self._host.wake(attempt.job_name)
         return True
 
-    async def _take_results(self, attempt: _Attempt, end: End | None) -> int:
-        """How many stretches were handed over, at most `_MOST_STRETCHES`."""
+    async def _take_results(self, attempt: _Attempt, end: End | None) -> tuple[int, OSError | None]:
+        """(stretches handed over, at most `_MOST_STRETCHES`; why an outbox cannot be read, which costs no other)"""
         if attempt.offsets is None:
             attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
-        count = 0
+        count, trouble, offsets = 0, None, attempt.offsets
+        is_last = end is not None or attempt.give_up_at is not None
         for outbox in await asyncio.to_thread(outbox_file.names, attempt.folder):
             size = end.outboxes.get(outbox, 0) if end is not None and end.outboxes is not None else None
-            is_ended = end is not None or attempt.give_up_at is not None
-            while count < _MOST_STRETCHES and await self._take_stretch(
-                attempt, attempt.offsets, outbox, is_ended, size
-            ):
-                count += 1
-        return count
+            try:
+                while count < _MOST_STRETCHES and await self._take_stretch(attempt, offsets, outbox, is_last, size):
+                    count += 1
+            except OSError as error:
+                trouble = trouble or error
+        return count, trouble
 
     async def _take_stretch(
-        self, attempt: _Attempt, offsets: dict[str, int], outbox: str, is_ended: bool, size: int | None
+        self, attempt: _Attempt, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
     ) -> bool:
-        """`is_ended`: nobody writes any more; `size`: as many bytes there are then, if that is known."""
+        """`is_last`: nobody writes any more; `size`: as many bytes there are then, if that is known."""
         stretch = await asyncio.to_thread(
-            outbox_file.next_stretch, attempt.folder, outbox, offsets.get(outbox, 0), is_ended=is_ended, size=size
+            outbox_file.next_stretch, attempt.folder, outbox, offsets.get(outbox, 0), is_ended=is_last, size=size
         )
         if stretch is None:
             return False

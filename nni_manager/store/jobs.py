@@ -158,8 +158,8 @@ def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
 def offsets(connection: sqlite3.Connection, job_name: str) -> dict[str, int]:
     """Bytes stored so far of each outbox of a job, of the files that its newest container writes."""
     rows = connection.execute(
-        "SELECT o.name, o.offset - o.base FROM outboxes o JOIN attempts a ON a.trial_id = o.trial_id AND a.number = o.attempt"
-        " WHERE a.job_name = ?",
+        "SELECT o.name, o.offset - o.base FROM outboxes o"
+        " JOIN attempts a ON a.trial_id = o.trial_id AND a.number = o.attempt WHERE a.job_name = ?",
         (job_name,),
     )
     return dict(rows.fetchall())

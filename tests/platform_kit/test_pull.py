@@ -90,7 +90,7 @@ async def test_a_greeting_without_a_version_is_passed_on_as_such(attempt: Attemp
 
 
 async def test_a_refused_runner_is_read_no_more(attempt: Attempt) -> None:
-    async def refuse(*_: object) -> None:
+    async def refuse(*_: object, **__: object) -> None:
         raise VersionRefused("no")
 
     attempt.recorder._greet = refuse  # type: ignore[method-assign]
