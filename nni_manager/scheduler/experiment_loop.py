@@ -206,8 +206,7 @@ class ExperimentLoop:
 
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
         seen, spec = self.intake.take(last_words, self._follow_clock()), self.spec
-        expects = self.platform.capabilities.expects_runner
-        here = surroundings(self.feed, self.actions, self.observer, self._clock, expects_runner=expects)
+        here = surroundings(self.feed, self.actions, self.observer, self._clock, self.platform.capabilities)
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return seen, await self.database.write(

@@ -83,7 +83,8 @@ class RunnerDesk:
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
-        await experiment.loop.exited(side.job_name, json.dumps({**word, "container": who.container}))
+        identity = {"container": who.container} if who.container else {}
+        await experiment.loop.exited(side.job_name, json.dumps({**word, **identity}))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:

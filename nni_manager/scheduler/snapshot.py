@@ -50,6 +50,8 @@ class Surroundings:
     tuner_trouble: Hold | None = None
     #: A trial runner wraps the command of every job, and is to be heard or read.
     expects_runner: bool = False
+    #: Its results may come through storage that is shared.
+    is_read: bool = False
 
     @property
     def may_submit(self) -> bool:

@@ -74,7 +74,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
 def _patience_s(snapshot: Snapshot, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None) -> float:
     """How long is waited for what is missing. Storage may show a success late, and nothing else is as dear."""
     word = runner.report() if runner is not None else platform
-    may_lag = job.channel != protocol.PUSH and snapshot.here.expects_runner
+    may_lag = job.channel == protocol.PULL or (snapshot.here.is_read and not job.channel)
     is_success = word is not None and word.state is JobState.SUCCEEDED
     return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
 
