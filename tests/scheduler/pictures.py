@@ -90,7 +90,8 @@ class Plan:
     def __init__(
         self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
-        drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None, stored: dict[str, dict[str, int]] | None = None, **here: Any,
+        drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
+        stored: dict[str, dict[str, int]] | None = None, **here: Any,
     ) -> None:  # fmt: skip
         surroundings = Surroundings(**{"now_ms": NOW, **here})
         self.snapshot = Snapshot(

@@ -154,8 +154,9 @@ def test_containers_come_to_attempts_of_old_releases(tmp_path: Path) -> None:
     for container in ("a" * 16, "b" * 16):
         runners.greet(connection, side.job_name, version="0.6.1", channel="push", container=container, outboxes={})
     assert jobs.offsets(connection, side.job_name) == {"outbox/main.jsonl": 0}
-    epochs = connection.execute("SELECT m.epoch, a.epoch FROM metrics m JOIN attempts a USING (trial_id)"
-                                " WHERE m.trial_id = 'runs1'").fetchall()
+    epochs = connection.execute(
+        "SELECT m.epoch, a.epoch FROM metrics m JOIN attempts a USING (trial_id) WHERE m.trial_id = 'runs1'"
+    ).fetchall()
     assert epochs == [(0, 1)]
     connection.close()
 

@@ -246,9 +246,7 @@ def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Conne
 
 
 def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, job: str) -> None:
-    for start, doubt in ((0, "too long"), (10, "another")):
-        chunk = metrics.Chunk(
-            job_name=job, outbox=MAIN, start=start, end=start + 10, lines=1, metrics=(), doubt=doubt
-        )
+    for begin, doubt in ((0, "too long"), (10, "another")):
+        chunk = metrics.Chunk(job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt)
         metrics.store(connection, chunk, 7)
     assert attempt(connection).doubt == "too long"
