@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from trial_runner import protocol
 from trial_runner.credential import Credential
-from trial_runner.whole_file import write_all
+from trial_runner.wire.foreign_files import write_all
 
 #: Seconds for each step of a request.
 _TIMEOUT_S = 30.0

@@ -26,13 +26,15 @@ from typing import Any, BinaryIO, Dict, List, Optional
 from trial_runner import code_archive, protocol
 from trial_runner.backoff import Backoff
 from trial_runner.outboxes import Outboxes
-from trial_runner.whole_file import write_file
+from trial_runner.wire import foreign_files
 
 _ARCHIVE = ".code.tar.gz"
 _COPY_BYTES = 256 * 1024
 #: Bytes of stretches and logs that one call tells, so that it ends while the command goes on writing.
 _MOST_BYTES = 16 * 1024 * 1024
 _LONGEST_LOOK_S = 1.0
+#: Of `runner.json` and `exit.json`, each of which names up to `protocol.MOST_OUTBOXES` outboxes.
+_WORD_BYTES = 1024 * 1024
 
 
 class _BadCall(Exception):
@@ -45,7 +47,7 @@ def main(arguments: List[str]) -> int:
     try:
         if len(arguments) != 2 or arguments[0] not in verbs:
             raise _BadCall("call it without arguments, or with {} and a folder.".format(", ".join(sorted(verbs))))
-        verbs[arguments[0]](os.path.abspath(arguments[1]))
+        verbs[arguments[0]](os.path.realpath(arguments[1]))
     except (_BadCall, code_archive.BadArchive, ValueError, protocol.FrameTooLarge) as error:
         return _fail(protocol.EXIT_USAGE, str(error))
     except OSError as error:
@@ -80,7 +82,7 @@ def _fill(folder: str) -> None:
     if size:
         code_archive.unpack(archive, code)
     os.unlink(archive)
-    write_file(os.path.join(folder, protocol.PARAMETER_FILE), record.encode(), 0o666)
+    foreign_files.write_whole(folder, protocol.PARAMETER_FILE, record.encode(), 0o666)
     _tell({"filled": True})
 
 
@@ -100,7 +102,7 @@ def _read(folder: str) -> None:
 
 
 def _release(folder: str) -> None:
-    write_file(os.path.join(folder, protocol.RELEASED_FILE), b"", 0o666)
+    foreign_files.write_whole(folder, protocol.RELEASED_FILE, b"", 0o666)
     _tell({"released": True})
 
 
@@ -124,7 +126,7 @@ def _tell_logs(folder: str, offsets: Dict[str, int]) -> bool:
 def _tell_log(folder: str, name: str, offset: int) -> bool:
     """Whether all of it was told."""
     try:
-        descriptor = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = foreign_files.open_file(folder, name)
     except OSError:
         return True
     try:
@@ -141,8 +143,7 @@ def _tell_log(folder: str, name: str, offset: int) -> bool:
 
 def _word(folder: str, name: str) -> Optional[Dict[str, Any]]:
     try:
-        with open(os.path.join(folder, name), "rb") as file:
-            word = json.loads(file.read())
+        word = json.loads(foreign_files.read(folder, name, 0, _WORD_BYTES).decode())
     except (OSError, ValueError):
         return None
     return word if isinstance(word, dict) else None

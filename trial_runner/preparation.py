@@ -11,7 +11,7 @@ from trial_runner import code_archive, protocol
 from trial_runner.backoff import Backoff
 from trial_runner.client import Client, Denied, Unavailable
 from trial_runner.settings import AUTO, Settings
-from trial_runner.whole_file import write_file
+from trial_runner.wire import foreign_files
 
 #: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read.
 _PROBE_S = 15.0
@@ -61,7 +61,7 @@ class Preparation:
     def fetch_parameters(self) -> None:
         """Into the file that SDKs read."""
         record = self._until_answered(lambda: self._client.get("parameters"))
-        write_file(self._parameter_file, json.dumps(record).encode(), 0o666)
+        foreign_files.write_whole(*os.path.split(self._parameter_file), data=json.dumps(record).encode(), mode=0o666)
 
     def stored_outboxes(self) -> Dict[str, int]:
         """Bytes that the manager has of each outbox of this folder: another container may have served this attempt."""

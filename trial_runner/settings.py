@@ -17,7 +17,7 @@ class BadSetting(Exception):
 
 
 class Settings(NamedTuple):
-    """Folders are absolute paths."""
+    """Folders are absolute paths, without links: what is made a link later is not followed."""
 
     #: Empty when the channel is pull or exec.
     manager_url: str
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
 def read(environment: Mapping[str, str]) -> Settings:
     """Raises BadSetting."""
-    system_dir = os.path.abspath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
+    system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
     channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
     return Settings(
         manager_url=_manager_url(environment, channel),
@@ -48,7 +48,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         channel=channel,
         is_code_fetched=_choice(environment, protocol.ENV_CODE, ("fetch", "present")) == "fetch",
         system_dir=system_dir,
-        output_dir=os.path.abspath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
+        output_dir=os.path.realpath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
         code_dir=os.path.abspath(
             environment.get(protocol.ENV_CODE_DIR) or os.path.join(system_dir, protocol.CODE_FOLDER)
         ),

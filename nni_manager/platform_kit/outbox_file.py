@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import file_name, spelled
 from trial_runner.wire.records import Records, read_records
 
@@ -28,8 +28,11 @@ class Stretch:
 
 def names(folder: Path) -> list[str]:
     """Outboxes of an attempt, as `wire.outbox_name` spells them. Links, pipes and names with a dot first are none."""
-    found = sorted(map(spelled, _below(folder, protocol.OUTBOX_FOLDER)))
-    return [*found, protocol.METRICS_FILE] if _is_regular(folder / protocol.METRICS_FILE) else found
+    found = sorted(map(spelled, foreign_files.listing(str(folder), protocol.OUTBOX_FOLDER).files))
+    with suppress(OSError):
+        foreign_files.size(str(folder), protocol.METRICS_FILE)
+        found.append(protocol.METRICS_FILE)
+    return found
 
 
 def next_stretch(folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None) -> Stretch | None:
@@ -38,7 +41,7 @@ def next_stretch(folder: Path, outbox: str, start: int, *, is_ended: bool, size:
     `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, only
     what ends there is taken for the last, and given up where it is no record.
     """
-    file = os.open(folder / file_name(outbox), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = foreign_files.open_file(str(folder), file_name(outbox))
     try:
         is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
         records = read_records(file, outbox, start, is_whole, _READ_BYTES)
@@ -55,24 +58,3 @@ def _rest(file: int, start: int) -> Records:
     """What is left when all records were taken: no record, to be named as such."""
     data = os.pread(file, _READ_BYTES, start)
     return Records([data.decode(errors="replace")] if data else [], len(data), len(data))
-
-
-def _below(folder: Path, name: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder / name) as entries:
-            seen = [entry for entry in entries if not entry.name.startswith(".")]
-    except OSError:
-        return
-    for entry in seen:
-        path = f"{name}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(folder, path)
-        elif entry.is_file(follow_symlinks=False):
-            yield path
-
-
-def _is_regular(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False

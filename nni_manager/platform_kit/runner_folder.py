@@ -10,7 +10,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import is_outbox
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class End:
 
 def read_greeting(folder: Path) -> Greeting | None:
     """None while the runner has not written it, or none that makes sense. Raises OSError."""
-    word = _read_word(folder / protocol.RUNNER_FILE)
+    word = _read_word(folder, protocol.RUNNER_FILE)
     if word is None:
         return None
     version = word.get("version")
@@ -68,13 +68,12 @@ def read_greeting(folder: Path) -> Greeting | None:
 
 def read_end(folder: Path) -> End | None:
     """As `read_greeting`."""
-    path = folder / protocol.EXIT_FILE
-    word = _read_word(path)
+    word = _read_word(folder, protocol.EXIT_FILE)
     if word is None:
         return None
     exit_code, signal = _number(word.get("exit_code")), _number(word.get("signal"))
     if (exit_code is None) == (signal is None) or not {"exit_code", "signal"} <= word.keys():
-        _complain(path)
+        _complain(folder / protocol.EXIT_FILE)
         return None
     return End(
         exit_code=exit_code, signal=signal, started_ms=_number(word.get("started_ms")),
@@ -85,11 +84,8 @@ def read_end(folder: Path) -> End | None:
 
 def stderr_tail(folder: Path) -> str:
     """Its last bytes; empty when there is none that can be read."""
-    path = folder / protocol.STDERR_FILE
-    with suppress(OSError):
-        start = max(0, path.stat().st_size - protocol.MAX_STDERR_TAIL)
-        return _read(path, start, protocol.MAX_STDERR_TAIL).decode(errors="replace")
-    return ""
+    tail = foreign_files.tail(str(folder), protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
+    return tail.decode(errors="replace")
 
 
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
@@ -103,13 +99,16 @@ def copy_logs(folder: Path, target: Path) -> int:
     if folder == target:
         return 0
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return sum(_copy(folder / name, target / name) for name in protocol.LOG_FILES)
+    return sum(_copy(str(folder), str(target), name) for name in protocol.LOG_FILES)
 
 
-def _copy(source: Path, target: Path) -> int:
-    size = start = target.lstat().st_size if target.exists() else 0
-    while data := _read_if_there(source, size):
-        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _copy(source: str, target: str, name: str) -> int:
+    try:
+        size = start = foreign_files.size(target, name)
+    except FileNotFoundError:
+        size = start = 0
+    while data := _read_if_there(source, name, size):
+        file = foreign_files.open_file(target, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             size += os.write(file, data)
         finally:
@@ -117,17 +116,17 @@ def _copy(source: Path, target: Path) -> int:
     return size - start
 
 
-def _read_word(path: Path) -> Mapping[str, Any] | None:
+def _read_word(folder: Path, name: str) -> Mapping[str, Any] | None:
     """A JSON object; None while there is none. Raises OSError."""
     try:
-        word = json.loads(_read(path, 0, _WORD_BYTES))
+        word = json.loads(foreign_files.read(str(folder), name, 0, _WORD_BYTES))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError):
         word = None
     if isinstance(word, dict):
         return word
-    _complain(path)
+    _complain(folder / name)
     return None
 
 
@@ -164,16 +163,8 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _read_if_there(path: Path, offset: int) -> bytes:
+def _read_if_there(folder: str, name: str, offset: int) -> bytes:
     try:
-        return _read(path, offset, _COPY_BYTES)
+        return foreign_files.read(folder, name, offset, _COPY_BYTES)
     except OSError:
         return b""  # it is looked for again
-
-
-def _read(path: Path, offset: int, limit: int) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.pread(file, limit, offset)
-    finally:
-        os.close(file)

@@ -22,6 +22,7 @@ from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import index, jobs, runners
 from nni_manager.store.runners import RunnerSide
 from trial_runner.protocol import LOG_FILES
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +113,10 @@ class RunnerDesk:
         experiment, _ = await self._greeted(who)
         if file not in LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
-        folder = experiment.folder.trials / attempt_directory(who.trial_id, who.attempt)
+        attempt, trials = attempt_directory(who.trial_id, who.attempt), experiment.folder.trials
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
         try:
-            return await asyncio.to_thread(_append, folder / name, offset, data)
+            return await asyncio.to_thread(_append, str(trials), f"{attempt}/{name}", offset, data)
         except OSError as error:
             raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
 
@@ -172,10 +173,10 @@ async def _deliver(
         raise StoreUnavailable("these results are not stored yet; post them again") from None
 
 
-def _append(path: Path, offset: int, data: bytes) -> int:
+def _append(trials: str, name: str, offset: int, data: bytes) -> int:
     """Writes what is new of a stretch. A stretch that begins behind the end is not taken: it comes again."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    foreign_files.make_folder(trials, os.path.dirname(name))
+    file = foreign_files.open_file(trials, name, os.O_WRONLY | os.O_CREAT)
     try:
         size = os.fstat(file).st_size
         if offset > size:

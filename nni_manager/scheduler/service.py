@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ from nni_manager.store import experiments, index, trials
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -124,9 +127,11 @@ class Service:
             await self._end_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
-            is_gone = await asyncio.to_thread(entry.folder.remove)
+            findings = await asyncio.to_thread(entry.folder.remove)
             await also()
-            if is_gone:
+            if findings:
+                log.warning("experiment %s is deleted, but the next start must go on: %s", id, "; ".join(findings))
+            else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.look_whether_empty()
@@ -187,8 +192,9 @@ class Service:
     def live(self, id: str) -> Live:
         """What no database knows of it."""
         experiment = self._supervisor.get(id)
-        derived_hold = experiment.loop.derived_hold if experiment is not None else None
-        return Live(at_work=experiment is not None, derived_hold=derived_hold, problem=self.problem(id))
+        hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
+        warnings = self._means.warnings.of(id)
+        return Live(at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings)
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:
@@ -214,9 +220,8 @@ class Service:
         self._supervisor.on_closed = callback
 
     def problem(self, id: str) -> str:
-        """Why an experiment that should be at work is not, or its view is not open; empty when all is well."""
-        sentences = (self._supervisor.not_opened.get(id, ""), self._means.view_door.problem(id))
-        return "; ".join(filter(None, sentences))
+        """Why its view is not open; empty when all is well."""
+        return self._means.view_door.problem(id)
 
     def view_url(self, view: View) -> str:
         """``http://host:port/prefix/``."""

@@ -20,6 +20,7 @@ from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit import outbox_file, pull
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import Chunk, Lag, Recorder, lagging_storage, unreachable_keeper
+from tests.trial_runner.deep_tree import deep_tree_at
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
@@ -418,6 +419,25 @@ async def test_links_lead_nowhere(attempt: Attempt, tmp_path: Path) -> None:
     (attempt.folder / MAIN).symlink_to(secret)
     await attempt.look()
     assert attempt.recorder.handed_over == [] and not (attempt.logs / "stdout").exists()
+
+
+async def test_a_deep_outbox_ends_nothing(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    with deep_tree_at(attempt.folder / "outbox" / "deep", 1900):
+        await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+
+
+@pytest.mark.parametrize("way", ["", "outbox"])
+async def test_no_link_is_followed_above_a_file_either(attempt: Attempt, tmp_path: Path, way: str) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    place = attempt.folder / way
+    place.rename(tmp_path / "secret")
+    place.symlink_to(tmp_path / "secret")
+    await attempt.look()
+    assert attempt.recorder.handed_over == []
 
 
 async def test_a_job_that_ended_without_a_word_is_given_up_after_a_while(attempt: Attempt) -> None:

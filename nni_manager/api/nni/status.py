@@ -69,7 +69,7 @@ class StatusAnswers:
     async def _show_closed(self, id_: str) -> Response:
         entry = await self._context.service.entry(id_)
         live = self._context.service.live(id_)
-        if entry.is_open and not live.problem:
+        if entry.is_open and not (live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
         return await self._context.service.read(id_, lambda c: _response_of_closed(c, entry, live))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from nni_manager.domain.errors import PlatformError
 from nni_manager.platform_kit.keeper_client import Job
 from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
 from nni_manager.platform_kit.lock_holder import lock_holder
+from trial_runner.wire import removal
 
 #: Seconds that it may take to start and to answer, and then to end.
 _ANSWER_S, _END_S = 30.0, 5.0
@@ -28,7 +28,7 @@ def look(data_dir: Path) -> Iterator[Finding]:
     try:
         yield _try(folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        removal.remove(str(folder))
     yield from _at_work(data_dir)
 
 

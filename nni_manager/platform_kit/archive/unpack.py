@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive.limits import FAR_TOO_MANY, MOST_BYTES, MOST_FILES
+from nni_manager.platform_kit.archive.limits import FAR_TOO_MANY, MOST_BYTES, MOST_FILES, MOST_LEVELS
 
 _CHUNK_BYTES = 256 * 1024
 #: What headers, padding and the end of a tar file may add to its files.
@@ -105,6 +105,8 @@ class _Unpacker:
         parent, _, last = name.rpartition("/")
         if last in ("", ".", "..") or name[0] == "/" or "\0" in name or parent not in self._folders:
             raise _refused(name, "does not lie in a folder of the archive")
+        if name.count("/") >= MOST_LEVELS:
+            raise InvalidInput(f"the code archive has folders nested more than {MOST_LEVELS} deep; nest them less")
         path = os.path.join(self._folder, name)
         if os.path.lexists(path):
             raise _refused(name, "is in it twice")
