@@ -106,7 +106,7 @@ def _can_be_read(told: Settings) -> bool:
 def _let_be_read(told: Settings, container: str) -> _Ready:
     channel = protocol.EXEC if told.channel == protocol.EXEC else protocol.PULL
     if channel == protocol.EXEC:
-        exec_door.until_filled(told.system_dir, told.code_dir, told.drain_s)
+        exec_door.begin(told.system_dir, told.code_dir, told.drain_s)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
         if not os.path.exists(path):
             raise _Failure(protocol.EXIT_USAGE, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))

@@ -55,8 +55,9 @@ def main(arguments: List[str]) -> int:
     return 0
 
 
-def until_filled(folder: str, code_folder: str, patience_s: float) -> None:
+def begin(folder: str, code_folder: str, patience_s: float) -> None:
     """Returns when the manager has put parameters and code there, or its time is over."""
+    foreign_files.remove(folder, protocol.RELEASED_FILE)  # an earlier container of this folder was
     deadline = time.monotonic() + patience_s
     backoff = Backoff()
     while not (os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)) and os.path.exists(code_folder)):

@@ -113,6 +113,16 @@ def test_a_container_that_nobody_fills_ends(runner: Runner, door: Door) -> None:
     assert "was not put there by the manager in time" in ended.stderr
 
 
+def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: Runner, door: Door) -> None:
+    door.fill({})
+    door.call("release")
+    process = runner.start("exit 4", **EXEC)
+    door.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    assert process.poll() is None
+    door.call("release")
+    assert runner.wait(process).code == 4
+
+
 def test_a_container_that_nobody_releases_ends(runner: Runner, door: Door) -> None:
     door.fill({})
     ended = runner.run("exit 4", **EXEC, **{protocol.ENV_DRAIN_S: "0.3"})
