@@ -50,7 +50,7 @@ def test_one_limit_for_a_line(listening: Daemon, code: Path, channel: str) -> No
     (code / "long.py").write_text(
         "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
         "    for size in (2_900_000, 4_100_000, 5_000_000):\n"
-        "        value = '{\"default\": %d, \"x\": \"%s\"}' % (size, 'x' * size)\n"
+        '        value = \'{"default": %d, "x": "%s"}\' % (size, \'x\' * size)\n'
         '        file.write(\'{"type": "intermediate", "value": %s}\\n\' % value)\n'
     )
     platform = {"platform": "scripted", "launch": "process", "channel": channel, "nniManagerIp": "127.0.0.1"}
