@@ -74,7 +74,7 @@ def lagging_storage(root: Path, lag: Lag) -> Iterator[LaggingStorage]:
         yield storage
 
 
-def _shown(storage: LaggingStorage, real: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+def _shown(storage: LaggingStorage, real: dict[str, Callable[..., Any]]) -> dict[str, Any]:
     def look_up(name: str) -> Callable[..., Any]:
         def looked_up(path: Any = ".", *arguments: Any, dir_fd: int | None = None, **options: Any) -> Any:
             storage.refuse(path, dir_fd)
