@@ -11,6 +11,14 @@ from trial_runner.settings import Settings
 from trial_runner.wire import foreign_files
 
 
+class Left(NamedTuple):
+    """What a container leaves behind: bytes of each outbox and log."""
+
+    container: str
+    outboxes: Dict[str, int]
+    logs: Dict[str, int]
+
+
 class Evidence(NamedTuple):
     """Of `exit_code` and `signal` one is set."""
 
@@ -48,8 +56,8 @@ class Evidence(NamedTuple):
             "outboxes": outboxes,
         }
 
-    def write(self, settings: Settings, say: Callable[[str], None]) -> None:
-        """Makes the exit file, as the keeper does."""
+    def write(self, settings: Settings, left: Left, say: Callable[[str], None]) -> None:
+        """Makes the exit file, as the keeper does, and says in it what else there is to be read."""
         content = {
             "name": settings.job_name,
             "pid": self.pid,
@@ -59,6 +67,7 @@ class Evidence(NamedTuple):
             "started_ms": self.started_ms,
             "ended_ms": self.ended_ms,
         }
+        content.update(left._asdict())
         try:
             foreign_files.write_whole(settings.system_dir, protocol.EXIT_FILE, json.dumps(content).encode(), 0o666)
         except OSError as error:

@@ -19,14 +19,14 @@ class BadSetting(Exception):
 class Settings(NamedTuple):
     """Folders are absolute paths, without links: what is made a link later is not followed."""
 
-    #: Empty when the channel is pull.
+    #: Empty when the channel is pull or exec.
     manager_url: str
     #: Of the job, for its mark and its exit file.
     job_name: str
     command: str
     grace_s: float
     is_reporter: bool
-    #: auto, push or pull.
+    #: auto, push, pull or exec.
     channel: str
     is_code_fetched: bool
     system_dir: str
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
 def read(environment: Mapping[str, str]) -> Settings:
     """Raises BadSetting."""
     system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
-    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL))
+    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
     return Settings(
         manager_url=_manager_url(environment, channel),
         job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
@@ -57,7 +57,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 
 def _manager_url(environment: Mapping[str, str], channel: str) -> str:
-    if channel == protocol.PULL:
+    if channel in (protocol.PULL, protocol.EXEC):
         return ""
     url = _required(environment, protocol.ENV_MANAGER_URL).rstrip("/")
     if not url.startswith(("http://", "https://")):

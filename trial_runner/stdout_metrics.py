@@ -12,8 +12,6 @@ from trial_runner import protocol
 from trial_runner.wire import foreign_files, removal
 
 _READ_BYTES = 256 * 1024
-#: The SDK prints less than a million characters.
-_MAX_RESULT = 4 * 1024 * 1024
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _TYPES = {"PERIODICAL": "intermediate", "FINAL": "final"}
 
@@ -71,7 +69,7 @@ class StdoutMetrics:
             begin = self._buffer.find(mark)
         if begin < 0:
             self._buffer = self._buffer[-len(mark) + 1 :]
-        elif len(self._buffer) - begin > _MAX_RESULT:
+        elif len(self._buffer) - begin > protocol.MAX_RECORD:
             self._buffer = self._buffer[begin + len(mark) :]
         else:
             self._buffer = self._buffer[begin:]

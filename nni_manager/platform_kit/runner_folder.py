@@ -14,21 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
+from trial_runner.wire.outbox_name import is_outbox
 
 log = logging.getLogger(__name__)
 
 _COPY_BYTES = 1024 * 1024
-#: Bytes of `runner.json` and `exit.json` that are read.
-_WORD_BYTES = 64 * 1024
+#: No file has as many.
+_MOST_BYTES = 2**53
+#: Bytes of `runner.json` and `exit.json` that are read: each names up to `protocol.MOST_OUTBOXES` outboxes.
+_WORD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
     #: None: it names none, or none that people could be shown.
     version: str | None
+    #: Identity of its container; empty: it has none.
+    container: str
+    #: Bytes of each outbox that it found when it started; None: it does not say.
+    outboxes: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +49,11 @@ class End:
     ended_ms: int | None
     #: False: the runner could not even start it.
     was_started: bool
+    #: Identity of the container that said so; empty: it has none.
+    container: str
+    #: Bytes of each outbox and log that there are to be read; None: it does not say.
+    outboxes: Mapping[str, int] | None
+    logs: Mapping[str, int]
 
 
 def read_greeting(folder: Path) -> Greeting | None:
@@ -50,7 +63,7 @@ def read_greeting(folder: Path) -> Greeting | None:
         return None
     version = word.get("version")
     shown = version.strip() if isinstance(version, str) and is_legible(version) else ""
-    return Greeting(version=shown or None)
+    return Greeting(version=shown or None, container=_container(word), outboxes=_sizes(word.get("outboxes")))
 
 
 def read_end(folder: Path) -> End | None:
@@ -64,7 +77,8 @@ def read_end(folder: Path) -> End | None:
         return None
     return End(
         exit_code=exit_code, signal=signal, started_ms=_number(word.get("started_ms")),
-        ended_ms=_number(word.get("ended_ms")), was_started=word.get("pid") != 0,
+        ended_ms=_number(word.get("ended_ms")), was_started=word.get("pid") != 0, container=_container(word),
+        outboxes=_outboxes(_sizes(word.get("outboxes"))), logs=_sizes(word.get("logs")) or {},
     )  # fmt: skip
 
 
@@ -72,6 +86,12 @@ def stderr_tail(folder: Path) -> str:
     """Its last bytes; empty when there is none that can be read."""
     tail = foreign_files.tail(str(folder), protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
     return tail.decode(errors="replace")
+
+
+def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Logs of which less was copied than there is → (bytes copied, bytes that there are)."""
+    have = {name: _size(target / name) for name in protocol.LOG_FILES}
+    return {name: (size, sizes[name]) for name, size in have.items() if size < sizes.get(name, 0)}
 
 
 def copy_logs(folder: Path, target: Path) -> int:
@@ -112,6 +132,31 @@ def _read_word(folder: Path, name: str) -> Mapping[str, Any] | None:
 
 def _complain(path: Path) -> None:
     log.warning("%s is not what a trial runner writes; it is passed over", path)
+
+
+def _container(word: Mapping[str, Any]) -> str:
+    told = word.get("container")
+    return told if isinstance(told, str) and CONTAINER.fullmatch(told) else ""
+
+
+def _sizes(told: object) -> dict[str, int] | None:
+    """Names and numbers of bytes; None where it is something else."""
+    if not isinstance(told, dict):
+        return None
+    sizes = {name: _number(size) for name, size in told.items()}
+    return {name: size for name, size in sizes.items() if size is not None and 0 <= size < _MOST_BYTES}
+
+
+def _outboxes(sizes: dict[str, int] | None) -> dict[str, int] | None:
+    """What is no outbox is never read, and so never waited for."""
+    return sizes and {name: size for name, size in sizes.items() if is_outbox(name)}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _number(value: object) -> int | None:

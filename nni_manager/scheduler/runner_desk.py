@@ -21,15 +21,15 @@ from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import index, jobs, runners
 from nni_manager.store.runners import RunnerSide
-from trial_runner.protocol import LOG_FILES
+from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
 #: Lines taken and not stored yet, of all runners, above which they are asked to wait.
 MAX_UNSTORED_LINES = 20_000
-#: Outboxes of one attempt, and processes of it whose logs are kept apart.
-MOST_OUTBOXES, MOST_SOURCES = 1000, 64
+#: Processes of one attempt whose logs are kept apart.
+MOST_SOURCES = 64
 #: Seconds for lines to be stored; after that their runner keeps them, not we.
 _PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -42,6 +42,8 @@ class RunnerOf:
     experiment_id: str
     trial_id: str
     attempt: int
+    #: Which container of it; empty for one that has no identity.
+    container: str = ""
 
     @property
     def job_name(self) -> str:
@@ -57,10 +59,17 @@ class RunnerDesk:
         self.manager_version = manager_version
         self._unstored = 0
 
-    async def greet(self, who: RunnerOf, runner_version: str | None, channel: str) -> None:
-        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
-        experiment, side = await self._find(who)
-        await experiment.loop.greet(side.job_name, runner_version, channel, self.manager_version)
+    async def greet(
+        self, who: RunnerOf, runner_version: str | None, channel: str, outboxes: Mapping[str, int] | None = None
+    ) -> None:
+        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR.
+
+        `outboxes`: what its container found when it started.
+        """
+        experiment, side = await self._find(who, is_greeting=True)
+        await experiment.loop.greet(
+            side.job_name, runner_version, channel, self.manager_version, container=who.container, outboxes=outboxes
+        )
 
     async def record(self, who: RunnerOf) -> str:
         """The parameter record, JSON."""
@@ -77,7 +86,8 @@ class RunnerDesk:
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
-        await experiment.loop.exited(side.job_name, json.dumps(word))
+        identity = {"container": who.container} if who.container else {}
+        await experiment.loop.exited(side.job_name, json.dumps({**word, **identity}))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
@@ -91,7 +101,7 @@ class RunnerDesk:
         try:
             experiment, side = await self._greeted(who)
             _require_few(outbox, await experiment.database.read(lambda c: jobs.offsets(c, side.job_name)))
-            await _deliver(experiment, side.job_name, outbox, start, end, lines)
+            await _deliver(experiment, side.job_name, outbox, start, end, lines, who.container)
             return (await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))).get(outbox, 0)
         finally:
             self._unstored -= len(lines)
@@ -108,8 +118,8 @@ class RunnerDesk:
         for one too many of them.
         """
         experiment, _ = await self._greeted(who)
-        if file not in LOG_FILES:
-            raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
+        if file not in protocol.LOG_FILES:
+            raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
         attempt, trials = attempt_directory(who.trial_id, who.attempt), experiment.folder.trials
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
         if source:
@@ -141,11 +151,14 @@ class RunnerDesk:
             await self.greet(who, None, "")
         return experiment, side
 
-    async def _find(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
+    async def _find(self, who: RunnerOf, *, is_greeting: bool = False) -> tuple[OpenExperiment, RunnerSide]:
+        """The newest container that greeted is heard, and any that greets now."""
         experiment = self._supervisor.get(who.experiment_id)
         if experiment is None:
             raise await self._closed(who.experiment_id)
         side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
+        if not is_greeting and who.container and side.container not in ("", who.container):
+            raise AttemptDecided(runners.SUPERSEDED)
         return experiment, side
 
     async def _closed(self, experiment_id: str) -> Exception:
@@ -157,22 +170,22 @@ class RunnerDesk:
 
 
 async def _deliver(
-    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]
+    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], container: str
 ) -> None:
     """A database that cannot be written must not fill the memory: what is posted comes again."""
     if experiment.database.trouble:
         raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await experiment.loop.deliver(job_name, outbox, start, end, lines)
+            await experiment.loop.deliver(job_name, outbox, start, end, lines, container=container)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
 
 
 def _require_few(outbox: str, known: Mapping[str, int]) -> None:
     """Each one is a row for good, and is asked for again and again. Raises InvalidInput."""
-    if outbox not in known and len(known) >= MOST_OUTBOXES:
-        raise InvalidInput(f"outbox: an attempt has at most {MOST_OUTBOXES}; let its processes share some")
+    if outbox not in known and len(known) >= protocol.MOST_OUTBOXES:
+        raise InvalidInput(f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some")
 
 
 def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:
