@@ -27,6 +27,7 @@ from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
+from nni_manager.scheduler.warnings import DaemonWarnings
 from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
@@ -44,6 +45,7 @@ class Means:
     runner_door: RunnerDoor
     view_door: ViewDoor
     clock: Clock
+    warnings: DaemonWarnings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
                 connection, id=submission.id, config=json.dumps(spec.canonical),
                 environment=submission.environment, interpreter=submission.interpreter or sys.executable,
                 folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
+                warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
             experiments.set_view(connection, view)
             for platform in spec.platforms:

@@ -72,6 +72,11 @@ class ExperimentLoop:
         return self._spec.now
 
     @property
+    def has_runner(self) -> bool:
+        """Trial runners report to the trial listener for some of its jobs."""
+        return any(service.platform.capabilities.has_runner for service in self.services.values())
+
+    @property
     def derived_hold(self) -> Hold | None:
         """A hold that is not recorded (yet): store, tuner or all services cannot be used now, and it ends by itself."""
         if self.database.trouble:
@@ -88,7 +93,7 @@ class ExperimentLoop:
             organs = [group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")]
             for service in self.services.values():
                 organs.append(group.create_task(service.run(), name=f"{service.name} {self.experiment_id}"))
-            if any(service.platform.capabilities.has_runner for service in self.services.values()):
+            if self.has_runner:
                 organs.append(group.create_task(self._open_runner_door(), name=f"listener {self.experiment_id}"))
             self._actions.enter(group)
             while not self.closed.is_set():

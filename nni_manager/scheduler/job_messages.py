@@ -5,7 +5,7 @@ It comes through an adapter (from a keeper, or read from storage) or through the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from nni_manager import __version__
 from nni_manager.domain import version
@@ -40,12 +40,13 @@ class JobMessages:
         self._clock = clock
 
     async def deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
-    ) -> Delivery:
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        container: str = "",
+    ) -> Delivery:  # fmt: skip
         """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
         experiment_log.current.set(self._experiment_id)  # the caller's task may be anybody's
         try:
-            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended)
+            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container)
         except StoreCorrupt as error:
             self._inbox.give_up(error)  # the platform would only offer the lines again
             raise
@@ -57,16 +58,22 @@ class JobMessages:
         return delivery(receipt)
 
     async def greet(
-        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__
-    ) -> None:
-        """A runner says what it is. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
+        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
+        container: str = "", outboxes: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
+
+        A version that is refused fails the trial, and the experiment is in ERROR.
+        """
         refusal = version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
         if refusal:
             report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
             self._inbox.report({job_name: report})
             raise VersionRefused(refusal)
         told = runner_version or "unknown"
-        await self._database.try_write(lambda c: runners.greet(c, job_name, version=told, channel=channel))
+        await self._database.try_write(
+            lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
+        )
 
     async def exited(self, job_name: str, word: str) -> None:
         """A runner says how its command ended; the first word counts."""

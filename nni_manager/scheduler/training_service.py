@@ -93,6 +93,8 @@ class TrainingService:
             platform_decides=self.platform.capabilities.platform_decides,
             has_portal=self.platform.capabilities.has_portal,
             unreachable_grace_s=self.platform.capabilities.unreachable_grace_s,
+            expects_runner=self.platform.capabilities.expects_runner,
+            is_read=self.platform.capabilities.is_read,
         )
 
     def want(self, trials: int) -> None:

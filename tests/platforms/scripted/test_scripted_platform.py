@@ -291,7 +291,7 @@ async def test_a_disk_that_cannot_be_used_is_an_outage_with_a_sentence(cluster: 
         job = cluster.recorder.folder / "scripted" / handle.job_name / "job.json"
         job.unlink()
         job.mkdir()
-        with pytest.raises(PlatformUnavailable, match=r"job\.json: Is a directory"):
+        with pytest.raises(PlatformUnavailable, match=r"job\.json: not a regular file"):
             await platform.observe([handle])
 
 
@@ -467,7 +467,8 @@ def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> N
 def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
     with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
-        ScriptedPlatform.check(load_file(path))
+        spec = load_file(path)
+            ScriptedPlatform.check(spec, spec.platforms[0])
     ScriptedPlatform.check(load_file(CONFIGS / "digits-scripted.yml"))
 
 
