@@ -466,10 +466,10 @@ def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> N
 @pytest.mark.unit
 def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
+    spec, fine = load_file(path), load_file(CONFIGS / "digits-scripted.yml")
     with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
-        spec = load_file(path)
-            ScriptedPlatform.check(spec, spec.platforms[0])
-    ScriptedPlatform.check(load_file(CONFIGS / "digits-scripted.yml"))
+        ScriptedPlatform.check(spec, spec.platforms[0])
+    ScriptedPlatform.check(fine, fine.platforms[0])
 
 
 def written(directory: Path, section: str, command: str = "echo") -> Path:
