@@ -206,7 +206,11 @@ class Service:
         experiment = self._supervisor.get(id)
         hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
         warnings = self._means.warnings.of(id)
-        return Live(at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings)
+        services = experiment.loop.live_services if experiment is not None else ()
+        return Live(
+            at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings,
+            services=services,
+        )  # fmt: skip
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:

@@ -18,6 +18,7 @@ from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.domain.wait import Wait
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, NoRoom, Platform
 from nni_manager.scheduler import decisions as d
@@ -69,6 +70,7 @@ class TrainingService:
         self.trouble: Hold | None = None
         #: Since when it cannot be asked.
         self._away_since_ms: int | None = None
+        self._status, self._status_since_ms = ServiceStatus.CONNECTING, clock()
         #: Why it had no room when it was last asked, and until when that is believed.
         self._full: Wait | None = None
         self._failures = 0
@@ -97,6 +99,15 @@ class TrainingService:
             is_read=self.platform.capabilities.is_read,
         )
 
+    @property
+    def live(self) -> LiveService:
+        """As people see it."""
+        now = self.state
+        return LiveService(
+            name=self.name, platform=self.spec.name, status=self._status, since_ms=self._status_since_ms,
+            trouble=now.trouble, free=now.free, full=now.full,
+        )  # fmt: skip
+
     def want(self, trials: int) -> None:
         """So many trials wait for room here."""
         if self.is_entered and trials != self._wanted:
@@ -106,6 +117,7 @@ class TrainingService:
     def follow_clock(self, step_ms: int) -> None:
         """The wall clock was set by so much."""
         self._retry_at_ms += step_ms
+        self._status_since_ms += step_ms
         if self._away_since_ms is not None:
             self._away_since_ms += step_ms
 
@@ -150,6 +162,7 @@ class TrainingService:
         try:
             await self._end_unaccounted()
             self._be_back()
+            self._note_status()
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 self.forgetting.add(await self._database.read(self._to_forget))
@@ -287,8 +300,16 @@ class TrainingService:
             log.warning("%s takes no jobs: %s", self.name, trouble.sentence)
         if trouble != self.trouble:
             self.trouble = trouble
+            self._note_status()
             self._inbox.wake()
             self._changed()
+
+    def _note_status(self) -> None:
+        is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
+        status = ServiceStatus.AWAY if self.trouble is not None else is_up
+        if status is not self._status:
+            self._status, self._status_since_ms = status, self._clock()
+            self._inbox.wake()
 
     def _shut(self, why: Wait) -> None:
         """No room: not asked again before room changes, or a while is over."""

@@ -83,14 +83,23 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
     return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
     """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but, perhaps,
     that the job is unreachable.
 
-    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke.
+    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke. Answers
+    whether link, place or unreachability are others now.
     """
+    query = "SELECT link, place, unreachable FROM attempts WHERE job_name = ?"
+    before = connection.execute(query, (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
-        return _set_unreachable(connection, job_name, report, now_ms)
+        _set_unreachable(connection, job_name, report, now_ms)
+    else:
+        _set_seen(connection, job_name, report, now_ms)
+    return bool(before != connection.execute(query, (job_name,)).fetchone())
+
+
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
     wait = report.wait
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
