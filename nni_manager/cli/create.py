@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nni_manager.cli import class_args, pages, selection
+from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
-from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,13 +43,16 @@ def _port(function: Function) -> Function:
 @_url_prefix
 @_debug
 @_foreground
+@tuner_python_option
 def create(
-    connect: Connect, *, config: str, port: int | None, url_prefix: str | None, debug: bool, foreground: bool
-) -> None:
+    connect: Connect, *, config: str, port: int | None, url_prefix: str | None, debug: bool, foreground: bool,
+    tuner_python: str,
+) -> None:  # fmt: skip
     """Start an experiment; the daemon is started too when none runs."""
     text, directory = _read(config)
-    client, sent = _sent(connect, text, directory, config)
-    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **sent)
+    python = program(tuner_python)
+    client, sent = _sent(connect, text, directory, config, python)
+    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, interpreter=python, **sent)
     _go_on(client, id_, "started", foreground=foreground)
 
 
@@ -83,12 +86,11 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
     _tell(client, id_, "is open for reading only", {"trials": "trial ls", "end": "stop"})
 
 
-def _sent(connect: Connect, text: str, directory: str, file: str) -> tuple[ManagerClient, dict[str, Any]]:
+def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
     """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine."""
     if not (place := current()).is_elsewhere:
-        class_args.check_text(text, directory, file, place.data_directory)
-        caller = {"directory": directory, "environment": _own(os.environ), "interpreter": sys.executable}
-        return connect(), {"config": text, **caller}
+        class_args.check_text(text, directory, file, place.data_directory, python)
+        return connect(), {"config": text, "directory": directory, "environment": own_environment()}
     from nni_manager.cli import parcel
 
     config, code = parcel.read(text, directory, file)
@@ -138,20 +140,6 @@ def _read(file: str) -> tuple[str, str]:
     from nni_manager.config.text_file import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
-    if not _is_text(str(path)):
+    if not is_text(str(path)):
         raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
     return read_text(str(path)), str(path.parent)
-
-
-def _own(environment: Mapping[str, str]) -> dict[str, str]:
-    """What trials get of our environment: not the daemon's settings and token, and nothing that is no UTF-8, for which
-    JSON has no word."""
-    return {name: value for name, value in without_settings(environment).items() if _is_text(name + value)}
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

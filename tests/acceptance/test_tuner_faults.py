@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from nni_manager.platform_kit.payload import TUNER_HOST
 from tests.acceptance import witness
 from tests.live_daemon import PYTHON, Daemon, assert_gone, processes_of
 
@@ -68,7 +69,7 @@ class Bench:
 
     def tuner_processes(self) -> list[psutil.Process]:
         of_experiment = processes_of(str(self.daemon.data / self.id / "checkpoint"))
-        return [process for process in of_experiment if "nni_manager.scheduler.tuner_process" in process.cmdline()]
+        return [process for process in of_experiment if TUNER_HOST in process.cmdline()]
 
 
 @pytest.fixture

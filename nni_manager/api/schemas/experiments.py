@@ -111,7 +111,12 @@ class NewExperiment(Wire):
     environment: dict[str, str] | None = Field(
         default=None, description="What trials and tuner run with; not given: the daemon's own environment.", repr=False
     )
-    interpreter: str = Field(default="", description="Absolute path of the caller's Python; empty: the daemon's.")
+    interpreter: str = Field(
+        default="",
+        description="The Python that runs a user's tuner or assessor, over what `tunerPython` in the config says: an "
+        "absolute path, or a name on the PATH in `environment`. Empty: `tunerPython`, else `python3` of that PATH, "
+        "else the daemon's.",
+    )
     code: str = Field(
         default="",
         description="SHA-256 of code that was sent: relative paths in the config start there, not at `directory`.",
