@@ -21,7 +21,7 @@ def own_environment() -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """As a command line names it: a name stays, for the PATH to find, and a path is one on this machine."""
+    """As a command line names it: a name stays, for the PATH to find, and a path starts where the caller is."""
     return os.path.abspath(os.path.expanduser(name)) if "/" in name else name
 
 

@@ -52,7 +52,7 @@ def create(
     text, directory = _read(config)
     python = program(tuner_python)
     client, sent = _sent(connect, text, directory, config, python)
-    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, interpreter=python, **sent)
+    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **sent)
     _go_on(client, id_, "started", foreground=foreground)
 
 
@@ -87,15 +87,19 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
 
 
 def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
-    """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine."""
+    """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine.
+
+    `python`: what is to run a user's tuner, as it is called where the daemon is; or empty.
+    """
+    chosen = {"interpreter": python} if python else {}
     if not (place := current()).is_elsewhere:
         class_args.check_text(text, directory, file, place.data_directory, python)
-        return connect(), {"config": text, "directory": directory, "environment": own_environment()}
+        return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
     from nni_manager.cli import parcel
 
     config, code = parcel.read(text, directory, file)
     client = connect()
-    return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code)}
+    return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
