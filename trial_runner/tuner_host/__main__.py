@@ -1,4 +1,4 @@
-"""``python3 …/tuner_host/__main__.py``: the host of users' tuners and assessors, in whatever Python it is started with.
+"""``python3 .../tuner_host/__main__.py``: the host of users' tuners and assessors, in whatever Python starts it.
 
 That Python finds our package by this file's place and by nothing else: what is installed beside the package may be made
 for another Python.

@@ -188,9 +188,9 @@ class ExperimentChange(Wire):
 
 
 class ImportedResult(Wire):
-    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is."""
+    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is, and is kept so."""
 
-    model_config = ConfigDict(extra="ignore")  # exports hold ids as well
+    model_config = ConfigDict(extra="allow")  # exports hold ids as well
 
     parameter: dict[str, JsonValue] = Field(description="Parameter names and values.")
     value: JsonValue = Field(description="The final result: a number, or an object with the number as `default`.")
