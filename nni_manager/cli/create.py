@@ -83,7 +83,7 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.view(id_, view=_view(port), working_directory=_absolute(experiment_dir))
-    _tell(client, id_, "is open for reading only", {"trials": "trial ls", "end": "stop"})
+    _tell(client, id_, "is viewed: open for reading only", {"trials": "trial ls", "end": "stop"})
 
 
 def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
@@ -114,9 +114,20 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
 def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
     """`hints`: name → command about it."""
     found = client.experiment(id)
-    commands = {name: f"nnictl {command} {id}{same_place()}" for name, command in hints.items()}
+    program = click.get_current_context().find_root().command.name
+    commands = {name: f"{program} {command} {id}{same_place()}" for name, command in hints.items()}
+    shown = _shown(client, found)
     click.echo(f"Experiment {id} {what}.")
-    click.echo(facts({"folder": found["logPath"], **_shown(client, found), **commands}))
+    click.echo(facts({"folder": found["logPath"], **shown, **commands}))
+    click.echo(_as_nni(id, shown["page"]))
+
+
+def _as_nni(id: str, page: str) -> str:
+    """The lines that NNI 2 and NNI 3 print, for scripts that look for an id and an address in them."""
+    lines = [f"The experiment id is {id}", f"Experiment ID: {id}"]
+    if address := page.rstrip("/"):
+        lines += [f"The Web UI urls are: {address}", f"Web portal URLs: {address}"]
+    return "\n".join(lines)
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:

@@ -78,7 +78,9 @@ class Supervisor:
         """Raises Conflict when it is closed."""
         experiment = self._open.get(id)
         if experiment is None:
-            raise Conflict(self.not_opened.get(id) or f"experiment {id} is stopped; `nnictl resume {id}` opens it")
+            is_viewed = id in self.viewed
+            state = "viewed, which is for reading only" if is_viewed else "stopped"
+            raise Conflict(self.not_opened.get(id) or f"experiment {id} is {state}; `nnictl resume {id}` opens it")
         return experiment
 
     def get(self, id: str) -> OpenExperiment | None:
