@@ -1,6 +1,6 @@
 """Arguments of registered algorithms, judged by their own validators before an experiment is made of them.
 
-This is the caller's part, as with NNI: the daemon runs no user's code.
+This is the caller's part, as with NNI.
 """
 
 from __future__ import annotations
