@@ -104,7 +104,8 @@ def test_a_killed_daemon_comes_back_with_its_views(nnictl: CommandLine) -> None:
     viewed = nnictl.create(trialCommand=RUN_ON)
     nnictl.good("stop", viewed)
     out = nnictl.good("view", viewed[:4], "--port", ports[1])
-    assert f"Experiment {viewed} is viewed: open for reading only.\n" in out and f"http://127.0.0.1:{ports[1]}/\n" in out
+    assert f"Experiment {viewed} is viewed: open for reading only.\n" in out
+    assert f"http://127.0.0.1:{ports[1]}/\n" in out
     state_of(nnictl.daemon, running, RUNNING=2)
     _kill(nnictl.daemon)
     assert _is_free(ports[0]) and _is_free(ports[1])
