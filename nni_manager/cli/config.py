@@ -10,7 +10,7 @@ import click
 from nni_manager.cli import selection
 from nni_manager.cli.caller import own_environment, program, tuner_python_option
 from nni_manager.cli.data_directory import data_directory_option, resolve
-from nni_manager.cli.output import echo_json
+from nni_manager.cli.output import echo_json, warn
 from nni_manager.cli.session import Connect, connected
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def check(file: Path, data_dir: str | None, tuner_python: str) -> None:
     class_args.check(spec, resolve(data_dir), str(file), python)
     _check_classes(spec, python, str(file))
     click.echo(f"{file}: {_summary(spec)}")
+    warn(map(str, spec.warnings))
 
 
 @config.command()

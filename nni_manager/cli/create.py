@@ -12,7 +12,7 @@ import click
 
 from nni_manager.cli import class_args, pages, selection
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
-from nni_manager.cli.output import facts
+from nni_manager.cli.output import facts, warn
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
@@ -97,8 +97,9 @@ def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -
         return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
     from nni_manager.cli import parcel
 
-    config, code = parcel.read(text, directory, file)
+    config, code, warnings = parcel.read(text, directory, file)
     client = connect()
+    warn(warnings)  # the manager gets the config as it was understood here
     return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
 
 
@@ -120,6 +121,7 @@ def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -
     click.echo(f"Experiment {id} {what}.")
     click.echo(facts({"folder": found["logPath"], **shown, **commands}))
     click.echo(_as_nni(id, shown["page"]))
+    warn(warning["message"] for warning in found["warnings"])
 
 
 def _as_nni(id: str, page: str) -> str:

@@ -44,6 +44,7 @@ def test_the_contract_names_every_module_of_the_trial_runner() -> None:
         "trial_runner.__init__",
         "trial_runner.protocol",
         "trial_runner.tuner_host",
+        "trial_runner.wire",
     }
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.errors import TunerDied
 from nni_manager.platform_kit.payload import TUNER_HOST
+from nni_manager.scheduler.tuner_host import TunerHost
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder, encode
 from trial_runner.tuner_host.process import STACK_FILE
@@ -270,3 +272,13 @@ def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(10)
+async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "dispatcher.log")
+    with pytest.raises(TunerDied, match="not a regular file"):
+        await TunerHost.start(
+            command=[sys.executable, *OURS], environment={}, directory=tmp_path, folder=tmp_path, log_folder=tmp_path,
+            gpus="",
+        )  # fmt: skip
