@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
+from nni_manager.domain import javascript
 from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.parameters import Parameters, ParameterSource
@@ -174,14 +175,14 @@ class Service:
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
-        """Results from elsewhere, for the tuner: [{parameter, value}]."""
+        """Results from elsewhere, for the tuner: [{parameter, value}]; what else an entry holds is kept."""
         experiment = self._supervisor.find(id)
         for number, entry in enumerate(data):
             require_finite(f"[{number}]", entry)
             require_text(f"[{number}]", entry)
-        text, now_ms = json.dumps(data), self._means.clock()
+        text, now_ms = javascript.stringify(data), self._means.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
-        experiment.loop.feed.import_data(data)
+        experiment.loop.feed.import_data(json.loads(text))  # as a later process will hear it
 
     # Reading
 
