@@ -1,4 +1,4 @@
-"""A test that starts processes waits for their ends: one that leaves a child behind fails, and not one that runs later."""
+"""A test that starts processes waits for their ends: it fails when it leaves one behind, and not one that runs later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -26,6 +27,16 @@ def no_child_is_left() -> Iterator[None]:
         told = [_described(pid) for pid in sorted(left)]
         _end(left)
         pytest.fail(f"left behind: {'; '.join(told)}", pytrace=False)
+
+
+@contextmanager
+def reaped() -> Iterator[None]:
+    """Waits for the children that were started meanwhile and that nobody waits for: daemons, and orphans of a test that
+    is their subreaper. They end by themselves, or were told to."""
+    before = set(processes.children(os.getpid()))
+    yield
+    for pid in set(processes.children(os.getpid())) - before:
+        os.waitpid(pid, 0)
 
 
 def _left(before: set[int]) -> set[int]:

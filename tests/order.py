@@ -1,7 +1,7 @@
 """In which order tests ran, so that a failure that hangs on it can be repeated.
 
-The order is random, and the processes that share the tests take them as they come: seed and worker do not tell what ran
-before a failure. So what a worker ran up to its last failure is written down, and the closing lines say how to run that.
+The order is random, and the workers that share the tests take them as they come: a seed does not tell what ran before
+a failure. So what a worker ran up to its last failure is written down, and the closing lines say how to run that again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Order:
             return
         terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
         for worker, count in sorted(self._failed_at.items()):
-            terminalreporter.write_line(f"what {worker} ran up to its last failure, again: {self._again(worker, count, seed)}")
+            again = self._again(worker, count, seed)
+            terminalreporter.write_line(f"what {worker} ran up to its last failure, once more: {again}")
 
     def _again(self, worker: str, count: int, seed: object) -> str:
         cache = self._config.cache

@@ -65,6 +65,8 @@ class Service:
             before, now_ms = experiment.spec, self._means.clock()
             await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
             experiment.go_by(spec)
+            # a turn that began by the old limits may have found meanwhile that all is done
+            await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
