@@ -9,10 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.left_children import no_child_is_left
+from tests.left_children import no_child_is_left as no_child_is_left
 from tests.order import Order
-
-__all__ = ["no_child_is_left"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,4 @@
-"""A test that starts processes waits for their ends: it fails when it leaves one behind, and not one that runs later."""
+"""A test that starts processes waits for their ends: it fails when it leaves one behind, and not a later one."""
 
 from __future__ import annotations
 

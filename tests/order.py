@@ -10,7 +10,8 @@ from collections import defaultdict
 
 import pytest
 
-_FOLDER = "order"
+#: Below the folder of all.
+_FOLDER = ".pytest_cache/order"
 
 
 class Order:
@@ -34,16 +35,15 @@ class Order:
         # both options are there only with pytest-randomly
         seed = self._config.getoption("randomly_seed", None)
         if seed is None or not self._config.getoption("randomly_reorganize", True):
-            return
+            return  # it is that of the files, or that of the command line
         terminalreporter.write_line(f"order of the tests: --randomly-seed={seed}")
         for worker, count in sorted(self._failed_at.items()):
             again = self._again(worker, count, seed)
             terminalreporter.write_line(f"what {worker} ran up to its last failure, once more: {again}")
 
     def _again(self, worker: str, count: int, seed: object) -> str:
-        cache = self._config.cache
-        assert cache is not None
-        path = cache.mkdir(_FOLDER) / worker
+        path = self._config.rootpath / _FOLDER / worker
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{nodeid}\n" for nodeid in self._ran[worker][:count]))
         shown = path.relative_to(self._config.rootpath)
         return f"python -m pytest -n 0 --randomly-seed={seed} --randomly-dont-reorganize @{shown}"
