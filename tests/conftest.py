@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.left_children import no_child_is_left as no_child_is_left
+from tests import left_children
 from tests.order import Order
 
 
@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(left_children)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
         config.pluginmanager.register(Order(config))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,14 +16,39 @@ from trial_runner import processes
 _REAPED_WITHIN_S = 2.0
 _LOOK_S = 0.01
 
+#: Of fixtures that several tests share, and that end later than the test that was the first to need them.
+_shared: set[int] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    if fixturedef.scope == "function":
+        return (yield)
+    before = set(processes.children(os.getpid()))
+    result = yield
+    _shared.update(set(processes.children(os.getpid())) - before)
+    return result
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_leaves_a_child() -> Iterator[None]:
+    """What shared fixtures started has ended, too, when all is over."""
+    before = set(processes.children(os.getpid()))
+    yield
+    _shared.clear()
+    _require_none(before)
+
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
-    """First to be made, last to be ended: what a fixture started is its to end."""
+    """First to be made, last to be ended: what another fixture started is that one's to end."""
     before = set(processes.children(os.getpid()))
     yield
-    left = _left(before)
-    if left:
+    _require_none(before)
+
+
+def _require_none(before: set[int]) -> None:
+    if left := _left(before | _shared):
         told = [_described(pid) for pid in sorted(left)]
         _end(left)
         pytest.fail(f"left behind: {'; '.join(told)}", pytrace=False)

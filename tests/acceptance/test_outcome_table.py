@@ -28,7 +28,7 @@ from tests.acceptance.outcome_table import (
     request,
 )
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90), pytest.mark.xdist_group("outcome_table")]
 
 
 @pytest.fixture(scope="module")
