@@ -250,25 +250,6 @@ def test_what_is_left_out(world: Running, words: list[str]) -> None:
     assert code == 1 and len(sentence) > 60
 
 
-def test_every_command_has_help(world: Running) -> None:
-    for words in _commands(world.line, []):
-        shown = world.line.good(*words, "--help")
-        assert shown.startswith("Usage: nnictl"), words
-
-
-def _commands(line: CommandLine, group: list[str]) -> list[list[str]]:
-    """All of them, groups included, as the help lists them."""
-    found = [group]
-    lines = line.good(*group, "--help").splitlines()
-    if "Commands:" in lines:
-        names = [
-            text.split()[0] for text in lines[lines.index("Commands:") + 1 :] if text[:2] == "  " and text[2] != " "
-        ]
-        for name in names:
-            found += _commands(line, [*group, name])
-    return found
-
-
 def test_version(world: Running) -> None:
     done: subprocess.CompletedProcess[str] = world.line.run("--version")
     assert done.returncode == 0 and done.stdout.strip().count(".") == 2

@@ -52,7 +52,7 @@ class Run:
         self.daemon = daemon
         self.notes, self.hosts = root / "witness.jsonl", root / "hosts"
         self.hosts.mkdir()
-        self.trials = more.get("trials", 40)
+        self.trials = more.get("trials", 24)
         fields: dict[str, Any] = {"trials": self.trials, "steps": 10, "pause_s": 0.05, "trialConcurrency": 4}
         config = witness.config(**fields | {"tuner": witness.noting_tuner(self.hosts)} | more)
         working = {"experimentWorkingDirectory": str(folder)} if folder else {}
@@ -344,10 +344,10 @@ def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Pa
 
 @pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
 def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
-    run = Run(daemon, code, tmp_path, trials=60)
+    run = Run(daemon, code, tmp_path)
     (tmp_path / "second").mkdir()
-    other = Run(daemon, code, tmp_path / "second", trials=60)
-    run.wait_for_progress(20)
+    other = Run(daemon, code, tmp_path / "second")
+    run.wait_for_progress()
     assert daemon.terminate() == 0
     SPOIL[fate](run.database)
     daemon.start()
