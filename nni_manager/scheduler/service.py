@@ -71,6 +71,8 @@ class Service:
             before, now_ms = experiment.spec, self._means.clock()
             await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
             experiment.go_by(spec)
+            # a turn that began by the old limits may have found meanwhile that all is done
+            await self._write(experiment, lambda c: _go_on(c, before, spec, now_ms))
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
@@ -280,8 +282,12 @@ def _require_text(config: Mapping[str, object]) -> None:
 
 
 def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """What is done goes on where the change gives it something to do."""
     experiments.set_config(connection, json.dumps(after.canonical))
+    _go_on(connection, before, after, now_ms)
+
+
+def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+    """What is done goes on where the change gives it something to do."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more

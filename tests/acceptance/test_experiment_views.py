@@ -294,7 +294,7 @@ def _kill(daemon: Daemon) -> None:
 
 
 def _get(port: int, path: str) -> httpx.Response:
-    return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=30)
+    return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=30, verify=False)
 
 
 def _status(port: int, prefix: str = "") -> str:

@@ -257,6 +257,7 @@ def test_resume_ends_a_tuner_that_hangs_for_ever(impatient: Bench, hang: str) ->
     bench.check_end()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_daemon_ends_while_the_tuner_hangs(bench: Bench, hang: str, number: signal.Signals) -> None:
