@@ -72,6 +72,8 @@ class Build:
     environment: Mapping[str, str] = field(repr=False)
     interpreter: str
     changes: Changes
+    #: See `store.experiments.nonce`.
+    nonce: str
     #: Services that are in the config no more.
     removed: tuple[PlatformSpec, ...]
 
@@ -136,7 +138,7 @@ class Build:
     def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService]) -> Actions:
         factory = JobFactory(
             experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
-            caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.row.nonce,
+            caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.nonce,
         )  # fmt: skip
         return Actions(
             services=services, inbox=inbox, jobs=factory, spec=self.spec, want=feed.want, clock=self.means.clock
