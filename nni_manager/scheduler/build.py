@@ -25,10 +25,10 @@ from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.warnings import DaemonWarnings
-from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
@@ -72,6 +72,8 @@ class Build:
     environment: Mapping[str, str] = field(repr=False)
     interpreter: str
     changes: Changes
+    #: See `store.experiments.nonce`.
+    nonce: str
     #: Services that are in the config no more.
     removed: tuple[PlatformSpec, ...]
 
@@ -136,7 +138,7 @@ class Build:
     def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService]) -> Actions:
         factory = JobFactory(
             experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
-            caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.row.nonce,
+            caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.nonce,
         )  # fmt: skip
         return Actions(
             services=services, inbox=inbox, jobs=factory, spec=self.spec, want=feed.want, clock=self.means.clock
