@@ -33,10 +33,12 @@ def check(file: Path, data_dir: str | None, tuner_python: str) -> None:
     """
     from nni_manager.cli import class_args
     from nni_manager.config import experiment_file
+    from nni_manager.platform_kit import registry
 
     spec = experiment_file.load_file(file, resolve(data_dir))
     python = program(tuner_python)
     class_args.check(spec, resolve(data_dir), str(file), python)
+    registry.check(spec)
     _check_classes(spec, python, str(file))
     click.echo(f"{file}: {_summary(spec)}")
     warn(map(str, spec.warnings))

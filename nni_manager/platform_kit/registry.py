@@ -18,6 +18,9 @@ from nni_manager.domain.errors import InvalidInput
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+    from nni_manager.platform_kit.contract import Platform
+
 GROUP = "nni_manager.platforms"
 
 
@@ -66,6 +69,17 @@ def adapter_class(description: PlatformDescription) -> type[Any]:
     if not isinstance(adapter, type):
         raise InvalidInput(f"platform '{description.name}' is broken: {description.adapter} is not a class")
     return adapter
+
+
+def adapter_of(service: PlatformSpec) -> type[Platform]:
+    """Raises InvalidInput for one that there is no adapter of, or that cannot be imported."""
+    return adapter_class(find(service.name))
+
+
+def check(spec: ExperimentSpec) -> None:
+    """What adapters refuse, without asking anybody. Raises InvalidInput."""
+    for service in spec.platforms:
+        adapter_of(service).check(spec, service)
 
 
 _Loader = Callable[[], object]

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.payload import with_stand_in
+from nni_manager.scheduler import preflight
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive, archive_of
@@ -114,7 +115,7 @@ class Build:
     def _service(
         self, platform: PlatformSpec, inbox: Inbox, messages: JobMessages, code: CodeArchive
     ) -> TrainingService:
-        adapter = adapter_of(platform)
+        adapter = registry.adapter_of(platform)
 
         def make(wake: Callable[[str], None]) -> Platform:
             return adapter(platform.settings, self._host(platform, messages, code, wake))
@@ -122,6 +123,7 @@ class Build:
         return TrainingService(
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
             changed=self.changes.note,
+            entered=lambda: preflight.is_over(self.means.warnings, self.row.id, platform.service),
         )  # fmt: skip
 
     def _host(
@@ -143,14 +145,3 @@ class Build:
         return Actions(
             services=services, inbox=inbox, jobs=factory, spec=self.spec, want=feed.want, clock=self.means.clock
         )
-
-
-def adapter_of(platform: PlatformSpec) -> type[Platform]:
-    """Raises InvalidInput for one that there is no adapter of, or that cannot be imported."""
-    return registry.adapter_class(registry.find(platform.name))
-
-
-def check(spec: ExperimentSpec) -> None:
-    """What adapters refuse. Raises InvalidInput."""
-    for platform in spec.platforms:
-        adapter_of(platform).check(spec, platform)

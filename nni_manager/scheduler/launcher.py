@@ -16,7 +16,8 @@ from pathlib import Path
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.scheduler import build, experiment_folder
+from nni_manager.platform_kit import registry
+from nni_manager.scheduler import experiment_folder, preflight
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
@@ -35,10 +36,16 @@ class Launcher:
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
         spec, id_ = submission.spec, submission.id
-        build.check(spec)
+        await asyncio.to_thread(registry.check, spec)
         with self._supervisor.opening():
+            findings = await preflight.look(spec, self._means, Folder(Path(spec.working_directory) / id_))
             async with self._viewed(id_, submission.view) as view:
-                await self._create(id_, submission, view)
+                preflight.warn(findings, self._means.warnings, id_)
+                try:
+                    await self._create(id_, submission, view)
+                except BaseException:
+                    self._means.warnings.clear(id_)
+                    raise
         return id_
 
     async def resume(self, id: str, how: Reopening) -> None:

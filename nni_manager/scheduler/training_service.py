@@ -42,12 +42,12 @@ _EXIT_S = 10.0
 class TrainingService:
     """`make`: builds the adapter, which calls what it is given as its `Host.wake`.
 
-    `changed`: called when something did that clients might want to see.
+    `changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
     """
 
     def __init__(
         self, *, spec: PlatformSpec, make: Callable[[Callable[[str], None]], Platform], inbox: Inbox,
-        database: Database, clock: Clock, changed: Callable[[], None],
+        database: Database, clock: Clock, changed: Callable[[], None], entered: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
@@ -57,6 +57,7 @@ class TrainingService:
         self._database = database
         self._clock = clock
         self._changed = changed
+        self._entered = entered
         capabilities = self.platform.capabilities
         self.observer = Observer(
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
@@ -163,6 +164,7 @@ class TrainingService:
             await self._end_unaccounted()
             self._be_back()
             self._note_status()
+            self._entered()
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 self.forgetting.add(await self._database.read(self._to_forget))

@@ -12,8 +12,8 @@ import pytest
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Host, NoRoom, Room
-from nni_manager.scheduler import build, experiment_folder
 from tests.api.world import MemoryPlatform, World
 
 EXPERIMENTS = "/api/v1/experiments"
@@ -66,8 +66,7 @@ class Acted(MemoryPlatform):
 
 def act(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training services are `Acted` from now on; after `make_world`."""
-    for module in (build, experiment_folder):
-        monkeypatch.setattr(module, "adapter_of", lambda _platform: Acted)
+    monkeypatch.setattr(registry, "adapter_of", lambda _platform: Acted)
     for name in ("trouble", "rooms", "made"):
         monkeypatch.setattr(Acted, name, {})
     monkeypatch.setattr(Acted, "first", None)

@@ -30,10 +30,11 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import build, experiment_folder
+from nni_manager.scheduler import build
 from nni_manager.scheduler.build import Means
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -165,8 +166,7 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (build, experiment_folder):
-        monkeypatch.setattr(module, "adapter_of", lambda _platform: MemoryPlatform)
+    monkeypatch.setattr(registry, "adapter_of", lambda _platform: MemoryPlatform)
     monkeypatch.setattr(build, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
     data, code = folder / "data", folder / "code"

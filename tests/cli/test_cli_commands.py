@@ -395,6 +395,15 @@ def test_create_and_status_say_the_warnings(nnictl: Run, manager: FakeManager, f
     assert nnictl("resume", "abc").stderr == "warning: the trial listener is elsewhere\n"
 
 
+def test_config_check_says_what_create_would_refuse(nnictl: Run, file: Path) -> None:
+    """What only the platform's adapter knows is said without a daemon, too."""
+    file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
+    assert nnictl("config", "check", str(file)).exit_code == 0
+    file.write_text(file.read_text() + "trialGpuNumber: 2\n")
+    result = nnictl("config", "check", str(file))
+    assert result.exit_code == 2 and "trialGpuNumber: this version gives no GPUs" in result.stderr
+
+
 def test_config_check_lists_every_problem(nnictl: Run, file: Path) -> None:
     file.write_text(CONFIG + "trialConcurrency: 0\nmaxTrialNumber: x\n")
     result = nnictl("config", "check", str(file))

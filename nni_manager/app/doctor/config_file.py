@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import Finding, Verdict, failure, ok, warning
 from nni_manager.config import experiment_file
-from nni_manager.domain.errors import ConfigInvalid, InvalidInput
-from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.scheduler import preflight
+from nni_manager.scheduler.lone_host import lone_host
 
 
 def look(path: Path, data_dir: Path) -> Iterator[Finding]:
@@ -27,13 +33,33 @@ def look(path: Path, data_dir: Path) -> Iterator[Finding]:
     wrong = data_directory.trouble(Path(spec.working_directory))
     if wrong:
         yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")
-    for platform in spec.platforms:
-        yield _platform(platform.name, spec)
+    for service in spec.platforms:
+        yield from _platform(service, spec)
 
 
-def _platform(name: str, spec: ExperimentSpec) -> Finding:
+def _platform(service: PlatformSpec, spec: ExperimentSpec) -> Iterator[Finding]:
+    """Whether it takes the experiment, and then what the training service itself says."""
     try:
-        registry.adapter_class(registry.find(name)).check(spec)
+        registry.adapter_of(service).check(spec, service)
     except InvalidInput as error:
-        return failure("platform", f"{name}: {error}", "install its extra, or change the file")
-    return ok("platform", f"{name} can be imported and takes this experiment")
+        yield failure("platform", f"{service.service}: {error}", "install its extra, or change the file")
+        return
+    yield ok("platform", f"{service.service} can be imported and takes this experiment")
+    folder = Path(spec.working_directory) / "doctor"
+    for found in asyncio.run(_ask(service, folder)):
+        sentence = f"{service.service}: {found.subject}: {found.sentence}"
+        yield Finding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
+
+
+async def _ask(service: PlatformSpec, folder: Path) -> Sequence[PreflightFinding]:
+    return await preflight.ask(service, lone_host("doctor", service.service, folder, Keeper(_no_keeper), Connections()))
+
+
+async def _no_keeper(_: object) -> asyncio.Transport:
+    raise PlatformUnavailable("the keeper of this machine is the daemon's")
+
+
+_VERDICTS = {
+    Severity.WRONG: Verdict.FAIL, Severity.AWAY: Verdict.WARN, Severity.WARNING: Verdict.WARN,
+    Severity.FINE: Verdict.OK,
+}  # fmt: skip
