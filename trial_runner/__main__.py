@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 from typing import Dict, NamedTuple, Optional
 
-from trial_runner import credential, environment, processes, protocol, settings, stand_in_folder
+from trial_runner import credential, environment, processes, protocol, python_version, settings, stand_in_folder
 from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
 from trial_runner.code_archive import BadArchive
 from trial_runner.evidence import Evidence
@@ -15,6 +15,9 @@ from trial_runner.preparation import Preparation, greeting
 from trial_runner.run import Run
 from trial_runner.settings import AUTO, BadSetting, Settings
 from trial_runner.whole_file import write_file
+
+#: Of runners that the manager does not hear.
+_UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)
 
 
 class _Failure(Exception):
@@ -34,6 +37,7 @@ class _Ready(NamedTuple):
 
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
+    python_version.check()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
     try:
@@ -51,16 +55,27 @@ def _run(told: Settings, token: Optional[credential.Credential]) -> int:
         client = None if told.channel == protocol.PULL else Client(told.manager_url, _required(token))
         try:
             ready = _prepare(told, client)
-            stand_in = stand_in_folder.provide(clean_up)
-            processes.become_subreaper()
+            stand_in = stand_in_folder.provide(clean_up, told.system_dir)
+            _become_subreaper()
             run = Run(told, ready.client, ready.stored, _say)
             return run.run(environment.of_command(os.environ, told, stand_in))
+        except _Failure as error:
+            failure = error
         except BadArchive as error:
             failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
         except (OSError, ValueError) as error:
             failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
         _tell(failure, told, client)
         raise failure
+
+
+def _become_subreaper() -> None:
+    """Process 1 of a container need not be one, and where it cannot be, the command may run all the same."""
+    try:
+        processes.become_subreaper()
+    except OSError as error:
+        if os.getpid() != 1:
+            _say("Processes that leave the command's session may outlive it ({}).".format(error.strerror))
 
 
 def _prepare(told: Settings, client: Optional[Client]) -> _Ready:
@@ -130,13 +145,15 @@ def _required(token: Optional[credential.Credential]) -> credential.Credential:
 
 
 def _tell(failure: _Failure, told: Settings, client: Optional[Client]) -> None:
-    """Once: the exit code says it too."""
+    """Once: the exit code says it too. Not what the manager said itself: an earlier container's word may lie here."""
+    if failure.exit_code in (protocol.EXIT_FENCED, protocol.EXIT_VERSION_REFUSED):
+        return
     evidence = Evidence.not_started(failure.exit_code, str(failure))
-    evidence.write(told, _say)
-    if client is None or not told.is_reporter:
+    evidence.write(told, [], _say)
+    if client is None or not told.is_reporter or failure.exit_code in _UNHEARD:
         return
     try:
-        client.post("status", evidence.status({}))
+        client.post("status", evidence.status({}, []))
     except (Unavailable, Refused, Fenced) as error:
         _say("The manager could not be told: {}".format(error))
 

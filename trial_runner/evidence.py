@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from trial_runner import protocol
 from trial_runner.log_forward import text_of
@@ -26,18 +26,22 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, folder: str, exit_: Exit, pid: int, started_ms: int) -> "Evidence":
         tail = "" if exit_.exit_code == 0 else _stderr_tail(folder)
-        return cls(pid, exit_.exit_code, exit_.signal, started_ms, _now_ms(), tail)
+        return cls(pid, exit_.exit_code, exit_.signal, started_ms, now_ms(), tail)
 
     @classmethod
     def not_started(cls, exit_code: int, sentence: str) -> "Evidence":
         """The command never ran; the sentence says why."""
-        return cls(0, exit_code, None, _now_ms(), _now_ms(), sentence[: protocol.MAX_STDERR_TAIL // 4])
+        return cls(0, exit_code, None, now_ms(), now_ms(), sentence[: protocol.MAX_STDERR_TAIL // 4])
 
     @property
     def exit_code_of_runner(self) -> int:
         return 128 + (self.signal or 0) if self.exit_code is None else self.exit_code
 
-    def status(self, outboxes: Dict[str, int]) -> Dict[str, Any]:
+    @property
+    def was_started(self) -> bool:
+        return self.pid != 0
+
+    def status(self, outboxes: Dict[str, int], undelivered: List[str]) -> Dict[str, Any]:
         """The body of the status post. `outboxes`: bytes that were reported."""
         return {
             "event": "exited",
@@ -46,11 +50,14 @@ class Evidence(NamedTuple):
             "stderrTail": self.stderr_tail,
             "startedMs": self.started_ms,
             "endedMs": self.ended_ms,
+            "nowMs": now_ms(),
             "outboxes": outboxes,
+            "undelivered": undelivered,
+            "wasStarted": self.was_started,
         }
 
-    def write(self, settings: Settings, say: Callable[[str], None]) -> None:
-        """Makes the exit file, as the keeper does."""
+    def write(self, settings: Settings, undelivered: List[str], say: Callable[[str], None]) -> None:
+        """Makes the exit file, as the keeper does, and says in it what was not delivered."""
         content = {
             "name": settings.job_name,
             "pid": self.pid,
@@ -59,6 +66,7 @@ class Evidence(NamedTuple):
             "signal": self.signal,
             "started_ms": self.started_ms,
             "ended_ms": self.ended_ms,
+            "undelivered": undelivered,
         }
         try:
             write_file(os.path.join(settings.system_dir, protocol.EXIT_FILE), json.dumps(content).encode(), 0o666)
@@ -75,5 +83,6 @@ def _stderr_tail(folder: str) -> str:
         return ""
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """By this machine's clock."""
     return time.time_ns() // 1000000

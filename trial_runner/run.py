@@ -16,7 +16,7 @@ from trial_runner.changes import Changes
 from trial_runner.client import Client
 from trial_runner.delivery import Delivery
 from trial_runner.echo import Copy, Echo
-from trial_runner.evidence import Evidence
+from trial_runner.evidence import Evidence, now_ms
 from trial_runner.heartbeat import Heartbeat
 from trial_runner.log_forward import LogFile, LogForward
 from trial_runner.loop import Loop
@@ -29,6 +29,7 @@ from trial_runner.settings import Settings
 from trial_runner.status import Status
 from trial_runner.stdout_metrics import StdoutMetrics
 from trial_runner.stream import Stream
+from trial_runner.undelivered import Undelivered
 
 #: Seconds that whoever reads our output may take for the rest of it.
 _ECHO_S = 10.0
@@ -49,13 +50,16 @@ class Run:
         self._stdout, self._stderr = self._path(protocol.STDOUT_FILE), self._path(protocol.STDERR_FILE)
         self._printed = StdoutMetrics(self._stdout, self._path(protocol.STDOUT_METRICS_OUTBOX), say)
         self._printed.extract(False)
-        self._outboxes = Outboxes(settings.system_dir, say)
+        self._undelivered = Undelivered(say)
+        self._outboxes = Outboxes(settings.system_dir, self._undelivered.add)
         self._evidence: Optional[Evidence] = None
         self._started_ms = 0
         self._reports: Optional[OutboxForward] = None
         self._echo = Echo([Copy(self._stdout, 1), Copy(self._stderr, 2)])
         self._client = client
         self._is_delivery_over = False
+        #: The manager wanted no more before the command had ended.
+        self._is_cut_off = False
         self._delivery = None if client is None else self._deliver(client, stored)
 
     def run(self, environment: Dict[str, str]) -> int:
@@ -69,6 +73,7 @@ class Run:
         if self._delivery is not None:
             self._delivery.start()
         self._loop.run()
+        self._write_evidence()  # again: more may be known to be lost
         self._echo.finish(_ECHO_S)
         return self._exit_code()
 
@@ -86,9 +91,11 @@ class Run:
         is_reporter = self._settings.is_reporter
         streams: List[Stream] = [Heartbeat(client, is_reporter, self._on_stop)]
         if is_reporter:
-            self._reports = OutboxForward(client, self._outboxes, self._settings.system_dir, stored, self._say)
-            streams = [self._status(client, self._started), *streams, self._reports]
-        streams.append(LogForward(client, self._logs(), "" if is_reporter else socket.gethostname(), self._say))
+            folder = self._settings.system_dir
+            self._reports = OutboxForward(client, self._outboxes, folder, stored, self._undelivered)
+            streams = [self._status(client, self._started, 0), *streams, self._reports]
+        source = "" if is_reporter else socket.gethostname()
+        streams.append(LogForward(client, self._logs(), source, self._undelivered))
         return Delivery(client, streams, self._settings.drain_s, self._on_delivery_over, self._say)
 
     def _logs(self) -> List[LogFile]:
@@ -98,15 +105,20 @@ class Run:
             LogFile(protocol.TRIAL_LOG_FILE, os.path.join(self._settings.output_dir, protocol.TRIAL_LOG_FILE)),
         ]
 
-    def _status(self, client: Client, body: Callable[[], Dict[str, Any]]) -> Status:
-        return Status(client, body, self._on_stop, self._say)
+    def _status(self, client: Client, body: Callable[[], Dict[str, Any]], place_at_end: int) -> Status:
+        return Status(client, body, self._on_stop, self._say, place_at_end)
 
     def _started(self) -> Dict[str, Any]:
-        return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms}
+        return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms, "nowMs": now_ms()}
 
     def _exited(self) -> Dict[str, Any]:
         assert self._evidence is not None, "the tree has ended"
-        return self._evidence.status({} if self._reports is None else dict(self._reports.stored))
+        sizes = {} if self._reports is None else self._reports.sizes()
+        return self._evidence.status(sizes, self._undelivered.sentences())
+
+    def _write_evidence(self) -> None:
+        if self._evidence is not None:
+            self._evidence.write(self._settings, self._undelivered.sentences(), self._say)
 
     # What happens, in the loop's thread
 
@@ -119,12 +131,12 @@ class Run:
     def _on_tree_end(self, exit_: Exit) -> None:
         self._printed.extract(True)
         self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
-        self._evidence.write(self._settings, self._say)
+        self._write_evidence()
         if self._delivery is None or self._client is None or self._is_delivery_over:
             self._loop.stop()
         else:
             is_reporter = self._settings.is_reporter
-            self._delivery.finish(self._status(self._client, self._exited) if is_reporter else None)
+            self._delivery.finish(self._status(self._client, self._exited, 1) if is_reporter else None)
 
     def _on_delivery_end(self) -> None:
         """Either all is told, or nobody wants to hear any more."""
@@ -132,6 +144,7 @@ class Run:
         if self._evidence is not None:
             self._loop.stop()
         elif self._delivery is not None and self._delivery.is_fenced:
+            self._is_cut_off = True
             self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
     def _on_signals(self, numbers: bytes) -> None:
@@ -168,7 +181,7 @@ class Run:
         self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
 
     def _exit_code(self) -> int:
-        if self._delivery is not None and self._delivery.is_fenced:
+        if self._is_cut_off:
             return protocol.EXIT_FENCED
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner

@@ -36,6 +36,8 @@ class Capabilities:
     reads_files: bool
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
+    #: Nothing but the posts of that runner tells whether a job that was started still runs.
+    lives_by_runner: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
     #: The platform starts ended processes of a job again by itself: its word, not the runner's, ends an attempt.

@@ -184,7 +184,7 @@ class Pull:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
         word = {
             "exitCode": end.exit_code, "signal": end.signal, "stderrTail": tail, "startedMs": end.started_ms,
-            "endedMs": end.ended_ms, "outboxes": attempt.offsets or {},
+            "endedMs": end.ended_ms, "outboxes": attempt.offsets or {}, "wasStarted": end.was_started,
         }  # fmt: skip
         await self._host.exited(attempt.job_name, json.dumps(word))
         self._close(attempt)

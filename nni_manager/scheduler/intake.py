@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.bell import Bell
 from nni_manager.scheduler.observer import Observer
 from nni_manager.scheduler.snapshot import Surroundings
@@ -80,8 +82,11 @@ class Intake:
         self._hold_taken = None
 
 
-def surroundings(feed: TunerFeed, actions: Actions, observer: Observer, clock: Clock) -> Surroundings:
+def surroundings(
+    feed: TunerFeed, actions: Actions, observer: Observer, capabilities: Capabilities, beats: Beats, clock: Clock
+) -> Surroundings:
     """What no database knows, as it is now."""
+    listening_ms, silent_ms = beats.silence_ms() if capabilities.lives_by_runner else (None, {})
     return Surroundings(
         now_ms=clock(),
         submitting=frozenset(actions.submitting),
@@ -94,6 +99,9 @@ def surroundings(feed: TunerFeed, actions: Actions, observer: Observer, clock: C
         exhausted=feed.exhausted,
         ahead=feed.ahead,
         tuner_trouble=feed.silence,
+        has_runner=capabilities.has_runner,
+        listening_ms=listening_ms,
+        silent_ms=silent_ms,
     )
 
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from nni_manager.domain.evidence import UNHEARD, Finding, RunnerWord, weigh
+from nni_manager.domain.evidence import UNHEARD, Finding, RunnerWord, unstarted, weigh
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.domain.trial import PLATFORM_RETRIES, Outcome, Reason, StopRequest, TrialStatus, explain, outcome
+from nni_manager.domain.trial import (
+    PLATFORM_FAILURES,
+    PLATFORM_RETRIES,
+    Outcome,
+    StopRequest,
+    TrialStatus,
+    explain,
+    outcome,
+)
 from nni_manager.scheduler.decisions import (
     AskStop,
     Cancel,
@@ -21,8 +29,11 @@ from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
 
-#: A trial whose platform cannot be asked for so long becomes UNKNOWN.
+#: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
+#: tells of, and that was not heard for so long.
 UNKNOWN_AFTER_MS = 30_000
+#: The latter is LOST when it was not heard for so long. A runner that has nothing else to do gives up after the same.
+LOST_AFTER_MS = 600_000
 
 
 def follow(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
@@ -54,6 +65,8 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
     """What platform and runner say of the attempt's end, once it is worth deciding on."""
     platform = _platform_end(job)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
+    if platform is None and runner is None and job.handle is not None:
+        return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
         return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
     since_ms = _waits_since(snapshot, trial, job, platform, runner)
@@ -64,7 +77,20 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
             return None
     if runner is None and _had_a_runner(job) and job.state == JobState.SUCCEEDED and platform is not None:
         return Finding(report=platform, doubt=UNHEARD)
+    if runner is None and platform is not None and snapshot.here.has_runner and not _had_a_runner(job):
+        return Finding(report=unstarted(platform))
     return weigh(platform, runner)
+
+
+def _silent(snapshot: Snapshot, job: AttemptRow) -> Finding | None:
+    """Nobody can tell whether it runs, and nothing was heard for very long."""
+    silence_ms = snapshot.here.silence_ms(job)
+    if silence_ms is None or silence_ms < LOST_AFTER_MS:
+        return None
+    message = (
+        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
+    )
+    return Finding(report=JobReport(state=JobState.LOST, message=message))
 
 
 def _had_a_runner(job: AttemptRow) -> bool:
@@ -117,8 +143,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
-    platform = verdict.reason in (Reason.LOST, Reason.PREEMPTED)
-    account = jobs.PLATFORM if platform else jobs.USER_CODE
+    account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
         trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
@@ -132,7 +157,7 @@ def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fin
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message=finding.doubt if succeeded else explain(report, trial.asked),
+        message="; ".join(filter(None, ("" if succeeded else explain(report, trial.asked), finding.doubt))),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
     )  # fmt: skip
     decisions.records.append(record)
@@ -143,14 +168,21 @@ def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fin
 
 def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
     here = snapshot.here
-    since = here.unreachable_since_ms
+    since, sentence = here.unreachable_since_ms, f"the platform cannot be asked: {here.platform_trouble}"
+    silence_ms = here.silence_ms(job)
+    if silence_ms is not None:
+        decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)
+        if since is None and (trial.status is TrialStatus.RUNNING or silence_ms >= UNKNOWN_AFTER_MS):
+            since, sentence = (
+                here.now_ms - silence_ms,
+                "its runner is not heard, and nobody else can tell whether it runs",
+            )
     if since is None:
         if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             _start(snapshot, trial, job.started_ms or here.now_ms, decisions)
     elif here.now_ms - since < UNKNOWN_AFTER_MS:
         decisions.wake_at(since + UNKNOWN_AFTER_MS)
     elif trial.status is TrialStatus.RUNNING:
-        sentence = f"the platform cannot be asked: {here.platform_trouble}"
         decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
 
 

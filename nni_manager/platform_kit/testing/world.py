@@ -24,6 +24,8 @@ class Feature(StrEnum):
     PENDING = "pending"
     #: The exit code of a job that failed.
     EXIT_CODE = "exit code"
+    #: Runners that post to the trial listener.
+    PUSH = "push"
 
 
 class World(abc.ABC):
@@ -70,6 +72,10 @@ class World(abc.ABC):
         """The same with wrong credentials; they are among `secrets`. Unless Feature.CREDENTIALS is absent."""
         raise NotImplementedError
 
+    def make_pushing(self) -> Platform:
+        """As `make`, with runners that post to the trial listener. Unless Feature.PUSH is absent."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def state_of(self, native: str) -> JobState:
         """The adapter's table of states."""
@@ -82,6 +88,10 @@ class World(abc.ABC):
     @abc.abstractmethod
     def job(self, trial_id: str) -> JobSpec:
         """A job that runs until it is told to end. The same spec for the same trial."""
+
+    def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
+        """A job for `make_pushing` that starts at once. Unless Feature.PUSH is absent."""
+        raise NotImplementedError
 
     async def begin(self, handle: JobHandle) -> None:  # noqa: B027
         """The platform starts an accepted job. Where Feature.PENDING is absent it has been started already."""

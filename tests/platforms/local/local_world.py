@@ -32,6 +32,7 @@ class LocalWorld(KeeperWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.CREDENTIALS: "local has no credentials",
         Feature.PENDING: "local starts a job at once",
+        Feature.PUSH: "the keeper ships what local jobs report",
     }
     native_states = re.findall("[A-Z]+", re.findall(r"`state` is one of ([A-Z, ]+)", protocol.__doc__ or "")[0])
 
