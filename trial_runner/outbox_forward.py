@@ -4,7 +4,6 @@ An offset in a post is the file's, plus what an earlier runner of this attempt d
 (its container is gone). So what the manager has stored stays as it is, and what comes now is added to it.
 """
 
-import os
 from typing import Dict, List, Optional, Set
 
 from trial_runner import protocol
@@ -12,6 +11,8 @@ from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.outboxes import Chunk, Outboxes
 from trial_runner.stream import Stream
 from trial_runner.undelivered import Undelivered
+from trial_runner.wire import foreign_files
+from trial_runner.wire.outbox_name import file_name
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
@@ -71,7 +72,7 @@ class OutboxForward(Stream):
 
     def sizes(self) -> Dict[str, int]:
         """What is stored of the first outboxes: of thousands, all would make a post that nobody takes."""
-        return dict(sorted(self.stored.items())[: protocol.MAX_SIZES])
+        return dict(sorted(self.stored.items())[: protocol.MOST_OUTBOXES])
 
     def _next_chunk(self) -> Optional[Chunk]:
         """Of each outbox once before any is served again; the folder is listed once for each round."""
@@ -97,7 +98,7 @@ class OutboxForward(Stream):
             self._make_smaller(chunk)
         elif error.status == _TOO_LARGE and chunk.lines:
             self._undelivered.add("{} has a record that is too large for the manager at offset {}".format(*chunk[:2]))
-            self._pending = chunk._replace(lines=[])
+            self._pending = chunk._replace(lines=[protocol.TOO_LONG] if chunk.lines != [protocol.TOO_LONG] else [])
         else:
             sentence = "The manager refuses {} ({}): it stays in the trial's folder."
             self._undelivered.add(sentence.format(chunk.outbox, error))
@@ -117,6 +118,6 @@ class OutboxForward(Stream):
 
 def _size(folder: str, name: str) -> int:
     try:
-        return os.lstat(os.path.join(folder, name)).st_size
+        return foreign_files.size(folder, file_name(name))
     except OSError:
         return 0

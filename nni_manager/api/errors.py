@@ -49,6 +49,7 @@ async def _on_domain_error(_: Request, error: Exception) -> AsciiJson:
     content: dict[str, Any] = {"error": str(error)}
     if isinstance(error, errors.ConfigInvalid):
         content["problems"] = [asdict(problem) for problem in error.problems]
+        content["warnings"] = [asdict(warning) for warning in error.warnings]
     return AsciiJson(content, status_of(error))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from nni_manager.api import views
@@ -28,8 +29,10 @@ async def state(context: ApiContext, id: str) -> schema.ExperimentState:
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
     """From the index; what is at work is asked itself. Never raises: a list must not fail because of one experiment."""
-    problem = context.service.problem(entry.id) or _missing(context, entry)
-    fields = _entry(context, entry) | {"hold": None, "errors": [problem] if problem else []}
+    live = context.service.live(entry.id)
+    sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
+    errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
+    fields = _entry(context, entry) | {"hold": _hold(live.derived_hold), "errors": errors}
     if context.service.at_work(entry.id) is not None:
         try:
             fields |= _condition(await _read(context, entry.id))
@@ -38,13 +41,12 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
     return schema.ExperimentSummary(**fields)
 
 
-def _missing(context: ApiContext, entry: Entry) -> str:
+def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
     """Of a folder that somebody else removed, NNI's `nnictl` for instance. Only where our index lies is looked: other
     disks may be away, and slow to say so."""
     path = entry.folder.path
-    if path.parent != context.data_directory or path.exists():
-        return ""
-    return f"its folder is gone: {path}; `nnictl experiment delete {entry.id}` takes it off the list"
+    if path.parent == context.data_directory and not path.exists():
+        yield f"its folder is gone: {path}; `nnictl experiment delete {entry.id}` takes it off the list"
 
 
 async def _read(context: ApiContext, id: str) -> Overview:
@@ -74,6 +76,7 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
         "trialsMade": row.next_sequence_id,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
         "revision": row.revision,
+        "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
     }  # fmt: skip
 
 

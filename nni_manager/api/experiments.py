@@ -19,6 +19,7 @@ from nni_manager.api.schemas.experiments import (
     ExperimentChange,
     ExperimentList,
     ExperimentSummary,
+    ExperimentWarning,
     ImportedResult,
     Resume,
     StoppedExperiments,
@@ -36,9 +37,11 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 )  # fmt: skip
 async def create(request: Request, response: Response, context: Context) -> Created:
     """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
-    id_ = await context.service.create(await submission.read(request, context))
+    new = await submission.read(request, context)
+    id_ = await context.service.create(new)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
-    return Created(id=id_)
+    warnings = (*(warning.told for warning in new.spec.warnings), *context.service.live(id_).warnings)
+    return Created(id=id_, warnings=[ExperimentWarning(code=one.code, message=one.message) for one in warnings])
 
 
 @router.get("", operation_id="listExperiments", summary="All experiments", responses=documented(400, 503))

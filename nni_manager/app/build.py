@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nni_manager.app import index_file, leftovers
+from nni_manager.config.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
@@ -19,6 +20,7 @@ from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.view_door import ViewDoor
+from nni_manager.scheduler.warnings import DaemonWarnings
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
@@ -39,7 +41,7 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 
 @asynccontextmanager
 async def experiments(
-    settings: Settings, runner_door: RunnerDoor, view_door: ViewDoor
+    settings: Settings, runner_door: RunnerDoor, view_door: ViewDoor, warnings: DaemonWarnings
 ) -> AsyncIterator[tuple[Supervisor, Service]]:
     """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
     was started."""
@@ -49,7 +51,10 @@ async def experiments(
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
-        means = Means(settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms)
+        means = Means(
+            settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms,
+            warnings=warnings,
+        )  # fmt: skip
         supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
@@ -64,7 +69,7 @@ def control_socket(data_directory: Path) -> Path:
 
 def _make_data_directory(path: Path) -> None:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_data_directory(path)
         probe = path / f".writable-{os.getpid()}"
         probe.touch()
         probe.unlink()

@@ -37,6 +37,7 @@ from nni_manager.domain.clock import now_ms
 from nni_manager.scheduler.runner_desk import RunnerDesk
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.scheduler.warnings import DaemonWarnings
 from nni_manager.store import nni_registry
 from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
@@ -77,9 +78,11 @@ async def _serve(
         lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
+        warnings = DaemonWarnings()
         views = Views(settings, allowed=trials, insecure=insecure)
-        runner_door = TrialDoor(settings, allowed=trials, neighbour=_neighbour(settings, views, listen=listen))
-        supervisor, service = await stack.enter_async_context(experiments(settings, runner_door, views))
+        neighbour = _neighbour(settings, views, listen=listen)
+        runner_door = TrialDoor(settings, warnings, allowed=trials, neighbour=neighbour)
+        supervisor, service = await stack.enter_async_context(experiments(settings, runner_door, views, warnings))
         if auto:
             _end_when_unused(supervisor, stopping)
         desk = RunnerDesk(supervisor, runner_door.tokens, __version__)

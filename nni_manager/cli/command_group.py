@@ -53,6 +53,7 @@ def _report(error: Exception, program: str) -> int:
     if isinstance(error, ConfigInvalid):
         # a place comes first, as with compilers, so that an editor finds it
         _complain(*(str(problem) if problem.file else f"{program}: {problem}" for problem in error.problems))
+        _complain(*(f"warning: {warning}" for warning in error.warnings))
         return BAD_INPUT
     _complain(f"{program}: {_sentence(error)}")
     return BAD_INPUT if isinstance(error, click.UsageError | InvalidInput) else FAILED

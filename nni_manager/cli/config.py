@@ -9,7 +9,7 @@ import click
 
 from nni_manager.cli import selection
 from nni_manager.cli.data_directory import data_directory_option, resolve
-from nni_manager.cli.output import echo_json
+from nni_manager.cli.output import echo_json, warn
 from nni_manager.cli.session import Connect, connected
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def check(file: Path, data_dir: str | None) -> None:
     spec = experiment_file.load_file(file, resolve(data_dir))
     class_args.check(spec, resolve(data_dir), str(file))
     click.echo(f"{file}: {_summary(spec)}")
+    warn(map(str, spec.warnings))
 
 
 @config.command()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nni_manager.cli import class_args, pages, selection
-from nni_manager.cli.output import facts
+from nni_manager.cli.output import facts, warn
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.environment import without_settings
@@ -91,8 +91,9 @@ def _sent(connect: Connect, text: str, directory: str, file: str) -> tuple[Manag
         return connect(), {"config": text, **caller}
     from nni_manager.cli import parcel
 
-    config, code = parcel.read(text, directory, file)
+    config, code, warnings = parcel.read(text, directory, file)
     client = connect()
+    warn(warnings)  # the manager gets the config as it was understood here
     return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code)}
 
 
@@ -111,6 +112,7 @@ def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -
     commands = {name: f"nnictl {command} {id}{same_place()}" for name, command in hints.items()}
     click.echo(f"Experiment {id} {what}.")
     click.echo(facts({"folder": found["logPath"], **_shown(client, found), **commands}))
+    warn(warning["message"] for warning in found["warnings"])
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:

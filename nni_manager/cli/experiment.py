@@ -60,7 +60,7 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     client = connect()
     found = client.experiment(selection.choose(client, id))
     if as_json:
-        echo_json({name: found[name] for name in ("id", "status", "hold", "errors")})
+        echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings")})
     else:
         click.echo(facts(_status(found)))
         if details := (found["hold"] or {}).get("details"):
@@ -120,6 +120,7 @@ def _status(experiment: dict[str, Any]) -> dict[str, str]:
         "id": experiment["id"],
         "status": experiment["status"],
         "problem": _problem(experiment),
+        "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
     }
 

@@ -1,4 +1,4 @@
-"""How answers look: tables and lists of facts for people, JSON for programs. Pure but for `echo`, `echo_json`."""
+"""How answers look: tables and lists of facts for people, JSON for programs. Only `echo…` and `warn` print."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ def echo(text: str) -> None:
 
 def echo_json(answer: object) -> None:
     click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+
+
+def warn(messages: Iterable[str]) -> None:
+    """Each on a line of stderr: what refuses nothing spoils no output that a program reads."""
+    for message in messages:
+        click.echo(f"warning: {_flat(message)}", err=True)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -23,14 +23,17 @@ _DEFAULT_FOLDER = "/proc/nni-manager-default"
 _DIRECTORY = "trialCodeDirectory"
 
 
-def read(text: str, directory: str, file: str) -> tuple[dict[str, Any], Path]:
-    """The config as the manager is to get it, and the code directory on this machine. Raises ConfigInvalid."""
+def read(text: str, directory: str, file: str) -> tuple[dict[str, Any], Path, tuple[str, ...]]:
+    """The config as the manager is to get it, the code directory on this machine, and what is to be warned of.
+
+    Raises ConfigInvalid."""
     from nni_manager.config import experiment_file
 
     spec = experiment_file.load(
         text, directory=Path(directory), file=file, working_directory=Path(_DEFAULT_FOLDER), elsewhere=True
     )
-    return _relative(dict(spec.canonical), spec.trial_code_directory, file), Path(spec.trial_code_directory)
+    warnings = tuple(map(str, spec.warnings))
+    return _relative(dict(spec.canonical), spec.trial_code_directory, file), Path(spec.trial_code_directory), warnings
 
 
 def send_code(client: ManagerClient, directory: Path) -> str:

@@ -44,7 +44,7 @@ def from_answer(status: int, body: bytes) -> NniManagerError:
     """The error; its text is the sentence of the answer."""
     answer = _object(body)
     if answer.get("problems"):
-        return ConfigInvalid([_problem(entry) for entry in answer["problems"]])
+        return ConfigInvalid(*([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings")))
     sentence = answer.get("error") or f"the daemon answered with status {status} and no explanation; see its log"
     return _ERRORS.get(status, NniManagerError)(str(sentence))
 

@@ -6,6 +6,7 @@ A stored canonical mapping is written in this dialect too: one reader serves fil
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nni_manager.config import scalars
@@ -73,8 +74,10 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     fields |= {"trainingService": _training_service(top, fields, source)}
     top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
     _refuse_out_of_scope(top, fields)
+    if top.has("deprecated"):
+        source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
     source.check()
-    return to_spec(_ordered(fields))
+    return replace(to_spec(_ordered(fields)), warnings=source.warnings)
 
 
 def check_counts(values: Mapping[str, object]) -> None:

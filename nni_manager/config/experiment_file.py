@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from nni_manager.config import dialect_v2
@@ -64,7 +65,7 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
     for name in fields:
         if name not in CHANGEABLE:
             raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
-    changed = from_canonical({**spec.canonical, **fields})
+    changed = _with(spec, fields)
     dialect_v2.check_counts(fields)
     if "searchSpace" in fields:
         check_search_space(changed.search_space, changed.tuner.name)
@@ -76,7 +77,12 @@ def in_debug(spec: ExperimentSpec) -> ExperimentSpec:
     services = [{**platform.settings, "debug": True} for platform in spec.platforms]
     level = spec.log_level if spec.log_level == "trace" else "debug"
     section = services if isinstance(spec.canonical["trainingService"], list) else services[0]
-    return from_canonical({**spec.canonical, "debug": True, "logLevel": level, "trainingService": section})
+    return _with(spec, {"debug": True, "logLevel": level, "trainingService": section})
+
+
+def _with(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
+    """The warnings of its file stay."""
+    return replace(from_canonical({**spec.canonical, **fields}), warnings=spec.warnings)
 
 
 def _read(document: Document, source: Source) -> ExperimentSpec:

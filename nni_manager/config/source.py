@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 from nni_manager.config.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.warning import ConfigWarning
+
+#: Problems that are looked for: who has so many has another one.
+_MOST_PROBLEMS = 100
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class Source:
     #: Accepted before: what depends on this machine or this release is not judged again, paths are kept.
     stored: bool = False
     problems: dict[str, Problem] = field(default_factory=dict)
+    #: What refuses nothing; see `warn`.
+    found_warnings: dict[tuple[str, str, int, str], ConfigWarning] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path, line, message in self.document.faults if self.document else ():
@@ -34,18 +40,38 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem. The first one of a field stands: what follows from it would only confuse."""
+        """Notes a problem. The first one of a field stands: what follows from it would only confuse.
+
+        Raises ConfigInvalid when there are too many.
+        """
         spelled, line = self.document.locate(path) if self.document else (path, 0)
         self._add(Problem(message=message, field=spell(spelled), file=self.file, line=line))
 
+    def warn(self, path: Path, code: str, message: str) -> None:
+        """Notes what the user should know and what refuses nothing: a `code` as `ExperimentWarning` has it, and one
+        sentence. Of a stored config nothing is noted: its file was warned of."""
+        if not self.stored:
+            spelled, line = self.document.locate(path) if self.document else (path, 0)
+            self.pass_on(ConfigWarning(code=code, message=message, field=spell(spelled), file=self.file, line=line))
+
+    def pass_on(self, warning: ConfigWarning) -> None:
+        """As `warn`, for what was found in another file that the config names."""
+        key = (warning.code, warning.file, warning.line, warning.field)
+        self.found_warnings.setdefault(key, warning)
+
+    @property
+    def warnings(self) -> tuple[ConfigWarning, ...]:
+        """In the order of their lines."""
+        return tuple(sorted(self.found_warnings.values(), key=lambda warning: warning.line))
+
     def adopt(self, problem: Problem) -> None:
         """Notes a problem in another file that the config names."""
-        self.problems.setdefault(f"{problem.file}:{problem.line}:{problem.field}", problem)
+        self._add(problem, f"{problem.file}:{problem.line}:{problem.field}")
 
     def check(self) -> None:
         """Raises ConfigInvalid when there is a problem; they are in the order of their lines."""
         if self.problems:
-            raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line))
+            raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line), self.warnings)
 
     def check_text(self, raw: object) -> None:
         """Raises ValueError for text that can be no command, no path and no environment variable."""
@@ -83,8 +109,11 @@ class Source:
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path
 
-    def _add(self, problem: Problem) -> None:
-        self.problems.setdefault(problem.field, problem)
+    def _add(self, problem: Problem, key: str = "") -> None:
+        """Raises ConfigInvalid when there are so many that nobody reads them."""
+        self.problems.setdefault(key or problem.field, problem)
+        if len(self.problems) >= _MOST_PROBLEMS:
+            self.check()
 
 
 def _nearest(path: str) -> str:

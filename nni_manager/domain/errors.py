@@ -57,11 +57,13 @@ class Problem:
 
 
 class ConfigInvalid(InvalidInput):
-    """An experiment file that cannot be used; `problems` lists every reason found."""
+    """An experiment file that cannot be used; `problems` lists every reason found, `warnings` what was found besides
+    (`domain.warning.ConfigWarning`)."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> None:
         super().__init__("; ".join(map(str, problems)))
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
 
 
 class BadDimension(InvalidInput):

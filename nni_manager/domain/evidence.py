@@ -36,6 +36,8 @@ class RunnerWord:
     undelivered: Sequence[str] = ()
     #: False: the command never ran; the exit code is the runner's own and the tail its words.
     was_started: bool = True
+    #: What could not be read of its logs; else empty.
+    doubt: str = ""
 
     @staticmethod
     def parse(text: str) -> RunnerWord:
@@ -45,6 +47,7 @@ class RunnerWord:
             exit_code=word.get("exitCode"), signal=word.get("signal"), stderr_tail=word.get("stderrTail") or "",
             started_ms=word.get("startedMs"), ended_ms=word.get("endedMs"), outboxes=word.get("outboxes") or {},
             undelivered=tuple(word.get("undelivered") or ()), was_started=word.get("wasStarted", True),
+            doubt=word.get("doubt") or "",
         )  # fmt: skip
 
     def report(self) -> JobReport:
@@ -60,9 +63,10 @@ class RunnerWord:
         )  # fmt: skip
 
     @property
-    def doubt(self) -> str:
-        """Why results may be missing; else empty."""
-        return f"not everything was delivered: {' '.join(self.undelivered)}" if self.undelivered else ""
+    def doubts(self) -> str:
+        """Why something may be missing; else empty."""
+        undelivered = f"not everything was delivered: {' '.join(self.undelivered)}" if self.undelivered else ""
+        return "; ".join(filter(None, (undelivered, self.doubt)))
 
 
 def apart_ms(told_ms: int | None, now_ms: int) -> int:
@@ -100,6 +104,17 @@ class Finding:
 UNHEARD = (
     "its runner never said that all its results were delivered; those that are missing are in the outbox of its folder"
 )
+#: Of an attempt that ended well, and should have had a runner.
+NEVER_HEARD = (
+    "its job ended well, but its trial runner was never heard: what the command reported, if it ran, is not here"
+)
+
+
+def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
+    """A sentence about outboxes that did not come whole: name → (bytes that came, bytes that were written)."""
+    some = "; ".join(f"{stored} of {size} bytes of {name}" for name, (stored, size) in list(missing.items())[:3])
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"its results may not be complete: {some}{more} came in time; the rest is in the folder it ran in"
 
 
 def unstarted(platform: JobReport) -> JobReport:
@@ -117,13 +132,13 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | No
         return None if platform is None else Finding(report=platform)
     word = runner.report()
     if platform is None or platform.state is JobState.CANCELLED:
-        return Finding(report=word, doubt=runner.doubt)
+        return Finding(report=word)
     if platform.state in _PLATFORM_DEEDS:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
-    return Finding(report=believed, disagreement="" if fits else _both(platform, word), doubt=runner.doubt)
+    return Finding(report=believed, disagreement="" if fits else _both(platform, word))
 
 
 def _both(platform: JobReport, word: JobReport) -> str:

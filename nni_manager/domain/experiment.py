@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nni_manager.domain.warning import ConfigWarning
+
 Json = Mapping[str, object]
 
 
@@ -62,6 +64,8 @@ class HoldCode(StrEnum):
     STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
     #: The first five trials failed in the same way.
     SAME_FAILURE = "SAME_FAILURE"
+    #: It cannot be opened, or not any more, and a person must look.
+    NOT_OPEN = "NOT_OPEN"
     #: A fault of ours, or of an adapter; the log has the stack.
     INTERNAL = "INTERNAL"
 
@@ -129,6 +133,8 @@ class ExperimentSpec:
     manager_ip: str = ""
     #: The config as NNI's clients see it: camelCase, absent fields left out, secrets included: never log it.
     canonical: Json = field(default_factory=dict, repr=False)
+    #: What was found in its file and refuses nothing, in the order of the lines; empty when it comes from the store.
+    warnings: tuple[ConfigWarning, ...] = field(default=(), compare=False)
 
     @property
     def checks_version(self) -> bool:

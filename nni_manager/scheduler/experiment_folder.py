@@ -35,7 +35,7 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
             experiments.create(
                 connection, id=submission.id, config=json.dumps(spec.canonical),
                 environment=submission.environment, interpreter=submission.interpreter or sys.executable,
-                folder=str(folder.path), now_ms=now_ms,
+                folder=str(folder.path), now_ms=now_ms, warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
             experiments.set_view(connection, view)
     except (OSError, sqlite3.OperationalError) as error:

@@ -99,7 +99,8 @@ def surroundings(
         exhausted=feed.exhausted,
         ahead=feed.ahead,
         tuner_trouble=feed.silence,
-        has_runner=capabilities.has_runner,
+        expects_runner=capabilities.expects_runner,
+        is_read=capabilities.is_read,
         listening_ms=listening_ms,
         silent_ms=silent_ms,
     )

@@ -31,6 +31,7 @@ from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
+from nni_manager.scheduler.warnings import DaemonWarnings
 from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import experiments, migrate, stored_config
 from nni_manager.store.database import Database
@@ -53,6 +54,7 @@ class Means:
     runner_door: RunnerDoor
     view_door: ViewDoor
     clock: Clock
+    warnings: DaemonWarnings
 
 
 class OpenExperiment:

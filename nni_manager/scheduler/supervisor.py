@@ -11,7 +11,8 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreUnavailable
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.scheduler.closed_experiments import ClosedExperiments
 from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import index
@@ -33,14 +34,16 @@ class Supervisor:
 
     def __init__(self, index_database: Database, means: Means) -> None:
         self.index = index_database
+        self.closed_ones = ClosedExperiments(index_database)
         self.means = means
+        means.warnings.on_change = self._show_change
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closing: dict[str, asyncio.Event] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._group: asyncio.TaskGroup
-        #: Why an experiment that should be worked on is not: id → sentence.
-        self.not_opened: dict[str, str] = {}
+        #: Why an experiment that should be worked on is not, by its id.
+        self.not_opened: dict[str, Hold] = {}
         #: Stopped ones that are open for reading only.
         self.viewed: set[str] = set()
         self._opening = 0
@@ -71,6 +74,7 @@ class Supervisor:
             finally:
                 for task in list(self._tasks.values()):
                     task.cancel()
+                await self.closed_ones.close()
         if failure is not None:
             raise failure
 
@@ -78,7 +82,8 @@ class Supervisor:
         """Raises Conflict when it is closed."""
         experiment = self._open.get(id)
         if experiment is None:
-            raise Conflict(self.not_opened.get(id) or f"experiment {id} is stopped; `nnictl resume {id}` opens it")
+            reason = self.not_opened.get(id)
+            raise Conflict(reason.sentence if reason else f"experiment {id} is stopped; `nnictl resume {id}` opens it")
         return experiment
 
     def get(self, id: str) -> OpenExperiment | None:
@@ -113,6 +118,7 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        await self.closed_ones.let_go(entry.id)
         self.on_change()  # the index may have said so before it was true
         return experiment
 
@@ -151,7 +157,12 @@ class Supervisor:
     def note_closed(self, id: str) -> None:
         """Unless it is still to be worked on."""
         if not self.is_open(id):
+            self.means.warnings.clear(id)
             self.on_closed(id)
+
+    def _show_change(self, id: str) -> None:
+        if (experiment := self._open.get(id)) is not None:
+            experiment.changes.note()
 
     def look_whether_empty(self) -> None:
         if not self.has_work:
@@ -208,25 +219,29 @@ class Supervisor:
         try:
             await self.open(entry)
         except (NniManagerError, OSError) as error:
-            self._note_not_opened(entry.id, str(error))
-            return not isinstance(error, StoreUnavailable | OSError)
+            ends_by_itself = isinstance(error, StoreUnavailable | OSError)
+            code = HoldCode.STORE_UNAVAILABLE if ends_by_itself else HoldCode.NOT_OPEN
+            self._note_not_opened(entry.id, code, str(error))
+            return not ends_by_itself
         except Exception as error:
             log.exception("opening experiment %s failed", entry.id, extra={"action": "barrier"})
-            self._note_not_opened(entry.id, f"{error!r}; this is a fault of ours, please report it")
+            sentence = f"{error!r}; this is a fault of ours, please report it"
+            self._note_not_opened(entry.id, HoldCode.INTERNAL, sentence)
         return True
 
-    def _note_not_opened(self, id: str, reason: str) -> None:
-        sentence = f"experiment {id} cannot be opened: {reason}"
-        if self.not_opened.get(id) != sentence:
-            log.error("%s", sentence)
-        self.not_opened[id] = sentence
+    def _note_not_opened(self, id: str, code: HoldCode, reason: str) -> None:
+        hold = Hold(code=code, sentence=f"experiment {id} cannot be opened: {reason}")
+        if self.not_opened.get(id) != hold:
+            log.error("%s", hold.sentence)
+        self.not_opened[id] = hold
 
     async def _run(self, experiment: OpenExperiment) -> None:
         try:
             await experiment.run()
         except StoreCorrupt as error:
             log.error("experiment %s cannot go on: %s", experiment.id, error)
-            self.not_opened[experiment.id] = f"experiment {experiment.id} cannot go on: {error}"
+            sentence = f"experiment {experiment.id} cannot go on: {error}"
+            self.not_opened[experiment.id] = Hold(code=HoldCode.NOT_OPEN, sentence=sentence)
         finally:
             self._open.pop(experiment.id, None)
             self._closing[experiment.id] = closed = asyncio.Event()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.text import spelled
 from nni_manager.domain.view import View
+from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.store import nni_format
 
 
@@ -48,16 +50,18 @@ _COLUMNS = ", ".join(
 )
 
 
+#: The schema that has the column.
+_WARNINGS_SINCE = 4
 _ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_active)
 
 
 def create(
     connection: sqlite3.Connection, *, id: str, config: str, environment: Mapping[str, str], interpreter: str,
-    folder: str, now_ms: int,
+    folder: str, now_ms: int, warnings: Sequence[ExperimentWarning] = (),
 ) -> None:  # fmt: skip
     connection.execute(
-        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms,"
+        " warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -67,6 +71,7 @@ def create(
             folder,
             now_ms,
             now_ms,
+            spelled(json.dumps([asdict(warning) for warning in warnings])),
         ),
     )
     nni_format.save_profile(connection)
@@ -85,6 +90,15 @@ def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
     """The environment and interpreter of whoever created the experiment."""
     environment, interpreter = connection.execute("SELECT environment, interpreter FROM experiment").fetchone()
     return json.loads(environment), interpreter
+
+
+def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
+    """What its file was accepted with. A database of an earlier version that nobody could write has no word of it."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < _WARNINGS_SINCE:
+        return ()
+    (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
+    return tuple(ExperimentWarning(**one) for one in json.loads(text))
 
 
 def folder(connection: sqlite3.Connection) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.experiment import Hold
+from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.store import answers, experiments, stored_config
 from nni_manager.store.experiments import ExperimentRow
 
@@ -31,10 +32,12 @@ class Live:
 
     #: Whether anybody works on it.
     at_work: bool
-    #: A hold that is not recorded because it ends by itself.
+    #: A hold that is not recorded, because it ends by itself or nobody can open the experiment.
     derived_hold: Hold | None
-    #: Why nobody works on it although somebody should; empty when all is well.
+    #: What is wrong besides, with its view for instance; empty when all is well.
     problem: str
+    #: What the daemon knows that refuses nothing.
+    warnings: tuple[ExperimentWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class Overview:
     hold: Hold | None
     #: Everything that keeps it from going on, a sentence each.
     errors: tuple[str, ...]
+    #: What the user should know and what keeps it from nothing: of its file first.
+    warnings: tuple[ExperimentWarning, ...]
     #: Milliseconds spent active.
     exec_ms: int
     #: Trials by status, only those that occur.
@@ -66,18 +71,31 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
     return Overview(
         row=row,
         config=config,
-        hold=row.hold or live.derived_hold,
+        hold=hold(row, live),
         errors=errors(row, live),
+        warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
         exec_ms=exec_ms(row, live, now_ms),
         counts=answers.counts(connection),
         best=_best(connection, config),
     )
 
 
+def hold(row: ExperimentRow, live: Live) -> Hold | None:
+    """None for one that is closed: nothing waits."""
+    return (row.hold or live.derived_hold) if live.at_work else live.derived_hold
+
+
+def _was_on_hold(row: ExperimentRow, live: Live) -> Iterator[ExperimentWarning]:
+    """Who looks at a closed one wants to know why nothing went on."""
+    if row.hold is not None and not live.at_work:
+        sentence = f"it was on hold when it was closed: {row.hold.sentence}"
+        yield ExperimentWarning(code="WAS_ON_HOLD", message=sentence)
+
+
 def errors(row: ExperimentRow, live: Live) -> tuple[str, ...]:
     """Everything that keeps it from going on, a sentence each."""
-    hold = row.hold or live.derived_hold
-    return tuple(filter(None, (row.error, hold.sentence if hold else "", live.problem)))
+    held = hold(row, live)
+    return tuple(filter(None, (row.error, held.sentence if held else "", live.problem)))
 
 
 def exec_ms(row: ExperimentRow, live: Live, now_ms: int) -> int:

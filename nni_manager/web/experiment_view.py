@@ -64,7 +64,9 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
     try:
         found = await service.read(entry.id, lambda c: overview.load(c, live, now_ms))
     except NniManagerError as error:
-        return ListedExperiment(entry=entry, status=entry.status, hold=None, errors=(str(error),), ended=0, of=0)
+        hold = live.derived_hold
+        errors = (hold.sentence if hold else str(error),)
+        return ListedExperiment(entry=entry, status=entry.status, hold=hold, errors=errors, ended=0, of=0)
     return ListedExperiment(
         entry=entry, status=status(found, entry), hold=found.hold, errors=found.errors, ended=ended(found),
         of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,

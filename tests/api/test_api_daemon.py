@@ -10,7 +10,7 @@ import pytest
 
 from nni_manager.api.application import OPENAPI
 from nni_manager.api.schemas.daemon import Daemon
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.scheduler import supervisor
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store.folder import Folder
@@ -78,6 +78,5 @@ async def test_one_that_fails_to_open_by_a_fault_of_ours_harms_no_other(
     async with again.running():
         assert again.open_ids == ("second",)
         assert again.has_work and again.to_stop == ("second", "first")
-        assert again.not_opened == {
-            "first": "experiment first cannot be opened: KeyError('phase'); this is a fault of ours, please report it"
-        }
+        sentence = "experiment first cannot be opened: KeyError('phase'); this is a fault of ours, please report it"
+        assert again.not_opened == {"first": Hold(code=HoldCode.INTERNAL, sentence=sentence)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,10 +12,14 @@ import pytest
 import yaml
 
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.store import experiments
+from nni_manager.domain.warning import ExperimentWarning
+from nni_manager.store import experiments, index
 from nni_manager.store.connection import Connection
-from tests.api.world import CREATED_MS, World
+from tests.api.world import CREATED_MS, MemoryPlatform, World
+from tests.trial_runner.deep_tree import deep_tree_at
+from trial_runner.wire import removal
 
 pytestmark = pytest.mark.unit
 
@@ -41,8 +47,70 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": "2h", "maxTrialDuration": None,
         "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5,
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
-        "view": None,
+        "view": None, "warnings": [],
     }  # fmt: skip
+
+
+async def test_what_is_on_hold_says_so_while_it_is_open_and_nothing_else_does(
+    api: httpx.AsyncClient, world: World
+) -> None:
+    hold = Hold(code=HoldCode.SAME_FAILURE, sentence="the first five trials failed in the same way")
+    await world.add("seeded", hold=hold)
+    answers = [(await api.get(f"{EXPERIMENTS}/seeded")).json(), (await api.get(EXPERIMENTS)).json()["experiments"][0]]
+    assert [(found["status"], found["hold"], found["errors"]) for found in answers] == [("STOPPED", None, [])] * 2
+    warned = {"code": "WAS_ON_HOLD", "message": f"it was on hold when it was closed: {hold.sentence}"}
+    assert answers[0]["warnings"] == [warned]
+    id_ = await create(api, world)
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["hold"] is None
+
+
+async def test_the_hold_of_one_that_cannot_be_opened_says_why(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded", status=ExperimentStatus.RUNNING)
+    sentence = "experiment seeded cannot be opened: its database is locked"
+    world.supervisor.not_opened["seeded"] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=sentence)
+    expected = {"code": "STORE_UNAVAILABLE", "sentence": sentence, "details": ""}
+    answers = [(await api.get(f"{EXPERIMENTS}/seeded")).json(), (await api.get(EXPERIMENTS)).json()["experiments"][0]]
+    assert [(found["hold"], found["errors"]) for found in answers] == [(expected, [sentence])] * 2
+
+
+async def test_warnings_of_the_file_stand_in_the_answer_and_stay(api: httpx.AsyncClient, world: World) -> None:
+    text = json.dumps(world.config(deprecated={"nniManagerIp": "10.0.0.1"}), indent=1)
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "deprecated" in one)
+    answer = await api.post(EXPERIMENTS, json={"config": text, "file": "my.json"})
+    message = f"my.json:{line}: deprecated: has no effect; NNI itself goes by nothing in it either"
+    warnings = [{"code": "NO_EFFECT", "message": message}]
+    assert (answer.status_code, answer.json()["warnings"]) == (201, warnings)
+    id_ = answer.json()["id"]
+    found = (await api.get(f"{EXPERIMENTS}/{id_}")).json()
+    assert found["warnings"] == warnings and found["hold"] is None and found["errors"] == []
+    await api.post(f"{EXPERIMENTS}/{id_}/stop")
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"] == warnings
+
+
+async def test_warnings_of_the_daemon_join_them_while_they_hold(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    board = world.supervisor.means.warnings
+    at_work = world.supervisor.get(id_)
+    assert at_work is not None
+    with at_work.changes.watch() as news:
+        news.clear()
+        board.set(id_, ExperimentWarning(code="TRIAL_PORT_MOVED", message="it listens elsewhere"))
+        await news.wait()
+        found = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
+        assert found == [{"code": "TRIAL_PORT_MOVED", "message": "it listens elsewhere"}]
+        news.clear()
+        board.clear(id_, "TRIAL_PORT_MOVED")
+        await news.wait()
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"] == []
+
+
+async def test_a_refused_file_says_its_warnings_beside_its_problems(api: httpx.AsyncClient, world: World) -> None:
+    text = json.dumps(world.config(deprecated={}, trialConcurrency=0))
+    refusal = (await api.post(EXPERIMENTS, json={"config": text, "file": "my.json"})).json()
+    assert [problem["field"] for problem in refusal["problems"]] == ["trialConcurrency"]
+    assert [(one["code"], one["field"], one["file"]) for one in refusal["warnings"]] == [
+        ("NO_EFFECT", "deprecated", "my.json")
+    ]
 
 
 @pytest.mark.parametrize("arguments", [{"optimize_mode": "minimize"}, {}], ids=["said", "default"])
@@ -345,6 +413,57 @@ async def test_results_that_cannot_be_used_are_refused(
 
 async def test_a_tuner_may_complain_in_halves_of_characters(api: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised \ud800", details="Traceback \udcff")
-    await world.add("held", hold=hold)
-    found = (await api.get(f"{EXPERIMENTS}/held")).json()["hold"]
+    id_ = await create(api, world)
+    at_work = world.supervisor.get(id_)
+    assert at_work is not None
+    await at_work.database.write(lambda c: experiments.set_hold(c, hold))
+    found = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["hold"]
     assert (found["sentence"], found["details"]) == (r"the tuner raised \ud800", r"Traceback \udcff")
+
+
+async def test_one_whose_trial_left_a_deep_tree_is_deleted(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    with deep_tree_at(folder.attempt("good1") / "deep", 1200):
+        deleted = await api.delete(f"{EXPERIMENTS}/seeded")
+        assert deleted.status_code == 204
+        assert not folder.path.exists()
+
+
+async def test_what_of_a_deleted_one_stays_is_logged_and_left_to_the_next_start(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = await world.add("seeded")
+    monkeypatch.setattr(removal, "remove", lambda path: [f"{path} stays"])
+    assert (await api.delete(f"{EXPERIMENTS}/seeded")).status_code == 204
+    assert (await api.get(f"{EXPERIMENTS}/seeded")).status_code == 404
+    assert [id_ for id_, _ in await world.supervisor.index.read(index.leftovers)] == ["seeded"]
+    assert f"experiment seeded is deleted, but the next start must go on: {folder.path}/db stays" in caplog.text
+
+
+async def test_a_trial_listener_that_is_elsewhere_is_told_with_the_answer(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    means = world.supervisor.means
+    monkeypatch.setattr(MemoryPlatform, "capabilities", replace(MemoryPlatform.capabilities, has_runner=True))
+
+    async def open_elsewhere(experiment_id: str) -> None:
+        await asyncio.sleep(0.01)
+        means.warnings.set(experiment_id, ExperimentWarning(code="TRIAL_PORT_MOVED", message="it is elsewhere"))
+
+    monkeypatch.setattr(means.runner_door, "open", open_elsewhere)
+    answer = await api.post(EXPERIMENTS, json=world.config())
+    warned = [{"code": "TRIAL_PORT_MOVED", "message": "it is elsewhere"}]
+    assert (answer.status_code, answer.json()["warnings"]) == (201, warned)
+    assert (await api.get(f"{EXPERIMENTS}/{answer.json()['id']}")).json()["warnings"] == warned
+
+
+async def test_a_trial_listener_that_cannot_be_opened_refuses_nothing(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryPlatform, "capabilities", replace(MemoryPlatform.capabilities, has_runner=True))
+
+    async def refuse(experiment_id: str) -> None:
+        raise PlatformUnavailable("the port is in use", refused=True)
+
+    monkeypatch.setattr(world.supervisor.means.runner_door, "open", refuse)
+    assert (await api.post(EXPERIMENTS, json=world.config())).status_code == 201

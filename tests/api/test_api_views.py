@@ -202,11 +202,15 @@ async def test_a_folder_from_elsewhere(api: httpx.AsyncClient, world: World, tmp
     assert refused.status_code == 409 and f"is at work in {elsewhere / 'seeded'}" in refused.json()["error"]
 
 
+#: Columns that schema 4 has and earlier ones have not.
+ADDED_BY_4 = (("experiment", "warnings"), ("trials", "doubt"))
+
+
 async def test_a_folder_of_an_earlier_version_is_upgraded_to_be_read(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     connection = connect(folder.database)
-    for column in ("view_port", "view_prefix"):
-        connection.execute(f"ALTER TABLE experiment DROP COLUMN {column}")
+    for table, column in (("experiment", "view_port"), ("experiment", "view_prefix"), *ADDED_BY_4):
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
     connection.execute("PRAGMA user_version=2")
     connection.close()
     assert (await asyncio.to_thread(index.read_folder, folder)).view is None
@@ -254,3 +258,17 @@ async def test_a_folder_that_cannot_be_looked_into_is_none(api: httpx.AsyncClien
     path = f"{EXPERIMENTS}/view" if verb == "view" else f"{EXPERIMENTS}/seeded/resume"
     answer = await api.post(path, json=body)
     assert (answer.status_code, "there is no experiment folder" in answer.text) == (404, True)
+
+
+async def test_a_folder_of_an_earlier_version_that_nobody_can_upgrade_has_no_warnings(
+    api: httpx.AsyncClient, world: World
+) -> None:
+    folder = await world.add("seeded")
+    connection = connect(folder.database)
+    for table, column in ADDED_BY_4:
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    connection.execute("PRAGMA user_version=3")
+    connection.close()
+    found = await api.get(f"{EXPERIMENTS}/seeded")
+    assert (found.status_code, found.json()["warnings"]) == (200, [])
+    assert (await api.get(f"{EXPERIMENTS}/seeded/trials")).status_code == 200

@@ -103,7 +103,9 @@ async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed
 async def test_of_a_closed_one(api: httpx.AsyncClient, world: World, status: ExperimentStatus) -> None:
     await world.add("seeded", status=status)
     if status is ExperimentStatus.ERROR:
-        world.supervisor.not_opened["seeded"] = "experiment seeded cannot be opened: the disk is full"
+        world.supervisor.not_opened["seeded"] = Hold(
+            code=HoldCode.STORE_UNAVAILABLE, sentence="experiment seeded cannot be opened: the disk is full"
+        )
     found = (await api.get(path("seeded"))).json()
     assert found["status"] == status and list(found) == ["status", "errors"]
     assert found["errors"] == ([] if status.is_closed else ["experiment seeded cannot be opened: the disk is full"])

@@ -37,6 +37,7 @@ from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.warnings import DaemonWarnings
 from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
@@ -174,7 +175,12 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
     means = Means(
-        settings=Settings(data_dir=data), keeper=keeper, runner_door=FakeDoor(), view_door=FakeViewDoor(), clock=now_ms
+        settings=Settings(data_dir=data),
+        keeper=keeper,
+        runner_door=FakeDoor(),
+        view_door=FakeViewDoor(),
+        clock=now_ms,
+        warnings=DaemonWarnings(),
     )
     supervisor = Supervisor(index_database, means)
     async with supervisor.running():

@@ -188,6 +188,7 @@ def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> N
     assert result.stdout.endswith("Traceback\nKeyError\n")
     assert json.loads(nnictl("experiment", "status", "--json").stdout) == {
         "id": "abc", "status": "RUNNING", "hold": hold, "errors": ["the tuner raised KeyError", "no GPU"],
+        "warnings": [],
     }  # fmt: skip
 
 
@@ -337,6 +338,26 @@ def test_config_check(nnictl: Run, file: Path) -> None:
     file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
     result = nnictl("config", "check", str(file))
     assert (result.exit_code, result.stdout) == (0, f"{file}: valid; any number of trials of Random on local\n")
+
+
+def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
+    file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
+    file.write_text(file.read_text() + "deprecated: {}\n")
+    result = nnictl("config", "check", str(file))
+    line = len(file.read_text().splitlines())
+    warning = f"warning: {file}:{line}: deprecated: has no effect; NNI itself goes by nothing in it either\n"
+    assert (result.exit_code, result.stderr) == (0, warning)
+    file.write_text(file.read_text().replace("trialConcurrency: 2", "trialConcurrency: 0"))
+    result = nnictl("config", "check", str(file))
+    assert result.exit_code == 2 and result.stderr.endswith(warning) and "trialConcurrency: must be" in result.stderr
+
+
+def test_create_and_status_say_the_warnings(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    warnings = [{"code": "TRIAL_PORT_MOVED", "message": "the trial listener is elsewhere"}]
+    manager.add(state("abc", warnings=warnings))
+    assert "warnings  the trial listener is elsewhere\n" in nnictl("experiment", "status", "abc").stdout
+    assert json.loads(nnictl("experiment", "status", "abc", "--json").stdout)["warnings"] == warnings
+    assert nnictl("resume", "abc").stderr == "warning: the trial listener is elsewhere\n"
 
 
 def test_config_check_lists_every_problem(nnictl: Run, file: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 
@@ -79,7 +80,9 @@ async def test_half_a_character_in_parameters_is_an_escape(visitor: httpx.AsyncC
 
 async def test_the_list_shows_status_progress_and_hold(visitor: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.SAME_FAILURE, sentence="the first five trials failed alike")
-    await world.add("seeded", status=ExperimentStatus.VIEWED, hold=hold)
+    await world.add("seeded", status=ExperimentStatus.VIEWED)
+    await world.add("held", status=ExperimentStatus.RUNNING)
+    world.supervisor.not_opened["held"] = hold
     gone = await world.add("vanished")
     gone.remove()
     page = await get(visitor, "/")
@@ -108,7 +111,8 @@ async def test_long_lists_have_pages(visitor: httpx.AsyncClient, world: World) -
 
 async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, world: World) -> None:
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError", details="Traceback <here>")
-    folder = await world.add("seeded", hold=hold, maxExperimentDuration="2h")
+    folder = await world.add("seeded", status=ExperimentStatus.ERROR, maxExperimentDuration="2h")
+    world.supervisor.not_opened["seeded"] = hold
     page = await get(visitor, "/experiments/seeded")
     for words in (
         "On hold (TUNER_RAISED) : the tuner raised ValueError", "Traceback <here>", "4 of 10", "0.875",
@@ -124,6 +128,17 @@ async def test_an_experiments_page_tells_everything(visitor: httpx.AsyncClient, 
         await visitor.get("/api/v1/experiments/seeded/trials/good1/logs/stdout?offset=-262144")
     ).text == "0123456789"
     assert sum("good1" in href for href in logs) == 2 and not any("waits" in href for href in logs)
+
+
+async def test_a_page_shows_what_to_be_warned_of(visitor: httpx.AsyncClient, world: World) -> None:
+    hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError")
+    await world.add("seeded", hold=hold)
+    warning = ExperimentWarning(code="TRIAL_PORT_MOVED", message="the trial listener is <elsewhere>")
+    world.supervisor.means.warnings.set("seeded", warning)
+    page = await get(visitor, "/experiments/seeded")
+    for words in ("it was on hold when it was closed: the tuner raised ValueError", warning.message, warning.code):
+        assert words in page.text, words
+    assert "On hold" not in page.text
 
 
 async def test_what_trials_say_is_never_markup(visitor: httpx.AsyncClient, world: World) -> None:

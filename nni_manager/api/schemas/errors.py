@@ -16,10 +16,19 @@ class Problem(Wire):
     line: int = Field(description="1-based line in that file; 0 when unknown.")
 
 
+class FileWarning(Problem):
+    """Something about an experiment file that refuses nothing."""
+
+    code: str = Field(description="The kind, for programs.")
+
+
 class Error(Wire):
     """Every answer that is not of the 2xx kind."""
 
     error: str = Field(description="For the user: what happened, which field or thing, what to do next.")
     problems: list[Problem] | None = Field(
         default=None, description="Only when an experiment file or a changed value cannot be used: every reason found."
+    )
+    warnings: list[FileWarning] | None = Field(
+        default=None, description="Only with `problems`: what was found besides and would have refused nothing."
     )

@@ -25,6 +25,13 @@ class Hold(Wire):
     details: str = Field(description="Traceback or stack, or empty.")
 
 
+class ExperimentWarning(Wire):
+    """What the user should know although nothing is refused and nothing waits."""
+
+    code: str = Field(description="The kind, for programs.", examples=["TRIAL_PORT_MOVED"])
+    message: str = Field(description="What is so and what to do about it; for a file with its line and field.")
+
+
 class Best(Wire):
     """The best succeeded trial so far, by the tuner's `optimize_mode`."""
 
@@ -86,6 +93,9 @@ class ExperimentState(ExperimentSummary):
     counts: dict[TrialStatus, int] = Field(description="Trials by status; only those that occur.")
     trials_made: int = Field(description="How many trials there are, in whatever status.")
     best: Best | None = Field(description="The best trial; null before the first one succeeded with a number.")
+    warnings: list[ExperimentWarning] = Field(
+        description="What refuses nothing and should be known: of the experiment file, and of what is so now."
+    )
     revision: int = Field(description="Grows with every change of config or status.")
 
 
@@ -122,6 +132,9 @@ class NewExperiment(Wire):
 
 class Created(Wire):
     id: str = Field(description="Id of the new experiment.")
+    warnings: list[ExperimentWarning] = Field(
+        description="As of `GET /experiments/{id}`; empty when there is nothing to warn of."
+    )
 
 
 class View(Wire):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
-from nni_manager.app.doctor.finding import Finding, failure, ok
+from nni_manager.app.doctor.finding import Finding, failure, ok, warning
 from nni_manager.config import experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
@@ -22,6 +22,8 @@ def look(path: Path, data_dir: Path) -> Iterator[Finding]:
             yield failure("config", str(problem), "correct the file")
         return
     yield ok("config", f"{path} is valid")
+    for found in spec.warnings:
+        yield warning("config", str(found), "look whether this is meant")
     wrong = data_directory.trouble(Path(spec.working_directory))
     if wrong:
         yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")

@@ -1,0 +1,38 @@
+"""What the daemon warns the users of experiments of: in memory, as the next daemon finds out again what is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nni_manager.domain.warning import ExperimentWarning
+
+
+class DaemonWarnings:
+    """One per daemon. Whoever notices something sets it, and clears it when it is over; both are idempotent."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, ExperimentWarning]] = {}
+        #: Called with the id of an experiment whose warnings are others now.
+        self.on_change: Callable[[str], None] = lambda _: None
+
+    def set(self, experiment_id: str, warning: ExperimentWarning) -> None:
+        """Each experiment has one warning of a code at most: the newest."""
+        known = self._known.setdefault(experiment_id, {})
+        if known.get(warning.code) != warning:
+            known[warning.code] = warning
+            self.on_change(experiment_id)
+
+    def clear(self, experiment_id: str, code: str = "") -> None:
+        """Without a code: all of the experiment."""
+        known = self._known.get(experiment_id, {})
+        gone = [code] if code in known else [] if code else list(known)
+        for name in gone:
+            del known[name]
+        if not known:
+            self._known.pop(experiment_id, None)
+        if gone:
+            self.on_change(experiment_id)
+
+    def of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:
+        """Oldest first."""
+        return tuple(self._known.get(experiment_id, {}).values())
