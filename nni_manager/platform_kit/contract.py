@@ -36,6 +36,8 @@ class Capabilities:
     reads_files: bool
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
+    #: Nothing but the posts of that runner tells whether a job that was started still runs.
+    lives_by_runner: bool = False
     #: It leaves its results on storage that jobs share with us, for the adapter to read, at least where it must.
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.

@@ -24,6 +24,7 @@ from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.bell import Bell
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.deliveries import Deliveries, delivery
@@ -68,6 +69,7 @@ class ExperimentLoop:
         self.intake = Intake(self.bell, feed, actions)
         self.platform = platform_class(spec.platforms[0].settings, self._host(keeper, folder))
         self.observer = Observer(self.platform, database, self.intake.take_reports, self.intake.take_trouble, clock)
+        self.beats = Beats(self.wake)
         actions.bind(self)
         self._deliveries = Deliveries(database, clock, self.wake)
         self._wake_at_ms: int | None = None
@@ -185,6 +187,7 @@ class ExperimentLoop:
                 self.intake.take_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
                 await asyncio.sleep(_DOOR_WAIT_S)
             else:
+                self.beats.begin()
                 return self.intake.take_trouble(None)
 
     async def turn(self) -> None:
@@ -206,7 +209,7 @@ class ExperimentLoop:
 
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
         seen, spec = self.intake.take(last_words, self._follow_clock()), self.spec
-        here = surroundings(self.feed, self.actions, self.observer, self._clock, self.platform.capabilities)
+        here = surroundings(self.feed, self.actions, self.observer, self.platform.capabilities, self.beats, self._clock)
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return seen, await self.database.write(
