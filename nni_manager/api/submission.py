@@ -49,16 +49,22 @@ async def read(request: Request, context: ApiContext) -> Submission:
     text = _text(await request.body())
     new = _unwrap(text, _content_type(request))
     directory = await _directory(new, context)
-    # a large file takes its time, and files that it names are read
-    spec = await asyncio.to_thread(
-        experiment_file.load, new.config, directory=directory, file=new.file,
-        working_directory=context.data_directory, data_directory=context.data_directory,
-    )  # fmt: skip
     environment = context.environment if new.environment is None else new.environment
-    spec = experiment_file.in_debug(spec) if new.debug else spec
+    # a large file takes its time, and files that it names are read
+    reading = await asyncio.to_thread(
+        experiment_file.read, new.config, directory=directory, file=new.file,
+        working_directory=context.data_directory, data_directory=context.data_directory, environment=environment,
+        secrets=new.secrets,
+    )  # fmt: skip
+    spec = experiment_file.in_debug(reading.spec) if new.debug else reading.spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
-        spec=spec, environment=environment, interpreter=new.interpreter, view=views.wish(new.view), sent_code=sent
+        spec=spec,
+        environment=environment,
+        interpreter=new.interpreter,
+        secrets=reading.secrets,
+        view=views.wish(new.view),
+        sent_code=sent,
     )
 
 
@@ -120,7 +126,7 @@ def _checked(new: NewExperiment) -> NewExperiment:
     for name, value in (new.environment or {}).items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
-    for name in ("directory", "file", "interpreter", "environment"):
+    for name in ("directory", "file", "interpreter", "environment", "secrets"):
         require_text(name, getattr(new, name))
     return new
 

@@ -144,11 +144,12 @@ def _mapping(source: Source) -> dict[str, object]:
     """Raises ConfigInvalid for a text that is no mapping."""
     assert source.document is not None
     values: object = source.document.root.value
-    if not isinstance(values, dict):
-        source.refuse((), _no_mapping(values))
-        source.check()
-    mixed_formats.refuse(values, source.document, source)
-    return values
+    if isinstance(values, dict):
+        mixed_formats.refuse(values, source.document, source)
+        return values
+    source.refuse((), _no_mapping(values))
+    source.check()
+    return {}
 
 
 def _no_mapping(values: object) -> str:

@@ -98,8 +98,13 @@ def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[st
 
 def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """What the secret fields hold, in their order."""
+    return references_in([model], settings)
+
+
+def references_in(models: list[type[BaseModel]], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same, of a section that one of several models describes."""
     found: dict[str, None] = {}
-    _map(model, settings, lambda reference: found.setdefault(reference) or reference)
+    _changed_mapping(models, settings, lambda reference: found.setdefault(reference) or reference)
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nni_manager.platform_kit.section_model import Part, PlatformSection
+from nni_manager.platform_kit.section_model import Part, PlatformSection, secret
 
 
 def _seconds(description: str, default: float | None = None) -> Any:
@@ -92,6 +92,10 @@ class ScriptedConfig(PlatformSection):
     trials: list[Rule] = Field(default=[], description="What happens to which trial; the first rule that fits counts.")
     outage: Span | None = Field(default=None, description="When the platform cannot be reached.")
     wrong_credentials: Span | None = Field(default=None, description="When it refuses our credentials.")
+    token: str | None = secret("What the cluster is shown with every call.", default=None)
+    accepted_token: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256, in hex, of the only `token` that it accepts."
+    )
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(
         default=False, description="Everything is told twice, and after every change the state before it once more."
