@@ -11,7 +11,7 @@ from typing import Any
 
 from nni_manager.config import dialect_v2, first_format_algorithm, first_format_rules
 from nni_manager.config.document import Path, fold
-from nni_manager.config.first_format_paths import Found, Translation, Tree, place, put
+from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, place, put
 from nni_manager.config.scalars import kind
 from nni_manager.config.source import Source
 from nni_manager.domain.errors import InvalidInput
@@ -49,7 +49,7 @@ COMMON: Mapping[str, str] = {
 }
 _SHARED_STORAGE = "sharedStorage"
 #: Read by themselves.
-_WHOLE = (*first_format_algorithm.KINDS, _SHARED_STORAGE)
+_WHOLE = (*KINDS, _SHARED_STORAGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,11 @@ def is_first_format(values: Mapping[str, object]) -> bool:
     return any(fold(key) == fold(PLATFORM) for key in values)
 
 
+def _is_list(values: Mapping[str, object]) -> bool:
+    """Whether the file names several platforms, or could."""
+    return any(fold(key) == fold(PLATFORM) and str(value).casefold() == _HYBRID for key, value in values.items())
+
+
 def top_names() -> dict[str, str]:
     """Fields at the top of a file → how the second format writes them."""
     names = {old: new.split(".")[0].removeprefix("/") for old, new in COMMON.items()}
@@ -103,7 +108,7 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
     """
     services = _services(values, source)
     tables = [service.table for service in services]
-    found = _tree(tables).read(values, source)
+    found = _tree([*tables, *_not_listed(services, is_list=_is_list(values))]).read(values, source)
     config: dict[str, Any] = {}
     _put(config, config, COMMON, {}, found, source)
     _read_whole(config, found, source)
@@ -121,7 +126,7 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
 def _services(values: Mapping[str, object], source: Source) -> list[_Service]:
     """Raises ConfigInvalid."""
     key = next(key for key in values if fold(key) == fold(PLATFORM))
-    names = {(key,): values[key]} if str(values[key]).casefold() != _HYBRID else _listed(values, source)
+    names = _listed(values, source) if _is_list(values) else {(key,): values[key]}
     found = [_find(path, name, source) for path, name in names.items()]
     source.check()
     several = len(found) > 1
@@ -154,6 +159,14 @@ def _find(path: Path, name: object, source: Source) -> PlatformDescription | Non
     return found
 
 
+def _not_listed(services: list[_Service], *, is_list: bool) -> list[FirstFormat]:
+    """Of several platforms one may be taken off the list, and its section stay."""
+    if not is_list:
+        return []
+    names = [service.description.name for service in services]
+    return [one.first_format for one in registry.descriptions() if one.first_format and one.name not in names]
+
+
 def _tree(tables: Iterable[FirstFormat]) -> Tree:
     theirs = (pattern for table in tables for pattern in (*table.fields, *table.dropped))
     return Tree([*COMMON, *first_format_rules.LOST, *_WHOLE, PLATFORM, _SEVERAL, *theirs])
@@ -173,7 +186,7 @@ def _put(
 
 def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> None:
     for one in found:
-        if one.pattern in first_format_algorithm.KINDS:
+        if one.pattern in KINDS:
             config[one.pattern], top = first_format_algorithm.convert(one.value, one.pattern, source)
             for name, value in top.items():
                 config[name] = {**config.get(name, {}), **value} if isinstance(value, dict) else value
@@ -182,7 +195,7 @@ def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> N
 
 
 def _translation(services: list[_Service]) -> Translation:
-    algorithms = [((), first_format_algorithm.fields(noun)) for noun in first_format_algorithm.KINDS]
+    algorithms = [((), first_format_algorithm.fields(noun)) for noun in KINDS]
     others = {PLATFORM: f"/{_SERVICE}.platform", "searchSpacePath": "/searchSpace"}
     return Translation(
         [((), COMMON), ((), others), *algorithms, *((service.path, service.table.fields) for service in services)]

@@ -10,7 +10,6 @@ from nni_manager.config.scalars import flag, kind, text
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source
 
-KINDS = ("tuner", "assessor", "advisor")
 _CLASS = ("codeDir", "classFileName", "className")
 _OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
 

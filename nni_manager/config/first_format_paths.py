@@ -17,6 +17,8 @@ from nni_manager.config.section import Section
 from nni_manager.config.source import Source, spell
 
 ENTRY = "[]"
+#: Sections of algorithms.
+KINDS = ("tuner", "assessor", "advisor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +72,12 @@ class Tree:
             source.refuse(path, f"must be a mapping of {', '.join(node)}, not {kind(raw)}")
 
     def _read_list(self, raw: object, node: Any, path: Path, pattern: str, source: Source) -> Iterable[Found]:
-        if not isinstance(raw, list):
-            source.refuse(path, f"must be a list, not {kind(raw)}")
+        if not isinstance(raw, list) or not raw:
+            source.refuse(path, "is an empty list" if raw == [] else f"must be a list, not {kind(raw)}")
             return
         for number, item in enumerate(raw):
+            if item == {}:
+                source.refuse((*path, number), "is empty; remove it, or say what it is")
             yield from self._read(item, node, (*path, number), pattern, source)
 
 
@@ -131,11 +135,11 @@ class Translation:
                 self._fields.setdefault(target, []).append(old)
                 if new.startswith("/") and prefix:  # platforms have what the top level has
                     self._fields.setdefault(f"{prefix}.{target}", []).append(old)
-        words: dict[str, set[str]] = {}
+        words: dict[str, str] = {}
         for new, olds in self._fields.items():
-            words.setdefault(split(new)[-1], set()).update(olds)
-        alone = {new: olds.pop() for new, olds in words.items() if len(olds) == 1}  # others would be a guess
-        self._words = {new: old for new, old in alone.items() if re.search("[A-Z]", new) and new != old}
+            if split(new)[0] not in KINDS:  # whose names are alike
+                words.setdefault(split(new)[-1], olds[0])
+        self._words = {new: old for new, old in words.items() if re.search("[A-Z]", new) and new != old}
         self._pattern = re.compile(rf"\b({'|'.join(map(re.escape, self._words))})\b(?!:)")
 
     def __call__(self, path: Path, message: str) -> tuple[Path, str]:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from nni_manager.config import dialect_v1, dialect_v2
 from nni_manager.config.document import Document, fold
-from nni_manager.config.first_format_algorithm import KINDS
-from nni_manager.config.first_format_paths import split
+from nni_manager.config.first_format_paths import KINDS, split
 from nni_manager.config.source import Source
 from nni_manager.platform_kit import registry
 

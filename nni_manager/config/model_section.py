@@ -123,10 +123,10 @@ def _choose(
     if len(models) == 1:
         return models[0]
     kind = given_kind(models, raw)
-    if kind not in kinds(models):
+    if not isinstance(kind, str) or kind not in kinds(models):
         source.refuse((*path, kind_field(models)), _which(kind, models))
         return None
-    return kinds(models)[str(kind)]
+    return kinds(models)[kind]
 
 
 def _which(kind: object, models: list[type[BaseModel]]) -> str:
@@ -150,6 +150,7 @@ _SENTENCES = {
     "bool_type": "must be true or false",
     "string_type": "must be text; put it in quotes",
     "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must match {pattern}",
     "list_type": "must be a list",
     "too_short": "must have at least {min_length}",
     "dict_type": "must be a mapping of names to values",

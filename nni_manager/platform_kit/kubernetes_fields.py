@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,11 @@ from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, marked
 
 #: `storage` is the key that NNI's own Python classes write.
 _OTHER_NAMES = ("storage",)
+
+
+def _name(longest: int, description: str, shortest: int = 1) -> Any:
+    """As Azure allows them."""
+    return Field(pattern=f"^[0-9A-Za-z-]{{{shortest},{longest}}}$", description=description)
 
 
 class NfsStorage(Part):
@@ -24,10 +29,10 @@ class AzureStorage(Part):
     """A file share of Azure; its key lies in a key vault."""
 
     storage_type: Literal["azureStorage"] = marked("Kind of storage: `azureStorage`.", other_names=_OTHER_NAMES)
-    azure_account: str = Field(min_length=1, description="Name of the storage account.")
-    azure_share: str = Field(min_length=1, description="Name of the file share.")
-    key_vault_name: str = Field(min_length=1, description="Name of the key vault.")
-    key_vault_key: str = Field(min_length=1, description="Name of the vault's entry that holds the key; no secret.")
+    azure_account: str = _name(31, "Name of the storage account.", 3)
+    azure_share: str = _name(63, "Name of the file share.", 3)
+    key_vault_name: str = _name(127, "Name of the key vault.")
+    key_vault_key: str = _name(127, "Name of the vault's entry that holds the key; no secret.")
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
     )

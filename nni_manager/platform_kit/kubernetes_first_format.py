@@ -41,10 +41,10 @@ def replica_fields(old: str, new: str) -> dict[str, str]:
 
 
 def complete_storage(section: dict[str, Any]) -> None:
-    """NFS is what is meant where nothing is said."""
+    """NFS is what is meant where nothing is said, unless there is only a path, as a claim has."""
     storage = section.get("storage")
     if isinstance(storage, dict):
-        section["storage"] = {"storageType": "nfs"} | storage
+        section["storage"] = {"storageType": "pvc" if set(storage) == {"path"} else "nfs"} | storage
 
 
 def storage_faults(name: str) -> Callable[[Mapping[str, Any]], Iterator[Remark]]:
@@ -60,7 +60,9 @@ def storage_faults(name: str) -> Callable[[Mapping[str, Any]], Iterator[Remark]]
         elif kind == "azureStorage" and not ("azureStorage" in section and "keyVault" in section):
             missing = "keyVault" if "azureStorage" in section else "azureStorage"
             yield f"{name}.{missing}", "is required with storage: azureStorage and not set; add it"
-        elif kind in (None, "nfs", "pvc") and (kind or "nfs") not in section:
-            yield f"{name}.{kind or 'nfs'}", f"is required with storage: {kind or 'nfs'} and not set; add it"
+        elif kind in ("nfs", "pvc") and kind not in section:
+            yield f"{name}.{kind}", f"is required with storage: {kind} and not set; add it"
+        elif kind is None and not {"nfs", "pvc"} & section.keys():
+            yield f"{name}.nfs", "is required and not set; say where manager and containers share files"
 
     return faults
