@@ -11,7 +11,7 @@ from typing import Any
 
 from nni_manager.config import dialect_v2, first_format_algorithm, first_format_rules
 from nni_manager.config.document import Path, fold
-from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, place, put
+from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, own_names, place, put
 from nni_manager.config.scalars import kind
 from nni_manager.config.source import Source
 from nni_manager.domain.errors import InvalidInput
@@ -108,6 +108,10 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
     """
     services = _services(values, source)
     tables = [service.table for service in services]
+    for table in tables:
+        for above, names in own_names(table.fields).items():
+            if above:  # the top level is judged as a whole, see `mixed_formats`
+                source.note_foreign_names(above, names)
     found = _tree([*tables, *_not_listed(services, is_list=_is_list(values))]).read(values, source)
     config: dict[str, Any] = {}
     _put(config, config, COMMON, {}, found, source)
@@ -187,7 +191,11 @@ def _put(
 def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> None:
     for one in found:
         if one.pattern in KINDS:
-            config[one.pattern], top = first_format_algorithm.convert(one.value, one.pattern, source)
+            section, top = first_format_algorithm.convert(one.value, one.pattern, source)
+            if section.keys() & {"name", "className"}:
+                config[one.pattern] = section
+            else:
+                source.excuse((one.pattern,))
             for name, value in top.items():
                 config[name] = {**config.get(name, {}), **value} if isinstance(value, dict) else value
         elif one.pattern == _SHARED_STORAGE:

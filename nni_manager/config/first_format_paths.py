@@ -110,6 +110,17 @@ def _enter(node: Any, step: str | int, empty: object) -> Any:
     return node[int(step)]
 
 
+def own_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
+    """By the path of a section in the first format: the second format's name of a field → its own."""
+    names: dict[Path, dict[str, str]] = {}
+    for old, new in fields.items():
+        *above, last = split(old)
+        if split(new)[-1].removeprefix("/") != last:
+            parent = tuple(step for step in above if step != ENTRY)
+            names.setdefault(parent, {}).setdefault(split(new)[-1].removeprefix("/"), last)
+    return names
+
+
 def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
     """By the path of a section in the second format: the first format's name of a field → its own."""
     names: dict[Path, dict[str, str]] = {}

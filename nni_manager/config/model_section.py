@@ -66,7 +66,7 @@ def validate(model: type[BaseModel], settings: Settings, path: Path, source: Sou
     except ValidationError as error:
         for fault in error.errors(include_url=False, include_input=False):
             place = (*path, *written(fault["loc"], model))
-            if not (fault["type"] == "missing" and source.is_refused(place)):
+            if not (fault["type"] in _FOLLOWING and source.is_refused(place)):
                 source.refuse(place, _sentence(fault))
         return None
 
@@ -134,6 +134,10 @@ def _which(kind: object, models: list[type[BaseModel]]) -> str:
     return f"is required and not set; add one of {choice}" if kind is None else f"must be one of {choice}"
 
 
+#: Kinds of findings that only follow from a problem in the same place.
+_FOLLOWING = ("missing", "union_tag_invalid", "union_tag_not_found")
+
+
 def _sentence(fault: Any) -> str:
     """Pydantic's findings in our words; never with the value, it may be a secret."""
     sentence = _SENTENCES.get(fault["type"])
@@ -150,7 +154,7 @@ _SENTENCES = {
     "bool_type": "must be true or false",
     "string_type": "must be text; put it in quotes",
     "string_too_short": "must not be empty",
-    "string_pattern_mismatch": "must match {pattern}",
+    "string_pattern_mismatch": "must match the pattern {pattern}",
     "list_type": "must be a list",
     "too_short": "must have at least {min_length}",
     "dict_type": "must be a mapping of names to values",

@@ -10,6 +10,9 @@ from nni_manager.config.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.warning import ConfigWarning
 
+#: How sentences about a field that is missing begin.
+_REQUIRED = "is required"
+
 
 @dataclass(slots=True, kw_only=True)
 class Source:
@@ -43,6 +46,8 @@ class Source:
     _spellings: dict[Path, str] = field(default_factory=dict)
     #: What another format calls fields → how they are written here, by the path of their section.
     _foreign_names: dict[Path, dict[str, str]] = field(default_factory=dict)
+    #: See `excuse`.
+    _excused: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for path, line, message in self.document.faults if self.document else ():
@@ -51,7 +56,13 @@ class Source:
 
     def refuse(self, path: Path, message: str) -> None:
         """Notes a problem. The first one of a field stands: what follows from it would only confuse."""
-        self._add(self._problem(path, message))
+        place, _ = self._translated(path, message)
+        if place not in self._excused or not message.startswith(_REQUIRED):
+            self._add(self._problem(path, message))
+
+    def excuse(self, path: Path) -> None:
+        """The field is not there because of another problem: that it is required need not be said."""
+        self._excused.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
         """Notes what the user should know and what refuses nothing: a `code` as `ExperimentWarning` has it, and one
@@ -87,10 +98,12 @@ class Source:
         name = self._problem(path, "").field
         return any(known == name or known.startswith((f"{name}.", f"{name}[")) for known in self.problems)
 
+    def _translated(self, path: Path, message: str) -> tuple[Path, str]:
+        return (path, message) if self.translate is None else self.translate(path, message)
+
     def _problem(self, path: Path, message: str) -> Problem:
         path = tuple(self._spellings.get(path[: end + 1], step) for end, step in enumerate(path))
-        if self.translate is not None:
-            path, message = self.translate(path, message)
+        path, message = self._translated(path, message)
         spelled, line = self.document.locate(path) if self.document else (path, 0)
         return Problem(message=message, field=spell(spelled), file=self.file, line=line)
 

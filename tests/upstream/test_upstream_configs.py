@@ -1,4 +1,4 @@
-"""Our reader of configs beside NNI 3.0's own loader, first-format schema and converter, which run in its environment."""
+"""Our reader of configs beside NNI 3.0's own: its loader, its schema of the first format, its converter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STRICTER = {
     r"apiVersion: must be 'v1alpha2'": "NNI's manager finds out, when the experiment runs",
     r"is an empty list|list at least one platform": "NNI's manager finds out, when the experiment runs",
     r"^paiConfig: is required": "optional in the schema; nothing can be submitted without it",
-    r"is required and not set; add it, or a job config": "optional in the schema of hybrid; PAI takes no job without it",
+    r"is required and not set; add it, or a job config": "optional in hybrid's schema; PAI takes no job without it",
     r"useActiveGpu: must be true or false": "the first schema lets it out; the second loader refuses it, as we do",
     r"must be an address such as": "NNI finds out from the platform",
     r"has a meaning only when trial": "the first schema lets it out; the second loader refuses it, as we do",
