@@ -5,7 +5,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 # pip compiles what it installs, but not what it leaves in place: where Python may not write, every start would do it.
 COMPILE := $(BIN)/python -m compileall -q nni_manager trial_runner
 
-.PHONY: demo test check bench fuzz clean
+.PHONY: demo test check docs bench fuzz clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -26,6 +26,9 @@ check: $(VENV)/.dev
 	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
 
 # Figures beside their floors, in one run; see README.
+docs: $(VENV)/.dev
+	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
 

@@ -87,7 +87,7 @@ def test_only_the_adapter_is_missing(name: str) -> None:
 
 @pytest.mark.parametrize("name", NO_GPUS)
 def test_only_the_gpus_are_missing(name: str) -> None:
-    with pytest.raises(InvalidInput, match="^trialGpuNumber: this version gives no GPUs"):
+    with pytest.raises(InvalidInput, match=r"^trialGpuNumber: this version gives no GPUs"):
         admission.check(load_file(EXAMPLES / name))
 
 

@@ -123,10 +123,11 @@ CONVERTED_OTHERWISE = {
 }
 #: Ours alone: what NNI's converter loses.
 LOST_BY_NNI = {
-    "maxTrialDuration", "versionCheck", "trainingService.useActiveGpu", "logCollection", "deprecated.multiThread", "trainingService.password",
-    "trainingService.namespace", "trainingService.reuseMode", "trainingService.configPath", "trainingService.host",
-    "trainingService.machineList[1].sshPassphrase", "trainingService.worker.privateRegistryAuthPath",
-    "trainingService.storage.uploadRetryCount", "trainingService.storage.storageType", "trainingService.storage.path",
+    "maxTrialDuration", "versionCheck", "trainingService.useActiveGpu", "logCollection", "deprecated.multiThread",
+    "trainingService.password", "trainingService.namespace", "trainingService.reuseMode",
+    "trainingService.configPath", "trainingService.host", "trainingService.machineList[1].sshPassphrase",
+    "trainingService.worker.privateRegistryAuthPath", "trainingService.storage.uploadRetryCount",
+    "trainingService.storage.storageType", "trainingService.storage.path",
 }  # fmt: skip
 CONVERTIBLE = sorted(
     path.name for path in EXAMPLES.glob("*.yml")
