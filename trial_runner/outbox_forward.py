@@ -4,13 +4,14 @@ An offset in a post is the file's, plus what an earlier runner of this attempt d
 (its container is gone). So what the manager has stored stays as it is, and what comes now is added to it.
 """
 
-import os
 from typing import Callable, Dict, List, Optional, Set
 
 from trial_runner import protocol
 from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.outboxes import Chunk, Outboxes
 from trial_runner.stream import Stream
+from trial_runner.wire import foreign_files
+from trial_runner.wire.outbox_name import file_name
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
@@ -86,7 +87,7 @@ class OutboxForward(Stream):
             self._pending = None
         elif error.status == _TOO_LARGE and chunk.lines:
             self._say("{} has a record that is too large for the manager at offset {}".format(*chunk[:2]))
-            self._pending = chunk._replace(lines=[])
+            self._pending = chunk._replace(lines=[protocol.TOO_LONG] if chunk.lines != [protocol.TOO_LONG] else [])
         else:
             self._say("The manager refuses {} ({}): it stays in the trial's folder.".format(chunk.outbox, error))
             self._given_up.add(chunk.outbox)
@@ -95,6 +96,6 @@ class OutboxForward(Stream):
 
 def _size(folder: str, name: str) -> int:
     try:
-        return os.lstat(os.path.join(folder, name)).st_size
+        return foreign_files.size(folder, file_name(name))
     except OSError:
         return 0

@@ -1,16 +1,16 @@
 """The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
 
 import os
-import stat
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set
 
 from trial_runner import protocol
-from trial_runner.records import Records, cut_first, cut_frames, cut_lines
+from trial_runner.wire import foreign_files
+from trial_runner.wire.foreign_files import Listing
+from trial_runner.wire.outbox_name import file_name, spelled
+from trial_runner.wire.records import Records, read_records
 
 #: Bytes read at once where nobody says otherwise.
 _CHUNK_BYTES = 256 * 1024
-#: A record longer than this is thrown away: its JSON might not fit into one message.
-_MAX_RECORD = 8 * 1024 * 1024
 
 
 class Chunk(NamedTuple):
@@ -30,6 +30,7 @@ class Outboxes:
         self._log = log
         self._offsets: Dict[str, int] = {}
         self._shortened: Set[str] = set()
+        self._has_too_many = False
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = _CHUNK_BYTES
 
@@ -54,9 +55,19 @@ class Outboxes:
                 chunk = self.next_chunk(outbox, is_all)
 
     def names(self) -> List[str]:
-        """The outboxes that there are now."""
-        files = sorted(self._walk()[1])
+        """The outboxes that there are now, as `wire.outbox_name` spells them."""
+        files = sorted(map(spelled, self._listing().files))
         return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
+
+    def sizes(self) -> Dict[str, int]:
+        """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
+        found: Dict[str, int] = {}
+        for name in self.names()[: protocol.MOST_OUTBOXES]:
+            try:
+                found[name] = foreign_files.size(self._attempt_directory, file_name(name))
+            except OSError:
+                pass
+        return found
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
         """What is new in one outbox; None when there is nothing that is complete."""
@@ -75,42 +86,30 @@ class Outboxes:
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
-        return self._walk()[0]
+        return self._listing().folders
 
-    def _walk(self) -> Tuple[List[str], List[str]]:
-        folders = [protocol.OUTBOX_FOLDER]
-        files: List[str] = []
-        for folder in folders:
-            for entry in self._entries(folder):
-                name = "{}/{}".format(folder, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
-                elif entry.is_file(follow_symlinks=False):
-                    files.append(name)
-        return folders, files
-
-    def _entries(self, folder: str) -> "List[os.DirEntry[str]]":
-        try:
-            with os.scandir(os.path.join(self._attempt_directory, folder)) as entries:
-                return [entry for entry in entries if not entry.name.startswith(".")]
-        except OSError:
-            return []
+    def _listing(self) -> Listing:
+        found = foreign_files.listing(self._attempt_directory, protocol.OUTBOX_FOLDER)
+        if not found.is_complete and not self._has_too_many:
+            self._has_too_many = True
+            place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
+            self._log("{} holds more, or deeper, than is looked at: some of it is not read".format(place))
+        return found
 
     def _has_metrics_file(self) -> bool:
         try:
-            mode = os.lstat(os.path.join(self._attempt_directory, protocol.METRICS_FILE)).st_mode
+            return foreign_files.size(self._attempt_directory, protocol.METRICS_FILE) >= 0
         except OSError:
             return False
-        return stat.S_ISREG(mode)
 
     def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
-        path = os.path.join(self._attempt_directory, outbox)
-        new = os.lstat(path).st_size - start
+        name = file_name(outbox)
+        new = foreign_files.size(self._attempt_directory, name) - start
         if new <= 0:
             if new < 0:
-                self._log_shortened(path)
+                self._log_shortened(outbox)
             return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = foreign_files.open_file(self._attempt_directory, name)
         try:
             # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
             return self._read_records(descriptor, outbox, start, is_all, min(new + 1, self.chunk_bytes))
@@ -118,27 +117,18 @@ class Outboxes:
             os.close(descriptor)
 
     def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
-        cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-        while True:
-            data = os.pread(descriptor, size, start)
-            is_last = is_all and len(data) < size
-            records = cut(data, is_last)
-            if records.length == 0 and len(data) == size:
-                if size >= _MAX_RECORD:
-                    return Records([], size, size)
-                size = min(4 * size, _MAX_RECORD)
-                continue
-            if records.length > self.chunk_bytes:
-                return cut_first(cut, data, records)
-            if is_last and records.length < len(data):
-                self._log_skipped(outbox, start + records.length, len(data) - records.length)
-            return records
+        records = read_records(descriptor, outbox, start, is_all, size)
+        left = os.fstat(descriptor).st_size - start - records.length if is_all else 0
+        if 0 < left < size and records.length < size:
+            self._log_skipped(outbox, start + records.length, left)
+        return records
 
-    def _log_shortened(self, path: str) -> None:
+    def _log_shortened(self, outbox: str) -> None:
         """Once: what was there is stored, and what takes its place cannot be told from it."""
-        if path not in self._shortened:
-            self._shortened.add(path)
-            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(path))
+        if outbox not in self._shortened:
+            self._shortened.add(outbox)
+            place = os.path.join(self._attempt_directory, outbox)
+            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(place))
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)

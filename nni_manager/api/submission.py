@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os.path
+from collections.abc import Mapping
+from contextlib import nullcontext
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,17 @@ from pydantic import ValidationError
 from nni_manager.api import code, views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
-from nni_manager.config import experiment_file
+from nni_manager.config import document, experiment_file, user_classes
+from nni_manager.config.document import Patience
+from nni_manager.config.experiment_file import Reading
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.text import require_text
 from nni_manager.scheduler.submission import Submission
 
+#: Characters of a text that takes long to be read.
+LARGE_CHARACTERS = 64 * 1024
+#: Seconds in which a text must be read.
+PATIENCE_S = 30.0
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
 JSON_TYPE = "application/json"
 
@@ -50,22 +58,34 @@ async def read(request: Request, context: ApiContext) -> Submission:
     new = _unwrap(text, _content_type(request))
     directory = await _directory(new, context)
     environment = context.environment if new.environment is None else new.environment
-    # a large file takes its time, and files that it names are read
-    reading = await asyncio.to_thread(
-        experiment_file.read, new.config, directory=directory, file=new.file,
-        working_directory=context.data_directory, data_directory=context.data_directory, environment=environment,
-        secrets=new.secrets,
-    )  # fmt: skip
-    spec = experiment_file.in_debug(reading.spec) if new.debug else reading.spec
+    reading = await _load(new, directory, environment, context)
+    spec = reading.spec
+    python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
+    await user_classes.check(spec, python, environment, file=new.file)
+    spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
-        spec=spec,
-        environment=environment,
-        interpreter=new.interpreter,
-        secrets=reading.secrets,
-        view=views.wish(new.view),
+        spec=spec, environment=environment, interpreter=python, secrets=reading.secrets, view=views.wish(new.view),
         sent_code=sent,
-    )
+    )  # fmt: skip
+
+
+async def _load(new: NewExperiment, directory: Path, environment: Mapping[str, str], context: ApiContext) -> Reading:
+    """A large file takes its time, and files that it names are read; nothing of it goes on once nobody waits for it.
+
+    Raises ConfigInvalid with all problems.
+    """
+    async with context.large_texts if len(new.config) > LARGE_CHARACTERS else nullcontext():
+        patience = Patience(PATIENCE_S)
+        document.patience.set(patience)
+        try:
+            return await asyncio.to_thread(
+                experiment_file.read, new.config, directory=directory, file=new.file,
+                working_directory=context.data_directory, data_directory=context.data_directory,
+                environment=environment, secrets=new.secrets,
+            )  # fmt: skip
+        finally:
+            patience.end()  # the thread reads on otherwise
 
 
 async def _directory(new: NewExperiment, context: ApiContext) -> Path:
@@ -118,9 +138,9 @@ def _json(text: str) -> object:
 
 
 def _checked(new: NewExperiment) -> NewExperiment:
-    for name, path in (("directory", new.directory), ("interpreter", new.interpreter)):
-        if path and (not os.path.isabs(path) or "\0" in path):
-            raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
+    _require_place("directory", new.directory)
+    if "/" in new.interpreter or "\0" in new.interpreter:  # else a name, which the caller's PATH finds
+        _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
         raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
     for name, value in (new.environment or {}).items():
@@ -129,6 +149,11 @@ def _checked(new: NewExperiment) -> NewExperiment:
     for name in ("directory", "file", "interpreter", "environment", "secrets"):
         require_text(name, getattr(new, name))
     return new
+
+
+def _require_place(name: str, path: str) -> None:
+    if path and (not os.path.isabs(path) or "\0" in path):
+        raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
 
 
 def _sentence(fault: Any) -> str:

@@ -6,8 +6,9 @@ It is made beside its place and put there whole, so that a daemon killed meanwhi
 from __future__ import annotations
 
 import logging
+import os
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.app import moved_index
@@ -25,6 +26,7 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 def prepare(data_directory: Path) -> Path:
     """A whole index of the newest schema, for its owner. Blocks. Raises StoreError."""
     path = data_directory / NAME
+    _make_private(path)
     if not path.exists() or path.stat().st_size == 0:
         _make(path)
     try:
@@ -47,6 +49,7 @@ def _make(path: Path) -> None:
     """From the folders beside it."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # what SQLite puts beside it is the same
     migrate.migrate(draft, "index")
     with closing(connect(draft)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -55,6 +58,13 @@ def _make(path: Path) -> None:
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)
+
+
+def _make_private(path: Path) -> None:
+    """Of an earlier version: who may read it may lock it."""
+    for suffix in ("", *_COMPANIONS):
+        with suppress(OSError):
+            os.chmod(f"{path}{suffix}", 0o600)
 
 
 def _add_found(path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.caller import program, tuner_python_option
 from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.data_directory import data_directory_option, resolve
 from nni_manager.cli.output import echo_json, warn
@@ -26,13 +27,17 @@ def config() -> None:
 @config.command()
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 @data_directory_option
+@tuner_python_option
 @click.option("--json", "as_json", is_flag=True, help="Print a list with a verdict for each file.")
-def check(files: tuple[Path, ...], data_dir: str | None, as_json: bool) -> None:
+def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_json: bool) -> None:
     """Say whether each FILE describes an experiment that can be made here; otherwise list what is wrong with it. No
-    daemon is needed. Secrets are looked up, and not shown."""
+    daemon is needed.
+
+    Secrets are looked up, and not shown. A tuner or assessor of your own is imported, by the Python that would run it.
+    """
     from nni_manager.cli import config_verdict
 
-    verdicts = [config_verdict.of_file(file, resolve(data_dir)) for file in files]
+    verdicts = [config_verdict.of_file(file, resolve(data_dir), program(tuner_python)) for file in files]
     if as_json:
         echo_json([verdict.as_json() for verdict in verdicts])
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.cli import class_args
+from nni_manager.cli.caller import own_environment
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec
@@ -33,18 +34,32 @@ class Verdict:
         }
 
 
-def of_file(file: Path, data_directory: Path) -> Verdict:
-    """Reads the file, and whatever it names."""
+def of_file(file: Path, data_directory: Path, python: str = "") -> Verdict:
+    """Reads the file, and whatever it names. `python`: what was asked for to run a user's tuner, or empty."""
     try:
         spec = experiment_file.read_file(file, data_directory, os.environ).spec
     except ConfigInvalid as error:
         return Verdict(file=str(file), problems=error.problems, warnings=error.warnings)
     try:
-        class_args.check(spec, data_directory, str(file))
         admission.check(spec)
+        class_args.check(spec, data_directory, str(file), python)
+        _check_classes(spec, python, str(file))
     except InvalidInput as error:
         return Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
     return Verdict(file=str(file), summary=_summary(spec), warnings=spec.warnings)
+
+
+def _check_classes(spec: ExperimentSpec, python: str, file: str) -> None:
+    """As a daemon on this machine does when the experiment is made. Raises ConfigInvalid."""
+    if not (python or spec.tuner_python or spec.has_user_class):
+        return  # nothing to ask, and what asks takes time to import
+    import asyncio
+
+    from nni_manager.config import user_classes
+
+    environment = own_environment()
+    chosen = user_classes.python(python or spec.tuner_python, environment, file=file)
+    asyncio.run(user_classes.check(spec, chosen, environment, file=file))
 
 
 def _problems(error: InvalidInput, file: str) -> Sequence[Problem]:

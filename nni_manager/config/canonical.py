@@ -21,6 +21,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
     "logCollection": ("log_collection", str),
+    "tunerPython": ("tuner_python", str),
 }
 
 

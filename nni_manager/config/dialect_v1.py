@@ -46,6 +46,7 @@ COMMON: Mapping[str, str] = {
     "maxTrialRetries": "/maxTrialRetries",
     "gracePeriod": "/gracePeriod",
     "metricGrace": "/metricGrace",
+    "tunerPython": "/tunerPython",
 }
 _SHARED_STORAGE = "sharedStorage"
 #: Read by themselves.

@@ -29,6 +29,10 @@ TOP_LEVEL: Mapping[str, tuple[str, str]] = {
     "logCollection": ("`none`", "`http` or `none`: kept from the first format for the platforms that go by it."),
     "experimentWorkingDirectory": ("the data directory", "Where the experiment's folder is made."),
     "tunerGpuIndices": ("none", 'GPUs that the tuner sees: `[0, 1]`, `0` or `"0,1"`.'),
+    "tunerPython": (
+        "`python3`",
+        "The Python of a tuner or assessor of your own: a path, or a name on `PATH`. Ours.",
+    ),
     "tuner": ("required", "`name` and `classArgs` of a built-in, or `className`, `codeDirectory` and `classArgs`."),
     "assessor": ("none", "As `tuner`."),
     "advisor": ("none", "An older name of `tuner`."),

@@ -12,6 +12,8 @@ from nni_manager.domain.warning import ConfigWarning
 
 #: How sentences about a field that is missing begin.
 _REQUIRED = "is required"
+#: Problems that are looked for: who has so many has another one.
+_MOST_PROBLEMS = 100
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +57,10 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem. The first one of a field stands: what follows from it would only confuse."""
+        """Notes a problem. The first one of a field stands: what follows from it would only confuse.
+
+        Raises ConfigInvalid when there are too many.
+        """
         place, _ = self._translated(path, message)
         if place not in self._excused or not message.startswith(_REQUIRED):
             self._add(self._problem(path, message))
@@ -109,7 +114,7 @@ class Source:
 
     def adopt(self, problem: Problem) -> None:
         """Notes a problem in another file that the config names."""
-        self.problems.setdefault(f"{problem.file}:{problem.line}:{problem.field}", problem)
+        self._add(problem, f"{problem.file}:{problem.line}:{problem.field}")
 
     def check(self) -> None:
         """Raises ConfigInvalid when there is a problem; they are in the order of their lines."""
@@ -145,6 +150,13 @@ class Source:
                 raise ValueError(f"{path} cannot be made: {place} is not yours to write to; name another one")
         return path
 
+    def program(self, raw: str) -> str:
+        """A name that a PATH will find as it is; a path absolute, with its links: a virtual environment's Python is a
+        link to another."""
+        if self.stored or self.elsewhere or "/" not in raw:
+            return raw
+        return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
+
     def existing_file(self, raw: str) -> str:
         """As `path`. Raises ValueError when there is no such file."""
         path = self.path(raw)
@@ -152,8 +164,11 @@ class Source:
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path
 
-    def _add(self, problem: Problem) -> None:
-        self.problems.setdefault(problem.field, problem)
+    def _add(self, problem: Problem, key: str = "") -> None:
+        """Raises ConfigInvalid when there are so many that nobody reads them."""
+        self.problems.setdefault(key or problem.field, problem)
+        if len(self.problems) >= _MOST_PROBLEMS:
+            self.check()
 
 
 def _nearest(path: str) -> str:

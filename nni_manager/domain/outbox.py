@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain.metrics import Metric, MetricType, default_number
+from trial_runner import protocol
 
+#: Stands where a line was that is too long to be taken.
+_TOO_LONG = json.loads(protocol.TOO_LONG)
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
@@ -82,6 +85,8 @@ def _own_metric(number: int, entry: object) -> Metric:
     if not isinstance(entry, dict):
         raise TypeError("not an object")
     type_ = _TYPES.get(entry["type"])
+    if entry == _TOO_LONG:
+        raise ValueError(f"it is longer than {protocol.MAX_RECORD} bytes, the most that is taken; report less at once")
     if type_ is None:
         raise ValueError("type must be intermediate or final")
     value = entry["value"]

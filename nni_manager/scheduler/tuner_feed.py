@@ -18,9 +18,11 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.snapshot import Proposal
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.verdicts import Verdicts
-from nni_manager.scheduler.watched_tuner import HostPlace, WatchedTuner
+from nni_manager.scheduler.watched_tuner import WatchedTuner
 from nni_manager.store import history
 from nni_manager.store.database import Database
 
@@ -124,7 +126,7 @@ class TunerFeed:
 
         A user's class is kept, as in NNI: it may know what no replay tells it, and there may be more trials.
         """
-        self._resting = not any(one is not None and one.class_name for one in (self.spec.tuner, self.spec.assessor))
+        self._resting = not self.spec.has_user_class
         self._work.set()
 
     async def reset(self) -> None:
@@ -174,7 +176,7 @@ class TunerFeed:
 
     async def _start_tuner(self) -> None:
         """A fresh process, told the past. What ends or is imported once that was read, it is told later."""
-        await self._tuner.start(self.spec.tuner_gpu_indices or ())
+        await self._tuner.start(self.spec)
         assessed, until = self.spec.assessor is not None, self.told
         self._changes.clear()  # what comes from here on may be new to what is read now
         past, open_trials, imported = await self._database.read(
@@ -228,7 +230,8 @@ class TunerFeed:
         try:
             await turn()
         except TunerRaised as error:
-            log.error("the tuner or assessor failed: %s\n%s", error, error.details)
+            log.error("the tuner or assessor failed: %s", error)
+            write_text(log, logging.ERROR, "the tuner or assessor", error.details, "tuner")
             await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor failed: {error}", error)
         except TunerDied as error:
             log.error("%s", error)

@@ -118,6 +118,8 @@ async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World,
     viewed = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "view": {"port": 8001}})
     assert (viewed.json()["status"], viewed.json()["view"]["port"]) == ("VIEWED", 8001)
     assert world.supervisor.viewed == {"seeded"} and world.supervisor.has_work
+    refused = await api.patch(f"{EXPERIMENTS}/seeded", json={"trialConcurrency": 2})
+    assert refused.status_code == 409 and "seeded is viewed, which is for reading only" in refused.json()["error"]
     resumed = await api.post(f"{EXPERIMENTS}/seeded/resume")
     assert (resumed.json()["status"], resumed.json()["view"]["port"]) == ("RUNNING", 8001), "the port stays"
     assert await recorded(world, "seeded") == View(port=8001) and world.supervisor.viewed == set()

@@ -33,7 +33,7 @@ NO_ADAPTER = {
 NO_GPUS = ("v2-local.yml",)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
-    "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "the tuner Hyperband is not in this version yet")],
+    "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
     "v1-local.yml": [(16, "assessor.builtinAssessorName", "the assessor Curvefitting is not in this version yet")],
     "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is a tuner and an assessor in one")],
     "invalid/bad-memory.yml": [(14, "trainingService.trialMemorySize", "must be an amount of memory such as 8GB")],

@@ -106,7 +106,7 @@ def test_the_state_file_is_claim_process_and_end(keeper: KeeperProcess, client: 
     client.until_ended("job")
     claim, main, end = keeper.state_file("job").read_text().splitlines()
     told = {"name", "owner", "tag", "attempt_directory", "boot_id", "grace_s", "keeper_pid", "keeper_start_ticks"}
-    assert claim_of(keeper, "job").keys() == told
+    assert claim_of(keeper, "job").keys() == told | {"reservation"}
     assert f'"pid": {job["pid"]}' in main
     assert '"exit_code": 0' in end
     assert str(keeper.attempt("job")) in claim
@@ -201,11 +201,14 @@ def test_facts_are_the_machine_s(client: Client) -> None:
     assert len(facts["load"]) == 3
 
 
-@pytest.mark.parametrize("name", ["../stdout", "/etc/passwd", "out/../../x", "escape", "pipe", "outbox", "missing"])
+@pytest.mark.parametrize(
+    "name", ["../stdout", "/etc/passwd", "out/../../x", "escape", "inside", "pipe", "outbox", "missing"]
+)
 def test_only_regular_files_inside_the_attempt_are_read(keeper: KeeperProcess, client: Client, name: str) -> None:
     attempt = keeper.attempt("job")
     attempt.mkdir(parents=True)
     (attempt / "escape").symlink_to("/etc/passwd")
+    (attempt / "inside").symlink_to("outbox/file")
     os.mkfifo(attempt / "pipe")
     (attempt / "outbox").mkdir()
     with pytest.raises(RefusedError) as caught:
@@ -217,9 +220,7 @@ def test_files_are_read_in_parts(keeper: KeeperProcess, client: Client) -> None:
     attempt = keeper.attempt("job")
     attempt.mkdir(parents=True)
     (attempt / "trial.log").write_bytes(b"0123456789")
-    (attempt / "inside").symlink_to("trial.log")
     assert keeper.read(client, "job", "trial.log", offset=3, limit=4) == b"3456"
-    assert keeper.read(client, "job", "inside", offset=8) == b"89"
     assert client.ask("read", attempt_directory=str(attempt), file="trial.log", offset=99) == {"data": "", "size": 10}
 
 
@@ -261,8 +262,6 @@ def test_an_exit_that_a_debugger_is_told_first_is_waited_for(keeper: KeeperProce
 
 @pytest.fixture
 def small_disk(keeper: KeeperProcess) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a small file system to fill")
     folder = keeper.directory / "attempts"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], check=True)
@@ -270,6 +269,7 @@ def small_disk(keeper: KeeperProcess) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.machines
 def test_a_full_disk_is_unavailable_leaves_nothing_and_passes(
     keeper: KeeperProcess, client: Client, small_disk: Path
 ) -> None:
@@ -284,6 +284,7 @@ def test_a_full_disk_is_unavailable_leaves_nothing_and_passes(
     assert client.until_ended("job").jobs["job"]["exit_code"] == 0
 
 
+@pytest.mark.machines
 def test_an_end_is_told_and_kept_though_the_disk_is_full(
     keeper: KeeperProcess, client: Client, small_disk: Path
 ) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.world import World
 
 _T = TypeVar("_T")
@@ -20,9 +21,12 @@ _LOOK_AGAIN_S = 0.02
 
 
 async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle:
-    """Submits a job, as soon as the platform can be asked."""
+    """Submits a job, as soon as the platform can be asked and has room."""
     spec = world.job(trial_id)
-    return world.recorder.accept(await insist(world, lambda: platform.submit(spec)))
+    async with asyncio.timeout(world.patience_s):
+        while isinstance(answer := await insist(world, lambda: platform.submit(spec)), NoRoom):
+            await _next_look(world, platform)
+    return world.recorder.accept(answer)
 
 
 async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:
@@ -47,6 +51,16 @@ async def seen(world: World, platform: Platform, handle: JobHandle, *states: Job
                 await _next_look(world, platform)
     except TimeoutError:
         pytest.fail(f"{handle.job_name} was never {' or '.join(states)} within {world.patience_s} s; last: {last}")
+
+
+async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
+    """What was told of its runner's word about the end, as soon as it is."""
+    async with asyncio.timeout(world.patience_s):
+        while handle.job_name not in world.recorder.ends:
+            world.recorder.news.clear()
+            await world.recorder.news.wait()
+    word: dict[str, Any] = json.loads(world.recorder.ends[handle.job_name])
+    return word
 
 
 async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:

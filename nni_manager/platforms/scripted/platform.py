@@ -66,7 +66,7 @@ class ScriptedPlatform(Platform):
         is_real = config.launch != NONE
         return Capabilities(
             watches=False, reads_files=is_real, has_runner=is_real and config.channel != protocol.PULL,
-            ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
+            is_read=is_real and runner.is_read(config), ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
         )  # fmt: skip
 
     @classmethod
@@ -124,8 +124,12 @@ class ScriptedPlatform(Platform):
             for handle in handles
         }
 
-    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         await self._faults.check()
+        for handle in handles:
+            await self._cancel(handle, grace_period_s)
+
+    async def _cancel(self, handle: JobHandle, grace_period_s: float) -> None:
         async with self._disk():
             job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
             if job is None:

@@ -1,0 +1,42 @@
+"""Names of outboxes as text: two files never have one spelling, and every spelling leads back to its file."""
+
+import os
+
+import pytest
+
+from trial_runner.wire.outbox_name import file_name, is_outbox, spelled
+
+pytestmark = pytest.mark.unit
+
+NAMES = {
+    b"outbox/main.jsonl": "outbox/main.jsonl",
+    "outbox/größe 7.jsonl".encode(): "outbox/größe 7.jsonl",
+    b"outbox/caf\xe9.jsonl": "outbox/caf\\xe9.jsonl",
+    b"outbox/caf\\xe9.jsonl": "outbox/caf\\\\xe9.jsonl",
+    b"outbox/\xff\xfe": "outbox/\\xff\\xfe",
+    b"outbox/a\nb\x1b[0m": "outbox/a\\x0ab\\x1b[0m",
+    "outbox/\u2028".encode(): "outbox/\\xe2\\x80\\xa8",
+    b"outbox/\\": "outbox/\\\\",
+}
+
+
+@pytest.mark.parametrize(("name", "spelling"), NAMES.items())
+def test_spellings(name: bytes, spelling: str) -> None:
+    assert spelled(os.fsdecode(name)) == spelling
+    assert os.fsencode(file_name(spelling)) == name
+    assert spelling.isprintable()
+
+
+def test_every_byte_has_its_own() -> None:
+    names = [os.fsdecode(bytes([byte])) for byte in range(1, 256) if byte != ord("/")]
+    assert len({spelled(name) for name in names}) == len(names)
+    assert [file_name(spelled(name)) for name in names] == names
+
+
+@pytest.mark.parametrize(("spelling", "is_one"), [
+    ("outbox/a", True), (".nni/metrics", True), ("outbox/a/b..c", True), ("outbox/" + "a" * 248, True),
+    ("outbox/" + "a" * 249, False), ("stdout", False), ("outbox", False), ("outbox/../stdout", False),
+    ("outbox/a\nb", False), ("outbox/\udcff", False),
+])  # fmt: skip
+def test_what_may_be_an_outbox(spelling: str, is_one: bool) -> None:
+    assert is_outbox(spelling) is is_one
