@@ -173,10 +173,16 @@ class Platform(abc.ABC):
     changeable: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, settings: Json, host: Host) -> None:
-        """`settings`: the section of the config, canonical. Must not touch the network."""
+        """`settings`: the section of the config, canonical, secrets in place: never log them. Must not touch the
+        network."""
         self.settings = settings
         self.host = host
         self.capabilities = self.capabilities_for(settings)
+
+    def renew(self, settings: Json) -> None:
+        """The same settings with other secrets, for the next calls. An adapter that keeps something of them overrides
+        this."""
+        self.settings = settings
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:

@@ -63,7 +63,8 @@ class AtWork:
         )  # fmt: skip
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=config, database=self.database, feed=feed, keeper=cast(Any, None),
-            platform_class=platform, actions=hands, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
+            platform_class=platform, settings={}, actions=hands, runner_door=self.door, clock=self.now_ms,
+            safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.platform = cast(FakePlatform, self.loop.platform)

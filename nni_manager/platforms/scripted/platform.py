@@ -56,6 +56,10 @@ class ScriptedPlatform(Platform):
         self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
 
+    def renew(self, settings: Json) -> None:
+        super().renew(settings)
+        self._faults.config = ScriptedConfig.model_validate(settings)
+
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
         config = ScriptedConfig.model_validate(settings)
