@@ -15,7 +15,7 @@ from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import explain
 
 #: The platform's own deeds: a command that ended by a signal was ended by them.
-_PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | No
     word = runner.report()
     if platform is None or platform.state is JobState.CANCELLED:
         return Finding(report=word)
-    if platform.state in _PLATFORM_DEEDS:
+    if platform.state in PLATFORM_DEEDS:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = replace(word, reason=platform.reason, message="")

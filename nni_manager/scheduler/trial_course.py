@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nni_manager.domain.evidence import UNHEARD, Finding, RunnerWord, weigh
+from nni_manager.domain.evidence import PLATFORM_DEEDS, UNHEARD, Finding, RunnerWord, weigh
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import PLATFORM_RETRIES, Outcome, Reason, StopRequest, TrialStatus, explain, outcome
 from nni_manager.scheduler.decisions import (
@@ -23,6 +23,8 @@ from trial_runner import protocol
 
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN.
 UNKNOWN_AFTER_MS = 30_000
+#: Ends after which a runner has a last word.
+_SPOKEN_ENDS = frozenset({JobState.SUCCEEDED, JobState.FAILED})
 
 
 def follow(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
@@ -87,14 +89,18 @@ def _waits_since(
     """Since when something is expected that would complete the picture; None: nothing is.
 
     After the runner's word, its last results, and the platform's word when the command was ended by a signal that
-    nobody here sent. After the platform's word alone, the runner's, unless the platform ended the job itself.
+    nobody here sent. After the platform's word alone, the runner's; where the platform ended the job itself there may
+    be none, but results that are on their way, of which one may be final.
     """
     if runner is not None:
         unexplained = runner.signal is not None and platform is None and trial.asked is None
         is_complete = job.job_name in snapshot.drained and not unexplained
         return None if is_complete else job.runner_exit_ms
-    ended_itself = platform is not None and platform.state in (JobState.SUCCEEDED, JobState.FAILED)
-    return job.final_seen_ms if ended_itself and _had_a_runner(job) else None
+    if platform is None or not _had_a_runner(job):
+        return None
+    is_asked = trial.asked is not None or snapshot.is_stopping
+    waits_for = _SPOKEN_ENDS if is_asked else _SPOKEN_ENDS | PLATFORM_DEEDS
+    return job.final_seen_ms if platform.state in waits_for else None
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Finding, decisions: Decisions) -> None:
@@ -104,6 +110,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
         trial.asked,
         platform_retries=PLATFORM_RETRIES - by_platform,
         user_retries=snapshot.spec.max_trial_retries - by_user,
+        has_final=trial.has_final,
     )
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
@@ -132,7 +139,7 @@ def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fin
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message=finding.doubt if succeeded else explain(report, trial.asked),
+        message=verdict.message or (finding.doubt if succeeded else explain(report, trial.asked)),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
     )  # fmt: skip
     decisions.records.append(record)

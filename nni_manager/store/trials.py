@@ -25,10 +25,13 @@ class OpenTrial(NamedTuple):
     wait_code: str
     #: None: this attempt was not started yet.
     job: AttemptRow | None
+    #: The current attempt has reported a final result.
+    has_final: bool = False
 
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
+       t.final_data IS NOT NULL,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
@@ -41,11 +44,11 @@ def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
 
 
 def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
-    id_, sequence_id, status, record, created, started, attempt, asked, wait_code, *job = row
+    id_, sequence_id, status, record, created, started, attempt, asked, wait_code, has_final, *job = row
     return OpenTrial(
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
-        job=AttemptRow._make(job) if job[0] is not None else None,
+        job=AttemptRow._make(job) if job[0] is not None else None, has_final=bool(has_final),
     )  # fmt: skip
 
 
