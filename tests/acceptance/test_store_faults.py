@@ -172,6 +172,31 @@ def test_a_daemon_killed_and_started_on_a_full_disk(
 
 
 @needs_root
+def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
+    """With all that is its own there: SQLite gives the room beside an index back when the daemon ends."""
+    data = tmp_path / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", data], check=True)
+    daemon = Daemon(data).start()
+    try:
+        run = Run(daemon, code, tmp_path)
+        run.wait_for_progress(1)
+        assert daemon.terminate() == 0
+        filling = _fill(data)
+        daemon.start()
+        assert "the room kept for this case is used now" in daemon.log()
+        assert run.holds() <= DISK_HOLDS, "it serves, and says so where the room is not enough"
+        filling.unlink()
+        run.check_end()
+        daemon.call("POST", f"/experiments/{run.id}/stop")
+        assert daemon.terminate() == 0
+    finally:
+        for process in processes_of(str(data)):
+            process.kill()
+        subprocess.run(["umount", "--lazy", data], check=True)
+
+
+@needs_root
 def test_a_full_disk_does_not_hold_up_the_end_of_the_daemon(
     daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
 ) -> None:
