@@ -1,16 +1,17 @@
 """The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
 
+import json
 import os
 import stat
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
 from trial_runner.records import Records, cut_first, cut_frames, cut_lines
 
 #: Bytes read at once where nobody says otherwise.
 _CHUNK_BYTES = 256 * 1024
-#: A record longer than this is thrown away: its JSON might not fit into one message.
-_MAX_RECORD = 8 * 1024 * 1024
+#: So many bytes before the place where the next read begins are compared with what was there.
+_TAIL_BYTES = 64
 
 
 class Chunk(NamedTuple):
@@ -22,24 +23,49 @@ class Chunk(NamedTuple):
     lines: List[str]
 
 
+class _Replaced(Exception):
+    """The file does not hold what was read of it."""
+
+
+class _Tail(NamedTuple):
+    """The last bytes that were read of a file, and by what a change of it shows."""
+
+    data: bytes
+    changed: Tuple[int, int]
+
+
 class Outboxes:
-    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are nobody's outbox."""
+    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are nobody's outbox.
+
+    A file that became shorter, or another one, is a new outbox: `outbox/a.jsonl` becomes `outbox/a.jsonl/2`, where no
+    file can be. Which of its lines are new, whoever has the old ones knows.
+    """
 
     def __init__(self, attempt_directory: str, log: Callable[[str], None]) -> None:
         self._attempt_directory = attempt_directory
         self._log = log
         self._offsets: Dict[str, int] = {}
-        self._shortened: Set[str] = set()
+        #: Of files that became other ones: the outbox's present name.
+        self._names: Dict[str, str] = {}
+        self._tails: Dict[str, _Tail] = {}
+        #: Where the search for the end of a line that is too long goes on.
+        self._searched: Dict[str, int] = {}
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = _CHUNK_BYTES
 
     def rewind(self, offsets: Dict[str, int]) -> None:
         """The next chunks begin at these byte offsets; at 0 in outboxes that are not named."""
         self._offsets = dict(offsets)
+        self._names.clear()
+        self._tails.clear()
+        self._searched.clear()
 
     def move(self, outbox: str, offset: int) -> None:
         """The next chunk of this outbox begins there."""
-        self._offsets[outbox] = offset
+        if self._offsets.get(outbox, 0) != offset:
+            self._offsets[outbox] = offset
+            self._tails.pop(outbox, None)
+            self._searched.pop(outbox, None)
 
     def offsets(self) -> Dict[str, int]:
         """Where the next chunk of each outbox that was ever read begins."""
@@ -60,9 +86,12 @@ class Outboxes:
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
         """What is new in one outbox; None when there is nothing that is complete."""
-        start = self._offsets.get(outbox, 0)
+        name = self._name_of(outbox)
+        start = self._offsets.get(name, 0)
         try:
-            records = self._read(outbox, start, is_all)
+            records = self._read(outbox, name, start, is_all)
+        except _Replaced:
+            return self._begin_again(outbox, name)
         except OSError as error:
             self._log("{}/{} cannot be read: {}".format(self._attempt_directory, outbox, error.strerror))
             return None
@@ -70,8 +99,27 @@ class Outboxes:
             return None
         if records.skipped:
             self._log_skipped(outbox, start, records.skipped)
-        self._offsets[outbox] = start + records.length
-        return Chunk(outbox, start, start + records.length, records.texts)
+        self._offsets[name] = start + records.length
+        return Chunk(name, start, start + records.length, records.texts)
+
+    def _name_of(self, file: str) -> str:
+        """The outbox that a file is now."""
+        if file not in self._names:
+            name, number = file, 2
+            while "{}/{}".format(file, number) in self._offsets:
+                name, number = "{}/{}".format(file, number), number + 1
+            self._names[file] = name
+        return self._names[file]
+
+    def _begin_again(self, file: str, name: str) -> Chunk:
+        """Nothing of it yet, which tells that it is another one."""
+        number = 2 if name == file else int(name.rpartition("/")[2]) + 1
+        self._names[file] = again = "{}/{}".format(file, number)
+        self._offsets[again] = 0
+        if number == 2:
+            sentence = "{}/{} became shorter or another file: append to it, with >> in a shell"
+            self._log(sentence.format(self._attempt_directory, file))
+        return Chunk(again, 0, 0, [])
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
@@ -103,43 +151,73 @@ class Outboxes:
             return False
         return stat.S_ISREG(mode)
 
-    def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
+    def _read(self, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
+        """Raises OSError and _Replaced."""
         path = os.path.join(self._attempt_directory, outbox)
-        new = os.lstat(path).st_size - start
-        if new <= 0:
-            if new < 0:
-                self._log_shortened(path)
+        status, tail = os.lstat(path), self._tails.get(name)
+        if status.st_size == start and (tail is None or tail.changed == _changed(status)):
             return None
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
+            status = os.fstat(descriptor)
+            self._require_same(descriptor, outbox, name, start, status.st_size)
             # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
-            return self._read_records(descriptor, outbox, start, is_all, min(new + 1, self.chunk_bytes))
+            size = min(status.st_size - start + 1, self.chunk_bytes)
+            records = self._read_records(descriptor, outbox, name, start, is_all, size)
+            self._note_tail(descriptor, name, start + records.length, _changed(status))
+            return records
         finally:
             os.close(descriptor)
 
-    def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
+    def _require_same(self, descriptor: int, outbox: str, name: str, start: int, size: int) -> None:
+        """Raises _Replaced. A file whose last bytes nobody remembers is recognised by the end of the line before."""
+        if size < start:
+            raise _Replaced
+        tail = self._tails.get(name)
+        if tail is not None:
+            if os.pread(descriptor, len(tail.data), start - len(tail.data)) != tail.data:
+                raise _Replaced
+        elif outbox != protocol.METRICS_FILE and 0 < start < size and os.pread(descriptor, 1, start - 1) != b"\n":
+            raise _Replaced
+
+    def _note_tail(self, descriptor: int, name: str, end: int, changed: Tuple[int, int]) -> None:
+        length = min(end, _TAIL_BYTES)
+        self._tails[name] = _Tail(os.pread(descriptor, length, end - length), changed)
+
+    def _read_records(self, descriptor: int, outbox: str, name: str, start: int, is_all: bool, size: int) -> Records:
         cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-        while True:
+        while name not in self._searched:
             data = os.pread(descriptor, size, start)
             is_last = is_all and len(data) < size
             records = cut(data, is_last)
             if records.length == 0 and len(data) == size:
-                if size >= _MAX_RECORD:
-                    return Records([], size, size)
-                size = min(4 * size, _MAX_RECORD)
+                if size >= protocol.MAX_LINE:
+                    self._searched[name] = start + size
+                size = min(4 * size, protocol.MAX_LINE)
                 continue
             if records.length > self.chunk_bytes:
                 return cut_first(cut, data, records)
             if is_last and records.length < len(data):
                 self._log_skipped(outbox, start + records.length, len(data) - records.length)
             return records
+        return self._pass_over(descriptor, name, start, is_all)
 
-    def _log_shortened(self, path: str) -> None:
-        """Once: what was there is stored, and what takes its place cannot be told from it."""
-        if path not in self._shortened:
-            self._shortened.add(path)
-            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(path))
+    def _pass_over(self, descriptor: int, name: str, start: int, is_all: bool) -> Records:
+        """A line that is too long, once its end is there: another line says so in its place."""
+        data = os.pread(descriptor, protocol.MAX_LINE, self._searched[name])
+        while data and b"\n" not in data:
+            self._searched[name] += len(data)
+            data = os.pread(descriptor, protocol.MAX_LINE, self._searched[name])
+        if not data and not is_all:
+            return Records([], 0, 0)
+        length = self._searched.pop(name) + data.find(b"\n") + 1 - start
+        line = {"type": protocol.TOO_LONG, "bytes": length, "limit": protocol.MAX_LINE}
+        return Records([json.dumps(line)], length, 0)
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)
         self._log("{} has {} bytes that are no record at offset {}".format(place, length, start))
+
+
+def _changed(status: os.stat_result) -> Tuple[int, int]:
+    return status.st_mtime_ns, status.st_ino

@@ -90,6 +90,10 @@ INVALID = "invalid"
 #: Folder of outboxes below an attempt's folder, and the outbox that `$NNI_OUTBOX` names.
 OUTBOX_FOLDER = "outbox"
 MAIN_OUTBOX = "outbox/main.jsonl"
+#: The most bytes that a line of an outbox, its newline included, may have on any channel.
+MAX_LINE = 8 * 1024 * 1024
+#: What is delivered in the place of a longer one: a line ``{"type": TOO_LONG, "bytes": n, "limit": MAX_LINE}``.
+TOO_LONG = "too_long"
 #: Metrics file of NNI's 2.x SDK: ``ME`` + six digits of length + JSON, see `METRICS_FILE_MARK`.
 METRICS_FILE = ".nni/metrics"
 METRICS_FILE_MARK = b"ME"

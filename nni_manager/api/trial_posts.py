@@ -111,7 +111,9 @@ def _sizes(body: Json) -> dict[str, int]:
 
 def _is_outbox(name: str) -> bool:
     """A path below the attempt's folder, where results may be."""
-    is_ours = name == protocol.METRICS_FILE or name.startswith(f"{protocol.OUTBOX_FOLDER}/")
+    is_ours = name == protocol.METRICS_FILE or name.startswith(
+        (f"{protocol.OUTBOX_FOLDER}/", f"{protocol.METRICS_FILE}/")
+    )
     return is_ours and len(name) <= _NAME_CHARACTERS and name.isprintable()
 
 

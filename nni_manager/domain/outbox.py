@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 
+#: What a reader puts in the place of a line that is too long; `trial_runner.protocol` has it.
+_TOO_LONG = "too_long"
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
@@ -46,12 +48,18 @@ def joined(parts: Sequence[Lines]) -> Lines:
     )
 
 
+class _TooLong(Exception):
+    """Its text: how long the line was, and what is allowed."""
+
+
 def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
     metrics: list[Metric] = []
     broken: list[str] = []
     for number, entry in enumerate(_decode(lines), first):
         try:
             found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
+        except _TooLong as error:
+            broken.append(f"line {number + 1} {error}")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number - first][:_EXCERPT]}")
         else:
@@ -82,6 +90,8 @@ def _own_metric(number: int, entry: object) -> Metric:
     if not isinstance(entry, dict):
         raise TypeError("not an object")
     type_ = _TYPES.get(entry["type"])
+    if entry["type"] == _TOO_LONG:
+        raise _TooLong(f"has {entry['bytes']} bytes, and a line may have {entry['limit']} at most")
     if type_ is None:
         raise ValueError("type must be intermediate or final")
     value = entry["value"]

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from trial_runner import protocol
 
-#: Bytes read at once, and the most that a single record may have; a longer one is passed over.
+#: Bytes read at once.
 _READ_BYTES = 256 * 1024
-_MAX_RECORD = 8 * 1024 * 1024
 _FRAME = re.compile(re.escape(protocol.METRICS_FILE_MARK) + rb"([0-9]{%d})" % protocol.METRICS_FILE_DIGITS)
 _FRAME_HEAD = len(protocol.METRICS_FILE_MARK) + protocol.METRICS_FILE_DIGITS
 
@@ -52,11 +51,22 @@ def _next(file: int, outbox: str, start: int, is_all: bool) -> Stretch | None:
         lines, length = cut(data, is_all and len(data) < size)
         if length or len(data) < size:
             break
-        if size >= _MAX_RECORD:
-            lines, length = [], size
+        if size >= protocol.MAX_LINE:
+            lines, length = _pass_over(file, start, is_all)
             break
-        size = min(4 * size, _MAX_RECORD)
+        size = min(4 * size, protocol.MAX_LINE)
     return Stretch(outbox=outbox, start=start, end=start + length, lines=tuple(lines)) if length else None
+
+
+def _pass_over(file: int, start: int, is_all: bool) -> tuple[list[str], int]:
+    """A line that is too long, once its end is there: another line says so in its place."""
+    position = start + protocol.MAX_LINE
+    while (data := os.pread(file, protocol.MAX_LINE, position)) and b"\n" not in data:
+        position += len(data)
+    if not data and not is_all:
+        return [], 0
+    length = position + data.find(b"\n") + 1 - start
+    return [json.dumps({"type": protocol.TOO_LONG, "bytes": length, "limit": protocol.MAX_LINE})], length
 
 
 _Cut = Callable[[bytes, bool], tuple[list[str], int]]

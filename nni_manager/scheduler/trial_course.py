@@ -137,9 +137,10 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fi
 
 def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
+    message = verdict.message or (finding.doubt if succeeded else explain(report, trial.asked))
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message=verdict.message or (finding.doubt if succeeded else explain(report, trial.asked)),
+        message="; ".join(filter(None, (message, trial.doubt))),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
     )  # fmt: skip
     decisions.records.append(record)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from nni_manager.domain.metrics import Metric, MetricType
@@ -47,6 +48,15 @@ class Receipt:
     has_intermediates: bool = False
     #: Its runner has said that the command is over: this may have been the last that was waited for.
     may_complete: bool = False
+    #: Why results of the trial may be missing, when this chunk shows it for the first time.
+    doubt: str = ""
+
+
+#: Of an outbox that takes the place of another one.
+_REPLACED = (
+    "{} became shorter or another file while it was read: what had been read of it is kept, what it holds now counts as"
+    " new, and results between the two may be missing; append to it, with >> in a shell"
+)
 
 
 def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
@@ -58,7 +68,8 @@ def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     if row is None:
         return Receipt(stored=Stored.FENCED)
     attempt, may_complete = row[:2], bool(row[2])
-    outbox, offset, number = _outbox(connection, attempt, chunk.outbox)
+    before = _replaced(connection, attempt, chunk.outbox)
+    outbox, offset, number, is_new = _outbox(connection, attempt, chunk.outbox)
     if chunk.end <= offset and chunk.start < chunk.end:
         return Receipt(stored=Stored.REPEAT)
     if chunk.start != offset:
@@ -66,21 +77,61 @@ def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     connection.execute(
         "UPDATE outboxes SET offset = ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox)
     )
+    if before:
+        chunk = replace(chunk, metrics=_without_repeats(connection, before, outbox, number, chunk.metrics))
     has_intermediates = _take(connection, chunk, attempt, outbox, number, now_ms)
+    doubt = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and is_new else ""
+    if doubt:
+        connection.execute("UPDATE trials SET doubt = ? WHERE id = ?", (doubt, attempt[0]))
     return Receipt(
-        stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates, may_complete=may_complete
-    )
+        stored=Stored.NEW, trial_id=attempt[0], has_intermediates=has_intermediates, may_complete=may_complete,
+        doubt=doubt,
+    )  # fmt: skip
 
 
-def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> tuple[int, int, int]:
-    """(id, offset, number of the next line) of an outbox, made when it is new."""
+def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> list[tuple[int, int]]:
+    """(id, lines) of the outboxes that this one took the place of, the last first; ``a/3`` those of ``a/2`` and ``a``.
+
+    Empty for one that took nobody's place, as most do.
+    """
+    file, _, number = name.rpartition("/")
+    if not (number.isascii() and number.isdecimal() and int(number) > 1):
+        return []
+    query = "SELECT id, lines FROM outboxes WHERE trial_id = ? AND attempt = ? AND name = ?"
+    names = [*(f"{file}/{earlier}" for earlier in range(int(number) - 1, 1, -1)), file]
+    rows = [connection.execute(query, (*attempt, one)).fetchone() for one in names]
+    return rows if all(rows) else []
+
+
+def _without_repeats(
+    connection: sqlite3.Connection, before: Sequence[tuple[int, int]], outbox: int, number: int,
+    metrics: Sequence[Metric],
+) -> Sequence[Metric]:  # fmt: skip
+    """What is left when those are taken away that stand at the beginning of both files: they are stored."""
+    if connection.execute("SELECT 1 FROM metrics WHERE outbox = ? LIMIT 1", (outbox,)).fetchone():
+        return metrics
+    known: dict[int, tuple[str, str]] = {}
+    limit = before[0][1]
+    for earlier, lines in before:
+        limit = min(limit, lines)
+        query = "SELECT number, type, data FROM metrics WHERE outbox = ? AND number < ? ORDER BY number"
+        rows = connection.execute(query, (earlier, limit)).fetchall()
+        known |= {line: (type_, data) for line, type_, data in rows}
+        limit = rows[0][0] if rows else limit  # what came before it was in an earlier one already
+    repeats = itertools.takewhile(lambda m: known.get(number + m.number) == (m.type, m.data), metrics)
+    return metrics[len(list(repeats)) :]
+
+
+def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> tuple[int, int, int, bool]:
+    """(id, offset, number of the next line, whether it is new) of an outbox, made when it is new."""
     key = (*attempt, name)
     query = "SELECT id, offset, lines FROM outboxes WHERE trial_id = ? AND attempt = ? AND name = ?"
     row = connection.execute(query, key).fetchone()
+    is_new = row is None
     if row is None:
         insert = "INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?) RETURNING id, offset, lines"
         row = connection.execute(insert, key).fetchone()
-    return row[0], row[1], row[2]
+    return row[0], row[1], row[2], is_new
 
 
 def _take(

@@ -88,9 +88,8 @@ async def test_a_file_that_cannot_be_written_at_the_start_is_written_later(
     (tmp_path / "control.tmp").mkdir()  # as on a full disk, nothing can be written there
     async with place.whereabouts.kept():
         await place.whereabouts.look()
-        assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
-            f"clients cannot find this daemon: [Errno 21] Is a directory: '{place.data / 'control.tmp'}'; it is tried again"
-        ]
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert said.startswith("clients cannot find this daemon: [Errno 21] Is a directory")
         (tmp_path / "control.tmp").rmdir()
         await place.whereabouts.look()
         assert await place.answers()
