@@ -13,7 +13,7 @@ hello       –                                                         {version
 list        –                                                         {jobs: {name: job}}
 spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
-            grace_s, from {outbox: offset}
+            grace_s, from {outbox: offset}, reservation
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
                                                                       all its processes, SIGKILL after grace_s
@@ -24,10 +24,11 @@ facts       –                                                         {cpu_cou
                                                                       disk_free_bytes, keeper_cpu_s}
 ==========  ========================================================  ==============================================
 
-A *job* is ``{name, owner, state, pid, started_ms, attempt_directory}`` and, when it has ended, ``{ended_ms, exit_code,
-signal, stderr_tail, cpu_s}``. `state` is one of RUNNING, ENDED, LOST; RUNNING until no process of it is left. Of
-`exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the parent. The same name
-spawned twice is one job.
+A *job* is ``{name, owner, state, pid, started_ms, attempt_directory, reservation}`` and, when it has ended,
+``{ended_ms, exit_code, signal, stderr_tail, cpu_s}``. `reservation` is any object that came with the spawn: the manager
+notes in it which places of the machine the job has. `state` is one of RUNNING, ENDED, LOST; RUNNING until no process
+of it is left. Of `exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the
+parent. The same name spawned twice is one job.
 
 Keeper, events:
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from nni_manager.domain.wait import Wait
+
 
 class JobState(StrEnum):
     """A platform's state of a job, normalised. Each adapter maps its native words to these in one table."""
@@ -18,7 +20,7 @@ class JobState(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     #: Ended with another exit code or by a signal.
     FAILED = "FAILED"
-    #: Ended because we asked for it, and the platform reports no exit code.
+    #: Ended because a person or we asked for it (here, in the platform's portal), and it reports no exit code.
     CANCELLED = "CANCELLED"
     #: The platform ended it: preempted, evicted, quota.
     PREEMPTED = "PREEMPTED"
@@ -65,6 +67,14 @@ class JobReport:
     #: Milliseconds since the epoch.
     started_ms: int | None = None
     ended_ms: int | None = None
+    #: Why a PENDING job does not run yet, where the platform says so.
+    wait: Wait | None = None
+    #: Where a person looks at the job: a portal's or console's page; empty: nowhere.
+    link: str = ""
+    #: Where it runs, in words: machine, GPUs, pod; empty: not known.
+    place: str = ""
+    #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can.
+    unreachable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +105,13 @@ class JobSpec:
     grace_period_s: float = 5.0
     #: Outbox → bytes of it that are stored, of a job that may have been submitted before and have run since.
     stored: Mapping[str, int] = field(default_factory=dict)
+    #: It may have been submitted before: look the name up first where the platform does not do that itself.
+    is_repeat: bool = False
+    #: When it was decided to submit it, milliseconds since the epoch; no job of its name is older.
+    intended_ms: int = 0
+    #: The experiment's own, carried by the job as tag, label or variable: a job of this name with another nonce is
+    #: somebody else's. Empty (attempts of earlier versions): not compared.
+    nonce: str = ""
     #: How the trial runner inside the job reaches us, its token included; empty where it does not. What else it is
     #: started with, its platform knows.
     runner_environment: Mapping[str, str] = field(default_factory=dict, repr=False)

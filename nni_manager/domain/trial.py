@@ -63,21 +63,6 @@ class Reason(StrEnum):
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
 
 
-class WaitCode(StrEnum):
-    """Why a trial is WAITING."""
-
-    #: All slots of `trialConcurrency` are taken.
-    CONCURRENCY = "CONCURRENCY"
-    #: Handed to the platform, not started yet.
-    SUBMITTED = "SUBMITTED"
-    #: The platform takes no jobs at the moment.
-    PLATFORM_UNAVAILABLE = "PLATFORM_UNAVAILABLE"
-    #: The experiment is on hold.
-    HOLD = "HOLD"
-    #: Its last attempt was given up; the next one starts when a slot is free.
-    RETRY = "RETRY"
-
-
 #: How often a trial is tried again because of what its platform did.
 PLATFORM_RETRIES = 2
 

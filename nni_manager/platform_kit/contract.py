@@ -1,23 +1,28 @@
-"""What an adapter promises: five verbs, and entering and leaving.
+"""What an adapter promises: its verbs, and entering and leaving.
 
-* Enter and exit connect and disconnect, *leaving jobs running*. An experiment enters its own instance.
+* An instance is one training service of one experiment. Enter and exit connect and disconnect, *leaving jobs running*.
+  `close` comes before the last exit of an experiment that is stopped, `clean` when it is deleted.
 * Everything may be called again at any time: after a crash the scheduler repeats what it cannot know.
-* An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable) differ.
+* An adapter never decides: it reports what it sees. "Gone" (LOST) and "could not ask" (PlatformUnavailable for all
+  jobs, `JobReport.unreachable` for some) differ.
 * `forget` may meet a job that still runs: what is decided need not have ended.
-* Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter.
+* Errors it may raise: SubmitRejected, PlatformUnavailable, BadCredentials. Anything else is a bug in the adapter. A
+  verb that takes longer than its time limit (`TIME_LIMITS_S`) is cancelled and counts as PlatformUnavailable.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.wait import Wait
 from nni_manager.platform_kit.keeper_client import Keeper
 
 
@@ -33,8 +38,63 @@ class Capabilities:
     has_runner: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
+    #: The platform starts ended processes of a job again by itself: its word, not the runner's, ends an attempt.
+    platform_decides: bool = False
+    #: People can stop jobs there: an end by a signal that nobody here sent waits for the platform's word.
+    has_portal: bool = False
     #: Longest wait between two rounds of `observe`, in seconds.
     slow_poll_s: float = 30.0
+
+
+#: Verb → seconds after which a call of it is given up; a submission that was given up may have been taken.
+TIME_LIMITS_S: Mapping[str, float] = {
+    "enter": 30.0, "preflight": 15.0, "submit": 60.0, "observe": 30.0, "cancel": 30.0, "forget": 30.0,
+    "read_file": 30.0, "close": 30.0, "clean": 30.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many more jobs the service would take now; a hint, `submit` may still find no room."""
+
+    #: None: as many as one likes.
+    free: int | None = None
+    #: When there is none: why.
+    why: Wait | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRoom:
+    """An answer of `submit`: the job was not taken, which is no attempt; it is submitted again when room changes."""
+
+    why: Wait
+
+
+class Severity(StrEnum):
+    """What a preflight finding means for the experiment."""
+
+    #: It cannot work: refused credentials, an unknown cluster, a missing right. Refuses `create`.
+    WRONG = "wrong"
+    #: It cannot be asked now; the experiment waits.
+    AWAY = "away"
+    #: It works, but somebody should know.
+    WARNING = "warning"
+    #: Looked at and found well.
+    FINE = "fine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightFinding:
+    """One thing that `preflight` looked at."""
+
+    severity: Severity
+    #: What was looked at, e.g. ``hostA: login`` or ``TFJob``.
+    subject: str
+    #: What was found, one sentence.
+    sentence: str
+    #: What to do about it; empty when nothing is.
+    fix: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +144,8 @@ class Platform(abc.ABC):
 
     #: Set on the class, unless they depend on the settings.
     capabilities: Capabilities
+    #: Fields of the section that may be changed while the experiment runs, in camelCase.
+    changeable: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, settings: Json, host: Host) -> None:
         """`settings`: the section of the config, canonical. Must not touch the network."""
@@ -101,8 +163,15 @@ class Platform(abc.ABC):
         """Refuses what this adapter cannot do, before anything is created. Raises InvalidInput."""
         return None
 
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        """Looks whether jobs could run, before the first one, without leaving anything. May be called before entering.
+
+        Raises nothing on purpose: what cannot be asked is a finding.
+        """
+        return ()
+
     async def __aenter__(self) -> Self:
-        """Connects. May raise PlatformUnavailable or BadCredentials."""
+        """Connects. May raise PlatformUnavailable or BadCredentials, and is then tried again."""
         return self
 
     async def __aexit__(  # noqa: B027 (nothing to do is a fair answer)
@@ -110,20 +179,30 @@ class Platform(abc.ABC):
     ) -> None:
         """Disconnects; jobs run on. No task, thread, file or connection is left."""
 
-    @abc.abstractmethod
-    async def submit(self, spec: JobSpec) -> JobHandle:
-        """Returns when the job is accepted. The same name twice is the same job.
+    def room(self) -> Room:
+        """From memory, at once; `Host.wake("")` says that it changed."""
+        return _UNLIMITED
 
-        Raises PlatformUnavailable; its `refused` says whether the job was certainly not taken.
+    def want(self, jobs: int) -> None:  # noqa: B027 (only where experiments stand in a line for room)
+        """So many trials wait for room there; 0: none any more. Called when that changes."""
+
+    @abc.abstractmethod
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        """Returns when the job is accepted. The same name (and nonce) twice is the same job.
+
+        Raises SubmitRejected, or PlatformUnavailable; its `refused` says whether the job was certainly not taken.
         """
 
     @abc.abstractmethod
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        """What is known of all these jobs, in a bounded number of remote calls. A missing job is LOST."""
+        """What is known of all these jobs, in a bounded number of remote calls. A missing job is LOST.
+
+        Never called without handles.
+        """
 
     @abc.abstractmethod
-    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
-        """Asks the job to end; quiet for finished and unknown jobs. Its end is observed later."""
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        """Asks the jobs to end; quiet for finished and unknown ones. Their ends are observed later."""
 
     @abc.abstractmethod
     async def forget(self, handles: Sequence[JobHandle]) -> None:
@@ -139,3 +218,15 @@ class Platform(abc.ABC):
         Only when `capabilities.reads_files`. Raises NotFound.
         """
         raise NotImplementedError
+
+    async def close(self) -> None:  # noqa: B027 (most services keep nothing of an experiment)
+        """The experiment is stopped: removes what the service keeps for it as a whole. Called while entered."""
+
+    async def clean(self, job_names: Sequence[str]) -> None:  # noqa: B027
+        """Ends and removes whatever is left of the experiment: these jobs, and what else is found by its id.
+
+        Of an instance that was not entered, perhaps long after the experiment was deleted.
+        """
+
+
+_UNLIMITED = Room()

@@ -14,6 +14,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, Submi
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.trial import Reason
+from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.forgetting import Forgetting
@@ -133,6 +134,8 @@ class Actions:
             if self._loop.platform.capabilities.has_runner:
                 await self._runner_door.open(self._loop.experiment_id)  # its runner must be told where it is
             handle = await self._loop.platform.submit(self._job_spec(call))
+            if isinstance(handle, NoRoom):
+                raise PlatformUnavailable(handle.why.sentence, refused=True)
         except SubmitRejected as error:
             report = JobReport(
                 state=JobState.FAILED, reason=Reason.SUBMIT_REJECTED, message=str(error), ended_ms=self._clock()
@@ -182,7 +185,7 @@ class Actions:
 
     async def _do_cancel(self, handle: JobHandle) -> None:
         try:
-            await self._loop.platform.cancel(handle, self._loop.spec.grace_period_s)
+            await self._loop.platform.cancel([handle], self._loop.spec.grace_period_s)
         except (PlatformUnavailable, BadCredentials) as error:
             log.warning("job %s could not be told to stop, it will be told again: %s", handle.job_name, error)
             await asyncio.sleep(1)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle
-from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
+from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+from nni_manager.domain.wait import WaitCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.trial import TrialStatus, WaitCode
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.wait import WaitCode
 from nni_manager.scheduler.decisions import (
     AddTrial,
     AskTuner,

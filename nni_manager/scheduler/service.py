@@ -14,8 +14,9 @@ from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text
-from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.domain.trial import StopRequest
 from nni_manager.domain.view import View
+from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import experiment_folder

@@ -13,7 +13,8 @@ from typing import Any
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobReport
-from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.wait import WaitCode
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.plan import SUBMITTED, plan

@@ -6,7 +6,8 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import new_trial_ids
-from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
+from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+from nni_manager.domain.wait import WaitCode
 from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
 
 

@@ -62,9 +62,10 @@ class MemoryPlatform(Platform):
         lost = JobReport(state=JobState.LOST)
         return {handle: self.jobs.get(handle.job_name, lost) for handle in handles}
 
-    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
-        self.jobs[handle.job_name] = JobReport(state=JobState.FAILED, signal=15, ended_ms=now_ms())
-        self.host.wake(handle.job_name)
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        for handle in handles:
+            self.jobs[handle.job_name] = JobReport(state=JobState.FAILED, signal=15, ended_ms=now_ms())
+            self.host.wake(handle.job_name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         for handle in handles:

@@ -56,11 +56,12 @@ class FakePlatform(Platform):
         lost = JobReport(state=JobState.LOST)
         return {handle: self.jobs.get(handle.job_name, lost) for handle in handles}
 
-    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
-        self.cancelled.append(handle.job_name)
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        self.cancelled += [handle.job_name for handle in handles]
         self._may_raise("cancel")
-        if self.jobs.get(handle.job_name) == RUNNING:
-            self.change(handle.job_name, KILLED)
+        for handle in handles:
+            if self.jobs.get(handle.job_name) == RUNNING:
+                self.change(handle.job_name, KILLED)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         self._may_raise("forget")

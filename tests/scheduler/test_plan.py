@@ -8,7 +8,8 @@ import pytest
 
 from nni_manager.domain.evidence import UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.wait import WaitCode
 from nni_manager.scheduler.decisions import (
     AddTrial,
     AskStop,

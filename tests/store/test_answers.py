@@ -12,7 +12,7 @@ import pytest
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.parameters import Parameters
-from nni_manager.domain.trial import WaitCode
+from nni_manager.domain.wait import WaitCode
 from nni_manager.store import answers, jobs, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
 from tests.store.life import add, add_with, end, final, intermediate, report, start

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.trial import WaitCode
+from nni_manager.domain.wait import WaitCode
 from nni_manager.store import history, jobs, trials
 from nni_manager.store.metrics import Chunk, Stored, store
 from tests.store.life import add, end, final, intermediate, one, report, start

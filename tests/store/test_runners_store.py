@@ -10,7 +10,8 @@ import pytest
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import StopRequest, WaitCode
+from nni_manager.domain.trial import StopRequest
+from nni_manager.domain.wait import WaitCode
 from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
 from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, end, final, intermediate, one, report, start

@@ -35,6 +35,17 @@ def orphanage() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("orphanage")
+def test_the_next_keeper_lists_what_was_reserved_for_a_job(keeper: KeeperProcess, client: Client) -> None:
+    reservation = {"machine": "a", "places": [0, 2], "share": 1}
+    assert keeper.spawn(client, "job", _SLEEP, reservation=reservation)["reservation"] == reservation
+    assert keeper.spawn(client, "other", _SLEEP)["reservation"] == {}
+    keeper.kill()
+    assert keeper.start() == b"ready\n"
+    jobs = keeper.connect().ask("list")["jobs"]
+    assert (jobs["job"]["reservation"], jobs["other"]["reservation"]) == (reservation, {})
+
+
+@pytest.mark.usefixtures("orphanage")
 def test_a_killed_keeper_loses_neither_lines_nor_exit_codes_of_eight_jobs(
     keeper: KeeperProcess, client: Client
 ) -> None:

@@ -33,6 +33,8 @@ class Claim(NamedTuple):
     #: The keeper that made the claim, which bears the tag itself while it starts the job; 0 where it was not noted.
     keeper_pid: int = 0
     keeper_start_ticks: int = 0
+    #: What of the machine was given to the job, which the keeper only keeps; None in files of earlier versions.
+    reservation: Optional[Dict[str, Any]] = None
 
 
 class MainProcess(NamedTuple):

@@ -53,6 +53,7 @@ class Job:
             "pid": None if self.main is None else self.main.pid,
             "started_ms": None if self.main is None else self.main.started_ms,
             "attempt_directory": self.claim.attempt_directory,
+            "reservation": self.claim.reservation or {},
         }
         if self.end is not None and self.is_over:
             description.update(self.end._asdict())

@@ -27,6 +27,7 @@ class SpawnRequest(NamedTuple):
     files: Dict[str, str]
     grace_s: float
     offsets: Dict[str, int]
+    reservation: Dict[str, Any]
 
     def __repr__(self) -> str:
         # Command and environment may hold secrets.
@@ -45,6 +46,7 @@ def spawn_request(message: Message) -> SpawnRequest:
         files=_texts(message, "files"),
         grace_s=grace_s(message, 5.0),
         offsets=offsets(message.get("from"), "from"),
+        reservation=_object(message, "reservation"),
     )
 
 
@@ -109,6 +111,13 @@ def _texts(message: Message, field: str) -> Dict[str, str]:
     value = message.get(field, {})
     if not isinstance(value, dict) or not {str}.issuperset(map(type, value.values())):
         raise _invalid(field, "an object of texts")
+    return value
+
+
+def _object(message: Message, field: str) -> Dict[str, Any]:
+    value = message.get(field, {})
+    if not isinstance(value, dict):
+        raise _invalid(field, "an object")
     return value
 
 

@@ -94,6 +94,7 @@ class Spawn:
             grace_s=request.grace_s,
             keeper_pid=os.getpid(),
             keeper_start_ticks=self._start_ticks,
+            reservation=request.reservation,
         )
 
     def _run(self, request: SpawnRequest, claim: Claim, undo: ExitStack) -> Tuple[int, int]:

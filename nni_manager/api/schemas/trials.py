@@ -8,7 +8,8 @@ from pydantic import Field, JsonValue
 
 from nni_manager.api.schemas.wire import Wire
 from nni_manager.domain.parameters import ParameterSource
-from nni_manager.domain.trial import Reason, StopRequest, TrialStatus, WaitCode
+from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+from nni_manager.domain.wait import WaitCode
 
 
 class Wait(Wire):

@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.world import World
 
 _T = TypeVar("_T")
@@ -20,9 +20,12 @@ _LOOK_AGAIN_S = 0.02
 
 
 async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle:
-    """Submits a job, as soon as the platform can be asked."""
+    """Submits a job, as soon as the platform can be asked and has room."""
     spec = world.job(trial_id)
-    return world.recorder.accept(await insist(world, lambda: platform.submit(spec)))
+    async with asyncio.timeout(world.patience_s):
+        while isinstance(answer := await insist(world, lambda: platform.submit(spec)), NoRoom):
+            await _next_look(world, platform)
+    return world.recorder.accept(answer)
 
 
 async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:

@@ -158,7 +158,7 @@ class PlatformContract:
         """9"""
         async with world.make() as platform:
             handle, other = await running(world, platform, "a"), await running(world, platform, "b")
-            await platform.cancel(handle, _GRACE_S)
+            await platform.cancel([handle], _GRACE_S)
             report = await seen(world, platform, handle, *_FINAL)
             assert report.state in (JobState.CANCELLED, JobState.FAILED)
             await seen(world, platform, other, JobState.RUNNING)
@@ -169,10 +169,10 @@ class PlatformContract:
             ended, gone = await running(world, platform, "a"), await running(world, platform, "b")
             await world.end(ended, 0)
             report = await seen(world, platform, ended, JobState.SUCCEEDED)
-            await platform.cancel(ended, _GRACE_S)
+            await platform.cancel([ended], _GRACE_S)
             await world.vanish(gone)
             await seen(world, platform, gone, JobState.LOST)
-            await platform.cancel(gone, _GRACE_S)
+            await platform.cancel([gone], _GRACE_S)
             assert await seen(world, platform, ended, *_ENDED) == report
 
     async def test_ended_and_unknown_jobs_are_forgotten_quietly(self, world: World) -> None:

@@ -87,8 +87,9 @@ class LocalPlatform(Platform):
             await self._follow(names)
         return {handle: self._reports.get(handle.job_name, _NO_WORD) for handle in handles}
 
-    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
-        await self.host.keeper.request("signal", name=handle.job_name, grace_s=grace_period_s)
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        for handle in handles:
+            await self.host.keeper.request("signal", name=handle.job_name, grace_s=grace_period_s)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         names = [handle.job_name for handle in handles]

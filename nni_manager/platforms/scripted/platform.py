@@ -120,8 +120,12 @@ class ScriptedPlatform(Platform):
             for handle in handles
         }
 
-    async def cancel(self, handle: JobHandle, grace_period_s: float) -> None:
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         await self._faults.check()
+        for handle in handles:
+            await self._cancel(handle, grace_period_s)
+
+    async def _cancel(self, handle: JobHandle, grace_period_s: float) -> None:
         async with self._disk():
             job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
             if job is None:

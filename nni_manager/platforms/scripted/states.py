@@ -103,11 +103,14 @@ def _process_end(job: Job, process: Process) -> JobReport:
     return _exited(exit_code, signal, job.starts_ms, ended_ms, reason=job.rule.reason, stderr_tail=tail)
 
 
-def _exited(exit_code: int | None, signal: int | None, started_ms: int, ended_ms: int, **words: str) -> JobReport:
+def _exited(
+    exit_code: int | None, signal: int | None, started_ms: int, ended_ms: int, reason: str = "", stderr_tail: str = ""
+) -> JobReport:
     native = "succeeded" if exit_code == 0 else "failed"
     return JobReport(
-        state=job_state(native), exit_code=exit_code, signal=signal, started_ms=started_ms, ended_ms=ended_ms, **words
-    )
+        state=job_state(native), exit_code=exit_code, signal=signal, started_ms=started_ms, ended_ms=ended_ms,
+        reason=reason, stderr_tail=stderr_tail,
+    )  # fmt: skip
 
 
 def _end(native: str, started_ms: int, ended_ms: int, *, reason: str = "", message: str = "") -> JobReport:

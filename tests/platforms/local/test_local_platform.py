@@ -134,7 +134,7 @@ async def test_a_child_in_a_session_of_its_own_is_cancelled_with_its_job(world: 
         command = 'setsid sleep 1000 & echo $! > "$NNI_OUTPUT_DIR/child"; echo "{}" >> "$NNI_OUTBOX"; wait'
         handle = await submitted(world, platform, world.command("trial", command))
         await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 1)
-        await platform.cancel(handle, 30.0)
+        await platform.cancel([handle], 30.0)
         report = await seen(world, platform, handle, *FINAL)
         assert report.signal == signal.SIGTERM
         assert not is_alive(int(text(handle, "child")))
@@ -145,7 +145,7 @@ async def test_a_job_may_end_in_its_own_way_when_it_is_cancelled(world: LocalWor
         command = "trap 'exit 7' TERM; echo {} >> $NNI_OUTBOX; while :; do sleep 1000 & wait; done"
         handle = await submitted(world, platform, world.command("trial", command))
         await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 1)
-        await platform.cancel(handle, 30.0)
+        await platform.cancel([handle], 30.0)
         assert (await seen(world, platform, handle, *FINAL)).exit_code == 7
 
 
@@ -154,7 +154,7 @@ async def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(world: Local
         command = "trap '' TERM; echo {} >> $NNI_OUTBOX; while :; do sleep 1000; done"
         handle = await submitted(world, platform, world.command("trial", command))
         await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 1)
-        await platform.cancel(handle, 0.3)
+        await platform.cancel([handle], 0.3)
         report = await seen(world, platform, handle, *FINAL)
         assert (report.state, report.signal) == (JobState.FAILED, signal.SIGKILL)
 

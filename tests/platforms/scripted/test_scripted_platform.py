@@ -164,10 +164,10 @@ async def test_a_pretended_job_is_cancelled_at_once_and_an_ended_one_not_at_all(
     async with cluster.make({"duration": 5.0}) as platform:
         running, over = await cluster.submit(platform), await cluster.submit(platform, sequence_id=1)
         cluster.clock.ms = START_MS + 2000
-        await platform.cancel(running, 1)
+        await platform.cancel([running], 1)
         assert (await cluster.at(platform, running, 2)).state is JobState.CANCELLED
         cluster.clock.ms = START_MS + 6000
-        await platform.cancel(over, 1)
+        await platform.cancel([over], 1)
         assert (await cluster.at(platform, over, 9)).state is JobState.SUCCEEDED
 
 
@@ -230,7 +230,7 @@ async def test_an_outage_comes_and_goes_by_the_clock(cluster: Cluster) -> None:
         with pytest.raises(PlatformUnavailable, match=r"until 4 s after the experiment began \(outage\)") as error:
             await cluster.at(platform, handle, 1)
         assert error.value.refused
-        for call in (cluster.submit(platform, sequence_id=1), platform.cancel(handle, 1), platform.forget([handle])):
+        for call in (cluster.submit(platform, sequence_id=1), platform.cancel([handle], 1), platform.forget([handle])):
             with pytest.raises(PlatformUnavailable):
                 await call
         assert (await cluster.at(platform, handle, 4)).state is JobState.SUCCEEDED
@@ -330,7 +330,7 @@ async def test_a_container_that_nobody_took_is_cancelled_at_once(cluster: Cluste
         folder = cluster.recorder.folder / "scripted" / taken.job_name
         (folder / "start.json").rename(folder / "started.json")
         for handle in (waiting, taken):
-            await platform.cancel(handle, 5)
+            await platform.cancel([handle], 5)
         assert (await cluster.at(platform, waiting, 0)).state is JobState.CANCELLED
         assert (await cluster.at(platform, taken, 19)).state is JobState.PENDING, "its runner says how it ends"
         assert (await cluster.at(platform, taken, 20)).state is JobState.CANCELLED

@@ -1,0 +1,225 @@
+"""What experiments share on one machine, account or cluster: clients, tokens, pacing, informers, a machine's keeper.
+
+A connection lives in the daemon, once per key, from its first lease to its last. The key is an identity without
+secrets: scheme, host, port, user, namespace. Every lease brings its experiment's own credential, which is checked
+before the experiment may use the connection: nobody rides on another's login. The connection works with one credential
+at a time; when that is refused later, another lease's takes its place, and only when none is left is everybody told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import BadCredentials
+
+log = logging.getLogger(__name__)
+
+
+class HealthState(StrEnum):
+    """Whether a connection can be used."""
+
+    #: Nobody knows yet.
+    CONNECTING = "connecting"
+    #: It answered last time.
+    UP = "up"
+    #: It did not.
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Of a connection, for status, doctor and page."""
+
+    state: HealthState
+    #: Milliseconds since the epoch.
+    since_ms: int
+    #: Why it is down; empty otherwise.
+    sentence: str = ""
+
+
+class Connection:
+    """Inherit; one per key. `clock`: milliseconds since the epoch."""
+
+    def __init__(self, key: str, clock: Clock = now_ms) -> None:
+        self.key = key
+        self._clock = clock
+        self.health = Health(state=HealthState.CONNECTING, since_ms=clock())
+        #: Called when `health` changes.
+        self.on_health: list[Callable[[], None]] = []
+
+    async def open(self) -> None:
+        """Called once, before anything else. Does not wait for the far side: what cannot be reached is DOWN."""
+
+    async def close(self) -> None:
+        """Nothing of it is left: no task, thread, file or socket."""
+
+    async def check(self, credential: str) -> None:
+        """Asks the far side whether `credential` (opaque, the adapter's own) opens it.
+
+        Raises BadCredentials, or PlatformUnavailable: nobody knows.
+        """
+
+    async def use(self, credential: str) -> None:
+        """Works with this credential from now on; it was checked."""
+
+    def note_up(self) -> None:
+        self._note(HealthState.UP, "")
+
+    def note_down(self, sentence: str) -> None:
+        self._note(HealthState.DOWN, sentence)
+
+    def _note(self, state: HealthState, sentence: str) -> None:
+        if (state, sentence) == (self.health.state, self.health.sentence):
+            return
+        since_ms = self.health.since_ms if state is self.health.state else self._clock()
+        if state is not self.health.state:
+            log.info("connection %s: %s%s", self.key, state, f": {sentence}" if sentence else "")
+        self.health = Health(state=state, since_ms=since_ms, sentence=sentence)
+        for callback in tuple(self.on_health):
+            callback()
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Lease(Generic[C]):
+    """One experiment's share of a connection; made by `Connections.lease`."""
+
+    def __init__(self, shared: _Shared, connection: C, owner: str, credential: str) -> None:
+        self._shared = shared
+        self._connection = connection
+        self.owner = owner
+        self._credential = credential
+        #: Refused; not used again before `renew`.
+        self.is_refused = False
+
+    def __repr__(self) -> str:  # without the credential
+        return f"Lease(key={self._connection.key!r}, owner={self.owner!r})"
+
+    @property
+    def connection(self) -> C:
+        """For its methods that need no credential; `use` first for those that do."""
+        return self._connection
+
+    async def use(self) -> C:
+        """The connection, once this lease's credential was found good. Raises BadCredentials or PlatformUnavailable."""
+        await self._shared.admit(self, self._credential)
+        return self._connection
+
+    async def renew(self, credential: str) -> None:
+        """Another credential for the same experiment; checked when it is used next."""
+        self._credential = credential
+        self.is_refused = False
+        self._shared.forget(self)
+
+    async def refused(self, error: BadCredentials) -> None:
+        """The far side refused the credential in use: goes on with another lease's, or raises `error` again."""
+        await self._shared.replace(error)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A connection with its leases."""
+
+    connection: Connection
+    leases: list[Lease[Any]] = field(default_factory=list)
+    #: The lease whose credential it works with.
+    in_use: Lease[Any] | None = None
+    #: Leases whose credential was found good.
+    admitted: set[int] = field(default_factory=set)
+    #: One check or change at a time.
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    opened: asyncio.Future[None] | None = None
+
+    async def admit(self, lease: Lease[Any], credential: str) -> None:
+        if id(lease) in self.admitted and self.in_use is not None:
+            return
+        async with self.changing:
+            if id(lease) not in self.admitted:
+                await self._check(lease, credential)
+            if self.in_use is None:
+                await self.connection.use(credential)
+                self.in_use = lease
+
+    async def _check(self, lease: Lease[Any], credential: str) -> None:
+        try:
+            await self.connection.check(credential)
+        except BadCredentials:
+            lease.is_refused = True
+            raise
+        self.admitted.add(id(lease))
+
+    async def replace(self, error: BadCredentials) -> None:
+        async with self.changing:
+            if self.in_use is not None:
+                self.in_use.is_refused = True
+                self.forget(self.in_use)
+            for lease in [lease for lease in self.leases if not lease.is_refused]:
+                try:
+                    await self._check(lease, lease._credential)
+                except BadCredentials:
+                    continue
+                await self.connection.use(lease._credential)
+                self.in_use = lease
+                return
+        raise error
+
+    def forget(self, lease: Lease[Any]) -> None:
+        """Its credential is not known to be good any more."""
+        self.admitted.discard(id(lease))
+        if self.in_use is lease:
+            self.in_use = None
+
+
+class Connections:
+    """All of a daemon."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, _Shared] = {}
+
+    @asynccontextmanager
+    async def lease(self, key: str, owner: str, make: Callable[[], C], credential: str = "") -> AsyncIterator[Lease[C]]:
+        """The connection of `key`, made with `make` when there is none. `owner`: experiment and service.
+
+        Returns without waiting for the far side.
+        """
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = _Shared(make())
+            shared.opened = asyncio.ensure_future(shared.connection.open())
+        connection: Any = shared.connection
+        lease: Lease[C] = Lease(shared, connection, owner, credential)
+        shared.leases.append(lease)
+        try:
+            assert shared.opened is not None, "set when it was made"
+            await asyncio.shield(shared.opened)
+            yield lease
+        finally:
+            await self._give_back(key, shared, lease)
+
+    def health(self) -> dict[str, Health]:
+        """Key → health, of those in use now."""
+        return {key: shared.connection.health for key, shared in self._shared.items()}
+
+    def owners(self, key: str) -> tuple[str, ...]:
+        """Who has a lease of it."""
+        shared = self._shared.get(key)
+        return tuple(lease.owner for lease in shared.leases) if shared is not None else ()
+
+    async def _give_back(self, key: str, shared: _Shared, lease: Lease[Any]) -> None:
+        shared.leases.remove(lease)
+        shared.forget(lease)
+        if shared.leases:
+            return
+        if self._shared.get(key) is shared:
+            del self._shared[key]  # whoever comes now gets a new one
+        if shared.opened is not None and not shared.opened.done():
+            shared.opened.cancel()
+        await shared.connection.close()

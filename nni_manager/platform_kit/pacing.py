@@ -1,0 +1,45 @@
+"""How often an account may be asked: all experiments that share a connection share its pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class Pacing:
+    """At most `calls` in any `per_s` seconds, evenly spread after a first burst of `burst`; in the order they came.
+
+    What the far side says itself (Retry-After) holds for everybody.
+    """
+
+    def __init__(self, *, calls: float, per_s: float, burst: int = 1, now_s: Callable[[], float] | None = None) -> None:
+        self._interval_s = per_s / calls
+        self._burst = burst
+        self._now = now_s or (lambda: asyncio.get_running_loop().time())
+        #: When the bucket would be full again.
+        self._full_s = float("-inf")
+        #: Nobody asks before.
+        self._not_before_s = float("-inf")
+        self._first = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Waits until one more call may be made."""
+        async with self._first:
+            while (wait_s := self.reserve()) > 0:  # noqa: ASYNC110 (it is time itself that is waited for)
+                await asyncio.sleep(wait_s)
+
+    def reserve(self) -> float:
+        """0: the call may be made, and counts. Else: seconds after which to ask again."""
+        now = self._now()
+        if now < self._not_before_s:
+            return self._not_before_s - now
+        full_s = max(self._full_s, now)
+        ahead_s = full_s + self._interval_s - now - self._burst * self._interval_s
+        if ahead_s > 1e-9:
+            return ahead_s
+        self._full_s = full_s + self._interval_s
+        return 0.0
+
+    def back_off(self, seconds: float) -> None:
+        """The far side wants to be left alone for so long."""
+        self._not_before_s = max(self._not_before_s, self._now() + seconds)

@@ -1,0 +1,137 @@
+"""Places of machines: never two jobs where one may be, none idle while a job that fits waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from nni_manager.platform_kit.ledger import Demand, MachineLedger, Reservation, choose
+from nni_manager.platform_kit.line import OFFER_S, Line
+from tests.platform_kit.ledger_load import Load
+
+pytestmark = pytest.mark.unit
+
+ONE = Demand(count=1)
+
+
+def machine(name: str = "a", places: int = 2, *, is_read: bool = True) -> MachineLedger:
+    ledger = MachineLedger(name, range(places))
+    if is_read:
+        ledger.read({})
+    return ledger
+
+
+def test_nothing_is_granted_before_the_keeper_was_read() -> None:
+    ledger = machine(is_read=False)
+    assert ledger.reserve("j1", ONE) is None
+    ledger.read({"old": Reservation(machine="a", places=(0,))})
+    granted = ledger.reserve("j1", ONE)
+    assert granted is not None and granted.places == (1,)
+    assert ledger.reserve("j2", ONE) is None
+
+
+def test_the_same_name_has_the_same_places() -> None:
+    ledger = machine()
+    assert ledger.reserve("j1", ONE) == ledger.reserve("j1", ONE)
+    assert len(ledger.fitting(ONE)) == 1
+
+
+def test_a_lost_answer_keeps_its_place_until_the_next_list() -> None:
+    ledger = machine()
+    ledger.reserve("j1", ONE)
+    ledger.disconnect()
+    assert ledger.reserve("j2", ONE) is None
+    ledger.read({})  # it was never started
+    assert len(ledger.fitting(ONE)) == 2
+
+
+def test_what_is_started_on_the_new_connection_survives_an_older_list() -> None:
+    ledger = machine()
+    ledger.reserve("j1", ONE)
+    ledger.disconnect()
+    ledger.reserve("j1", ONE)  # submitted again, while the list is on its way
+    ledger.read({})
+    assert ledger.has("j1")
+
+
+def test_a_place_has_the_least_limit_of_its_users() -> None:
+    ledger = machine(places=1)
+    shared, alone = Demand(count=1, share=2), ONE
+    assert ledger.reserve("j1", shared) is not None
+    assert ledger.reserve("j2", alone) is None
+    assert ledger.reserve("j3", shared) is not None
+    assert ledger.reserve("j4", Demand(count=1, share=3)) is None
+
+
+def test_allowed_and_blocked_places() -> None:
+    ledger = machine(places=4)
+    ledger.blocked = {2: "pid 4242 of user x"}
+    assert ledger.fitting(Demand(count=1, only=frozenset({2, 3}))) == [3]
+
+
+def test_the_machine_with_most_free_places_first_and_of_equal_ones_the_first() -> None:
+    a, b, c = machine("a", 2), machine("b", 3), machine("c", 3)
+    assert choose([a, b, c], ONE) is b
+    b.reserve("j1", ONE)
+    assert choose([a, b, c], ONE) is c
+
+
+def test_a_job_without_places_fits_on_a_machine_whose_places_are_taken() -> None:
+    full = machine(places=0)
+    assert choose([full], Demand(count=0)) is full
+    line = Line({"a": full}, lambda: 0.0)
+    assert line.room("x", Demand(count=0), ["a"]) > 0
+    assert line.reserve("x", "j1", Demand(count=0), ["a"]) == Reservation(machine="a")
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_who_waits_longest_gets_what_becomes_free() -> None:
+    ledger, clock, woken = machine(places=1), Clock(), []
+    line = Line({"a": ledger}, clock)
+    assert line.reserve("x", "x1", ONE, ["a"]) is not None
+    line.want("y", 1, ONE, ["a"], lambda: woken.append("y"))
+    line.want("x", 5, ONE, ["a"], lambda: woken.append("x"))
+    ledger.release("x1")
+    line.offer()
+    assert woken == ["y"]
+    assert line.room("x", ONE, ["a"]) == 0
+    assert line.reserve("x", "x2", ONE, ["a"]) is None
+    assert line.reserve("y", "y1", ONE, ["a"]) is not None
+
+
+def test_an_offer_that_is_not_taken_goes_to_the_next() -> None:
+    ledger, clock, woken = machine(places=1), Clock(), []
+    line = Line({"a": ledger}, clock)
+    for owner in ("y", "x"):
+        line.want(owner, 1, ONE, ["a"], lambda owner=owner: woken.append(owner))
+    assert woken == ["y"]
+    assert line.next_offer_ends_s == OFFER_S
+    clock.now_s = OFFER_S
+    line.offer()
+    assert woken == ["y", "x"]
+    assert line.reserve("x", "x1", ONE, ["a"]) is not None
+
+
+def test_who_wants_nothing_any_more_holds_nobody_up() -> None:
+    ledger, woken = machine(places=1), []
+    line = Line({"a": ledger}, Clock())
+    line.want("y", 1, ONE, ["a"], lambda: woken.append("y"))
+    line.want("x", 1, ONE, ["a"], lambda: woken.append("x"))
+    line.want("y", 0, ONE, ["a"], lambda: None)
+    assert woken == ["y", "x"]
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_a_thousand_random_loads(block: int) -> None:
+    """With crashes, lost answers and unread machines; what must hold is checked at every moment."""
+    for seed in range(100 * block, 100 * block + 100):
+        load = Load(seed)
+        try:
+            load.run()
+        except AssertionError as error:
+            raise AssertionError(f"load {seed}: {error}") from error

@@ -1,0 +1,53 @@
+"""Calls to one account: a pace, a burst, and what the far side asks for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nni_manager.platform_kit.pacing import Pacing
+
+pytestmark = [pytest.mark.unit, pytest.mark.asyncio, pytest.mark.looptime]
+
+
+async def times(pacing: Pacing, calls: int) -> list[float]:
+    loop, made = asyncio.get_running_loop(), []
+
+    async def call() -> None:
+        await pacing.turn()
+        made.append(loop.time())
+
+    begun = loop.time()
+    await asyncio.gather(*(call() for _ in range(calls)))
+    return [round(moment - begun, 3) for moment in made]
+
+
+async def test_a_burst_and_then_a_pace() -> None:
+    assert await times(Pacing(calls=2, per_s=1, burst=3), 6) == [0, 0, 0, 0.5, 1.0, 1.5]
+
+
+async def test_what_was_not_used_is_saved_up_to_a_burst() -> None:
+    pacing = Pacing(calls=1, per_s=1, burst=2)
+    await times(pacing, 2)
+    await asyncio.sleep(100)
+    assert await times(pacing, 3) == [0, 0, 1.0]
+
+
+async def test_the_far_side_asks_for_silence() -> None:
+    pacing = Pacing(calls=10, per_s=1)
+    await pacing.turn()
+    pacing.back_off(7)
+    pacing.back_off(3)
+    assert await times(pacing, 2) == [7.0, 7.1]
+
+
+async def test_who_came_first_goes_first() -> None:
+    pacing, order = Pacing(calls=1, per_s=1), []
+
+    async def call(name: int) -> None:
+        await pacing.turn()
+        order.append(name)
+
+    await asyncio.gather(*(call(name) for name in range(20)))
+    assert order == list(range(20))
