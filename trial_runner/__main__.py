@@ -1,20 +1,20 @@
 """`python3 -m trial_runner`, and the entry of the archive `runner.pyz`: runs one trial's command in a container."""
 
-import json
 import os
 import signal
 import sys
 from contextlib import ExitStack
 from typing import Dict, NamedTuple, Optional
 
-from trial_runner import credential, environment, processes, protocol, settings, stand_in_folder
+from trial_runner import credential, environment, exec_door, processes, protocol, settings, stand_in_folder
+from trial_runner.claim import Claim
 from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
 from trial_runner.code_archive import BadArchive
-from trial_runner.evidence import Evidence
+from trial_runner.evidence import Evidence, Left
+from trial_runner.outboxes import Outboxes
 from trial_runner.preparation import Preparation, greeting
 from trial_runner.run import Run
 from trial_runner.settings import AUTO, BadSetting, Settings
-from trial_runner.whole_file import write_file
 
 
 class _Failure(Exception):
@@ -26,14 +26,17 @@ class _Failure(Exception):
 
 
 class _Ready(NamedTuple):
-    """`client` is None when the manager reads the folder."""
+    """`client` is None when the manager reads the folder; then there is a claim on it, unless we only log."""
 
     client: Optional[Client]
     stored: Dict[str, int]
+    claim: Optional[Claim] = None
 
 
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
+    if sys.argv[1:2]:
+        return exec_door.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
     try:
@@ -48,27 +51,28 @@ def main() -> int:
 def _run(told: Settings, token: Optional[credential.Credential]) -> int:
     with ExitStack() as clean_up:
         _make_folders(told)
-        client = None if told.channel == protocol.PULL else Client(told.manager_url, _required(token))
+        container = os.urandom(8).hex() if told.is_reporter else ""
+        client = Client(told.manager_url, _required(token), container) if told.manager_url else None
         try:
-            ready = _prepare(told, client)
+            ready = _prepare(told, client, container)
             stand_in = stand_in_folder.provide(clean_up)
             processes.become_subreaper()
-            run = Run(told, ready.client, ready.stored, _say)
+            run = Run(told, ready.client, ready.stored, container, ready.claim, _say)
             return run.run(environment.of_command(os.environ, told, stand_in))
         except BadArchive as error:
             failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
         except (OSError, ValueError) as error:
             failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
-        _tell(failure, told, client)
+        _tell(failure, told, client, container)
         raise failure
 
 
-def _prepare(told: Settings, client: Optional[Client]) -> _Ready:
+def _prepare(told: Settings, client: Optional[Client], container: str) -> _Ready:
     """Raises _Failure, BadArchive and OSError."""
     if client is None:
-        return _let_be_read(told)
+        return _let_be_read(told, container)
     try:
-        return _fetch(told, client)
+        return _fetch(told, client, container)
     except Fenced as error:
         raise _Failure(protocol.EXIT_FENCED, "The manager has decided this attempt: {}".format(error)) from error
     except Refused as error:
@@ -79,15 +83,15 @@ def _prepare(told: Settings, client: Optional[Client]) -> _Ready:
         raise _Failure(code, "The command was not started: {}.".format(error)) from error
 
 
-def _fetch(told: Settings, client: Client) -> _Ready:
-    preparation = Preparation(told, client, _say)
+def _fetch(told: Settings, client: Client, container: str) -> _Ready:
+    preparation = Preparation(told, client, container, _outboxes(told), _say)
     try:
         preparation.greet()
     except Unavailable as error:
         if told.channel != AUTO or isinstance(error, Denied) or not _can_be_read(told):
             raise
         _say("{}; results stay in {}, where the manager reads them".format(error, told.system_dir))
-        return _let_be_read(told)
+        return _let_be_read(told, container)
     if told.is_code_fetched:
         preparation.fetch_code()
     preparation.fetch_parameters()
@@ -99,17 +103,31 @@ def _can_be_read(told: Settings) -> bool:
     return os.path.exists(os.path.join(told.system_dir, protocol.PARAMETER_FILE))
 
 
-def _let_be_read(told: Settings) -> _Ready:
+def _let_be_read(told: Settings, container: str) -> _Ready:
+    channel = protocol.EXEC if told.channel == protocol.EXEC else protocol.PULL
+    if channel == protocol.EXEC:
+        exec_door.begin(told.system_dir, told.code_dir, told.drain_s)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
         if not os.path.exists(path):
-            raise _Failure(
-                protocol.EXIT_USAGE,
-                "{} is not there, and the manager is not asked for it: mount the storage that it shares with this "
-                "job, or set {} to push.".format(path, protocol.ENV_CHANNEL),
-            )
-    path = os.path.join(told.system_dir, protocol.RUNNER_FILE)
-    write_file(path, json.dumps(greeting(protocol.PULL)).encode(), 0o666)
-    return _Ready(None, {})
+            raise _Failure(protocol.EXIT_USAGE, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))
+    if not told.is_reporter:
+        return _Ready(None, {})
+    claim = Claim(told.system_dir, container)
+    claim.make(greeting(channel, container, _outboxes(told)))
+    return _Ready(None, {}, claim)
+
+
+#: What may be missing on each channel.
+_NOT_THERE = {
+    protocol.PULL: "{} is not there, and the manager is not asked for it: mount the storage that it shares with this "
+    "job, or set {} to push.",
+    protocol.EXEC: "{} was not put there by the manager in time: look whether it may start commands in this container.",
+}
+
+
+def _outboxes(told: Settings) -> Dict[str, int]:
+    """What an earlier container of this attempt left here."""
+    return Outboxes(told.system_dir, _say).sizes() if told.is_reporter else {}
 
 
 def _make_folders(told: Settings) -> None:
@@ -129,10 +147,10 @@ def _required(token: Optional[credential.Credential]) -> credential.Credential:
     return token
 
 
-def _tell(failure: _Failure, told: Settings, client: Optional[Client]) -> None:
+def _tell(failure: _Failure, told: Settings, client: Optional[Client], container: str) -> None:
     """Once: the exit code says it too."""
     evidence = Evidence.not_started(failure.exit_code, str(failure))
-    evidence.write(told, _say)
+    evidence.write(told, Left(container, {}, {}), _say)
     if client is None or not told.is_reporter:
         return
     try:

@@ -5,8 +5,9 @@ import json
 from typing import Any, Dict, NoReturn, Optional
 from urllib.parse import urlsplit
 
+from trial_runner import protocol
 from trial_runner.credential import Credential
-from trial_runner.whole_file import write_all
+from trial_runner.wire.foreign_files import write_all
 
 #: Seconds for each step of a request.
 _TIMEOUT_S = 30.0
@@ -50,13 +51,14 @@ class Fenced(Exception):
 
 
 class Client:
-    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced."""
+    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs."""
 
-    def __init__(self, url: str, credential: Credential) -> None:
+    def __init__(self, url: str, credential: Credential, container: str = "") -> None:
         parts = urlsplit(url)
         self.address = parts.netloc
         self._path = parts.path
         self._credential = credential
+        self._container = container
         self._connection = _connection(parts.scheme, parts.netloc)
         self._is_kept = False
 
@@ -112,6 +114,8 @@ class Client:
 
     def _request(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
         headers = self._credential.headers()
+        if self._container:
+            headers[protocol.CONTAINER_HEADER] = self._container
         if data is not None:
             headers["Content-Type"] = "application/json"
         self._connection.request(method, "{}/{}".format(self._path, route), data, headers)

@@ -7,6 +7,8 @@ import os
 import threading
 from typing import List, NamedTuple
 
+from trial_runner.wire import foreign_files
+
 _COPY_BYTES = 64 * 1024
 
 
@@ -48,15 +50,16 @@ class Echo(threading.Thread):
 
     def _copy(self, copy: Copy) -> None:
         try:
-            with open(copy.path, "rb", buffering=0) as file:
-                file.seek(self._offsets[copy])
-                data = file.read(_COPY_BYTES)
-                while data:
-                    self._offsets[copy] += os.write(copy.descriptor, data)
-                    file.seek(self._offsets[copy])
-                    data = file.read(_COPY_BYTES)
+            data = _read(copy, self._offsets[copy])
+            while data:
+                self._offsets[copy] += os.write(copy.descriptor, data)
+                data = _read(copy, self._offsets[copy])
         except OSError:
             del self._offsets[copy]  # nobody reads our output any more, or the file is gone
+
+
+def _read(copy: Copy, offset: int) -> bytes:
+    return foreign_files.read(*os.path.split(copy.path), offset=offset, limit=_COPY_BYTES)
 
 
 def _is_same_file(copy: Copy) -> bool:

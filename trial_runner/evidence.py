@@ -1,7 +1,6 @@
 """How the command ended: told to the manager, and kept in the attempt's folder."""
 
 import json
-import os
 import time
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
@@ -9,7 +8,15 @@ from trial_runner import protocol
 from trial_runner.log_forward import text_of
 from trial_runner.processes import Exit
 from trial_runner.settings import Settings
-from trial_runner.whole_file import write_file
+from trial_runner.wire import foreign_files
+
+
+class Left(NamedTuple):
+    """What a container leaves behind: bytes of each outbox and log."""
+
+    container: str
+    outboxes: Dict[str, int]
+    logs: Dict[str, int]
 
 
 class Evidence(NamedTuple):
@@ -49,8 +56,8 @@ class Evidence(NamedTuple):
             "outboxes": outboxes,
         }
 
-    def write(self, settings: Settings, say: Callable[[str], None]) -> None:
-        """Makes the exit file, as the keeper does."""
+    def write(self, settings: Settings, left: Left, say: Callable[[str], None]) -> None:
+        """Makes the exit file, as the keeper does, and says in it what else there is to be read."""
         content = {
             "name": settings.job_name,
             "pid": self.pid,
@@ -60,19 +67,15 @@ class Evidence(NamedTuple):
             "started_ms": self.started_ms,
             "ended_ms": self.ended_ms,
         }
+        content.update(left._asdict())
         try:
-            write_file(os.path.join(settings.system_dir, protocol.EXIT_FILE), json.dumps(content).encode(), 0o666)
+            foreign_files.write_whole(settings.system_dir, protocol.EXIT_FILE, json.dumps(content).encode(), 0o666)
         except OSError as error:
             say("The exit file cannot be written: {}".format(error))
 
 
 def _stderr_tail(folder: str) -> str:
-    try:
-        with open(os.path.join(folder, protocol.STDERR_FILE), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - protocol.MAX_STDERR_TAIL))
-            return text_of(file.read(protocol.MAX_STDERR_TAIL))
-    except OSError:
-        return ""
+    return text_of(foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL))
 
 
 def _now_ms() -> int:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from trial_runner import protocol
 from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.stream import Stream
+from trial_runner.wire import foreign_files
 
 _GATHER_S = 1.0
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -33,7 +34,7 @@ class LogFile:
     @property
     def size(self) -> int:
         try:
-            return os.stat(self.path).st_size
+            return foreign_files.size(*os.path.split(self.path))
         except OSError:
             return 0
 
@@ -117,9 +118,7 @@ def text_of(data: bytes) -> str:
 def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
     """None when there is not even a whole character, or the file is gone."""
     try:
-        with open(file.path, "rb", buffering=0) as source:
-            source.seek(file.offset)
-            data = source.read(protocol.MAX_LOG_POST) or b""
+        data = foreign_files.read(*os.path.split(file.path), offset=file.offset, limit=protocol.MAX_LOG_POST)
     except OSError:
         return None
     if not is_all or len(data) == protocol.MAX_LOG_POST:

@@ -4,13 +4,14 @@ An offset in a post is the file's, plus what an earlier runner of this attempt d
 (its container is gone). So what the manager has stored stays as it is, and what comes now is added to it.
 """
 
-import os
 from typing import Callable, Dict, List, Optional, Set
 
 from trial_runner import protocol
 from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.outboxes import Chunk, Outboxes
 from trial_runner.stream import Stream
+from trial_runner.wire import foreign_files
+from trial_runner.wire.outbox_name import file_name, file_of
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
@@ -27,7 +28,7 @@ class OutboxForward(Stream):
         self._outboxes = outboxes
         self._outboxes.chunk_bytes = protocol.MAX_METRICS_POST
         self._say = say
-        self._shifts = {name: max(0, size - _size(folder, name)) for name, size in stored.items()}
+        self._shifts = {name: max(0, size - _size(folder, file_of(name, stored))) for name, size in stored.items()}
         self._outboxes.rewind({name: size - self._shifts[name] for name, size in stored.items()})
         #: What is known to be stored, of each outbox.
         self.stored = dict(stored)
@@ -86,15 +87,15 @@ class OutboxForward(Stream):
             self._pending = None
         elif error.status == _TOO_LARGE and chunk.lines:
             self._say("{} has a record that is too large for the manager at offset {}".format(*chunk[:2]))
-            self._pending = chunk._replace(lines=[])
+            self._pending = chunk._replace(lines=[protocol.TOO_LONG] if chunk.lines != [protocol.TOO_LONG] else [])
         else:
             self._say("The manager refuses {} ({}): it stays in the trial's folder.".format(chunk.outbox, error))
-            self._given_up.add(chunk.outbox)
+            self._given_up.add(self._latest)  # the file, whatever outbox it is by now
             self._pending = None
 
 
 def _size(folder: str, name: str) -> int:
     try:
-        return os.lstat(os.path.join(folder, name)).st_size
+        return foreign_files.size(folder, file_name(name))
     except OSError:
         return 0

@@ -1,12 +1,13 @@
 """The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
 
-import json
 import os
-import stat
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.records import Records, cut_first, cut_frames, cut_lines
+from trial_runner.wire import foreign_files
+from trial_runner.wire.foreign_files import Listing
+from trial_runner.wire.outbox_name import file_name, newest_name, next_name, spelled
+from trial_runner.wire.records import Records, may_begin_at, read_records
 
 #: Bytes read at once where nobody says otherwise.
 _CHUNK_BYTES = 256 * 1024
@@ -48,8 +49,7 @@ class Outboxes:
         #: Of files that became other ones: the outbox's present name.
         self._names: Dict[str, str] = {}
         self._tails: Dict[str, _Tail] = {}
-        #: Where the search for the end of a line that is too long goes on.
-        self._searched: Dict[str, int] = {}
+        self._has_too_many = False
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = _CHUNK_BYTES
 
@@ -58,14 +58,12 @@ class Outboxes:
         self._offsets = dict(offsets)
         self._names.clear()
         self._tails.clear()
-        self._searched.clear()
 
     def move(self, outbox: str, offset: int) -> None:
         """The next chunk of this outbox begins there."""
         if self._offsets.get(outbox, 0) != offset:
             self._offsets[outbox] = offset
             self._tails.pop(outbox, None)
-            self._searched.pop(outbox, None)
 
     def offsets(self) -> Dict[str, int]:
         """Where the next chunk of each outbox that was ever read begins."""
@@ -80,9 +78,19 @@ class Outboxes:
                 chunk = self.next_chunk(outbox, is_all)
 
     def names(self) -> List[str]:
-        """The outboxes that there are now."""
-        files = sorted(self._walk()[1])
+        """The outboxes that there are now, as `wire.outbox_name` spells them."""
+        files = sorted(map(spelled, self._listing().files))
         return [*files, protocol.METRICS_FILE] if self._has_metrics_file() else files
+
+    def sizes(self) -> Dict[str, int]:
+        """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
+        found: Dict[str, int] = {}
+        for name in self.names()[: protocol.MOST_OUTBOXES]:
+            try:
+                found[name] = foreign_files.size(self._attempt_directory, file_name(name))
+            except OSError:
+                pass
+        return found
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
         """What is new in one outbox; None when there is nothing that is complete."""
@@ -105,65 +113,49 @@ class Outboxes:
     def _name_of(self, file: str) -> str:
         """The outbox that a file is now."""
         if file not in self._names:
-            name, number = file, 2
-            while "{}/{}".format(file, number) in self._offsets:
-                name, number = "{}/{}".format(file, number), number + 1
-            self._names[file] = name
+            self._names[file] = newest_name(file, self._offsets)
         return self._names[file]
 
     def _begin_again(self, file: str, name: str) -> Chunk:
         """Nothing of it yet, which tells that it is another one."""
-        number = 2 if name == file else int(name.rpartition("/")[2]) + 1
-        self._names[file] = again = "{}/{}".format(file, number)
+        self._names[file] = again = next_name(file, name)
         self._offsets[again] = 0
-        if number == 2:
+        if name == file:
             sentence = "{}/{} became shorter or another file: append to it, with >> in a shell"
             self._log(sentence.format(self._attempt_directory, file))
         return Chunk(again, 0, 0, [])
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
-        return self._walk()[0]
+        return self._listing().folders
 
-    def _walk(self) -> Tuple[List[str], List[str]]:
-        folders = [protocol.OUTBOX_FOLDER]
-        files: List[str] = []
-        for folder in folders:
-            for entry in self._entries(folder):
-                name = "{}/{}".format(folder, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
-                elif entry.is_file(follow_symlinks=False):
-                    files.append(name)
-        return folders, files
-
-    def _entries(self, folder: str) -> "List[os.DirEntry[str]]":
-        try:
-            with os.scandir(os.path.join(self._attempt_directory, folder)) as entries:
-                return [entry for entry in entries if not entry.name.startswith(".")]
-        except OSError:
-            return []
+    def _listing(self) -> Listing:
+        found = foreign_files.listing(self._attempt_directory, protocol.OUTBOX_FOLDER)
+        if not found.is_complete and not self._has_too_many:
+            self._has_too_many = True
+            place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
+            self._log("{} holds more, or deeper, than is looked at: some of it is not read".format(place))
+        return found
 
     def _has_metrics_file(self) -> bool:
         try:
-            mode = os.lstat(os.path.join(self._attempt_directory, protocol.METRICS_FILE)).st_mode
+            return foreign_files.size(self._attempt_directory, protocol.METRICS_FILE) >= 0
         except OSError:
             return False
-        return stat.S_ISREG(mode)
 
     def _read(self, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
         """Raises OSError and _Replaced."""
-        path = os.path.join(self._attempt_directory, outbox)
-        status, tail = os.lstat(path), self._tails.get(name)
+        file, tail = file_name(outbox), self._tails.get(name)
+        status = foreign_files.status(self._attempt_directory, file)
         if status.st_size == start and (tail is None or tail.changed == _changed(status)):
             return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = foreign_files.open_file(self._attempt_directory, file)
         try:
             status = os.fstat(descriptor)
             self._require_same(descriptor, outbox, name, start, status.st_size)
             # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
             size = min(status.st_size - start + 1, self.chunk_bytes)
-            records = self._read_records(descriptor, outbox, name, start, is_all, size)
+            records = self._read_records(descriptor, outbox, start, is_all, size)
             self._note_tail(descriptor, name, start + records.length, _changed(status))
             return records
         finally:
@@ -177,42 +169,19 @@ class Outboxes:
         if tail is not None:
             if os.pread(descriptor, len(tail.data), start - len(tail.data)) != tail.data:
                 raise _Replaced
-        elif outbox != protocol.METRICS_FILE and 0 < start < size and os.pread(descriptor, 1, start - 1) != b"\n":
+        elif start < size and not may_begin_at(descriptor, outbox, start):
             raise _Replaced
 
     def _note_tail(self, descriptor: int, name: str, end: int, changed: Tuple[int, int]) -> None:
         length = min(end, _TAIL_BYTES)
         self._tails[name] = _Tail(os.pread(descriptor, length, end - length), changed)
 
-    def _read_records(self, descriptor: int, outbox: str, name: str, start: int, is_all: bool, size: int) -> Records:
-        cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-        while name not in self._searched:
-            data = os.pread(descriptor, size, start)
-            is_last = is_all and len(data) < size
-            records = cut(data, is_last)
-            if records.length == 0 and len(data) == size:
-                if size >= protocol.MAX_LINE:
-                    self._searched[name] = start + size
-                size = min(4 * size, protocol.MAX_LINE)
-                continue
-            if records.length > self.chunk_bytes:
-                return cut_first(cut, data, records)
-            if is_last and records.length < len(data):
-                self._log_skipped(outbox, start + records.length, len(data) - records.length)
-            return records
-        return self._pass_over(descriptor, name, start, is_all)
-
-    def _pass_over(self, descriptor: int, name: str, start: int, is_all: bool) -> Records:
-        """A line that is too long, once its end is there: another line says so in its place."""
-        data = os.pread(descriptor, protocol.MAX_LINE, self._searched[name])
-        while data and b"\n" not in data:
-            self._searched[name] += len(data)
-            data = os.pread(descriptor, protocol.MAX_LINE, self._searched[name])
-        if not data and not is_all:
-            return Records([], 0, 0)
-        length = self._searched.pop(name) + data.find(b"\n") + 1 - start
-        line = {"type": protocol.TOO_LONG, "bytes": length, "limit": protocol.MAX_LINE}
-        return Records([json.dumps(line)], length, 0)
+    def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
+        records = read_records(descriptor, outbox, start, is_all, size)
+        left = os.fstat(descriptor).st_size - start - records.length if is_all else 0
+        if 0 < left < size and records.length < size:
+            self._log_skipped(outbox, start + records.length, left)
+        return records
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)

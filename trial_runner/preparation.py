@@ -11,7 +11,7 @@ from trial_runner import code_archive, protocol
 from trial_runner.backoff import Backoff
 from trial_runner.client import Client, Denied, Unavailable
 from trial_runner.settings import AUTO, Settings
-from trial_runner.whole_file import write_file
+from trial_runner.wire import foreign_files
 
 #: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read.
 _PROBE_S = 15.0
@@ -20,9 +20,11 @@ _ARCHIVE = ".code.tar.gz"
 _Answer = TypeVar("_Answer")
 
 
-def greeting(channel: str) -> Dict[str, Any]:
-    """The body of the version post."""
+def greeting(channel: str, container: str, outboxes: Dict[str, int]) -> Dict[str, Any]:
+    """The body of the version post. `outboxes`: bytes of each that this container found when it started."""
     return {
+        "container": container,
+        "outboxes": outboxes,
         "version": protocol.VERSION,
         "python": platform.python_version(),
         "host": socket.gethostname(),
@@ -34,16 +36,19 @@ def greeting(channel: str) -> Dict[str, Any]:
 class Preparation:
     """Each step raises Unavailable once its patience is over, Denied, Refused, Fenced, BadArchive and OSError."""
 
-    def __init__(self, settings: Settings, client: Client, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, client: Client, container: str, outboxes: Dict[str, int], say: Callable[[str], None]
+    ) -> None:
         self._settings = settings
         self._client = client
+        self._greeting = greeting(protocol.PUSH, container, outboxes)
         self._say = say
 
     def greet(self) -> None:
         """Raises Unavailable early when the runner may let itself be read instead."""
         can_be_read = self._settings.channel == AUTO and os.path.exists(self._parameter_file)
         patience_s = min(_PROBE_S, self._settings.drain_s) if can_be_read else self._settings.drain_s
-        self._until_answered(lambda: self._client.post("version", greeting(protocol.PUSH)), patience_s)
+        self._until_answered(lambda: self._client.post("version", self._greeting), patience_s)
 
     def fetch_code(self) -> None:
         """Into the code folder, which exists afterwards."""
@@ -56,10 +61,10 @@ class Preparation:
     def fetch_parameters(self) -> None:
         """Into the file that SDKs read."""
         record = self._until_answered(lambda: self._client.get("parameters"))
-        write_file(self._parameter_file, json.dumps(record).encode(), 0o666)
+        foreign_files.write_whole(*os.path.split(self._parameter_file), data=json.dumps(record).encode(), mode=0o666)
 
     def stored_outboxes(self) -> Dict[str, int]:
-        """Bytes that the manager has of each outbox; something only when an earlier runner served this attempt."""
+        """Bytes that the manager has of each outbox of this folder: another container may have served this attempt."""
         stored = self._until_answered(lambda: self._client.get("outboxes"))
         return {name: size for name, size in stored.items() if isinstance(size, int)}
 

@@ -14,10 +14,11 @@ from trial_runner import processes
 from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
 from trial_runner.processes import Exit
+from trial_runner.wire import foreign_files
 
 #: Seconds until processes that were killed are looked for again; usually their deaths are told before.
 _LOOK_AGAIN_S = 0.1
-_OUTPUT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class ProcessTree:
@@ -36,7 +37,7 @@ class ProcessTree:
         """Appends the command's output to two files. No thread may run yet. Raises OSError and ValueError."""
         descriptors = [os.open(os.devnull, os.O_RDONLY)]
         try:
-            descriptors += [os.open(path, _OUTPUT_FLAGS, 0o666) for path in (stdout, stderr)]
+            descriptors += [_open_output(path) for path in (stdout, stderr)]
             self.main_pid = launch(command, directory, environment, Streams(*descriptors))
         finally:
             for descriptor in descriptors:
@@ -90,3 +91,9 @@ class ProcessTree:
         if self._kill_timer is not None:
             self._kill_timer.cancel()
         self._on_end(exit_)
+
+
+def _open_output(path: str) -> int:
+    descriptor = foreign_files.open_file(*os.path.split(path), flags=_APPENDING, mode=0o666)
+    os.set_blocking(descriptor, True)  # the command inherits it
+    return descriptor

@@ -37,9 +37,11 @@ Keeper, events:
   is none (the rest of a write that was cut short) has offsets but no text, so offsets never leave a gap.
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
-Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. An
-outbox that `from` or `follow` does not name is sent from its beginning. `follow` on a job that is followed already
-begins again at its offsets; on one that has ended it ends with the ended event, again.
+Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
+of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A record has
+at most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or
+`follow` does not name is sent from its beginning. `follow` on a job that is followed already begins again at its
+offsets; on one that has ended it ends with the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
 the first. Requests are carried out in their order, one spawn at a time; hello, list, read and facts may pass those
@@ -51,7 +53,8 @@ Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token
 ===============  ==================================================================  ================================
 route            body                                                                answer
 ===============  ==================================================================  ================================
-POST version     version, python, host, pid, channel (push|pull)                     accepted, managerVersion
+POST version     version, python, host, pid, channel (push|pull|exec), container,    accepted, managerVersion
+                 outboxes {name: bytes}
 GET parameters   –                                                                   the parameter record
 GET code         –                                                                   tar.gz; 204: none to be fetched
 GET outboxes     –                                                                   {outbox: bytes stored}
@@ -65,8 +68,21 @@ POST heartbeat   reporter                                                       
 400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
 attempt is decided, whatever it still reports. 429 (with Retry-After), 5xx, no connection: again, with growing waits.
 In a log's `data` every byte that is no UTF-8 is a question mark, so that its UTF-8 is as long as what it stands for.
-`source` names the process of a job with several, when it is not the one that reports. Where the manager cannot be
-reached it reads, instead, `runner.json` (the version's body), the outboxes, and `exit.json` in the attempt's folder.
+`source` names the process of a job with several, when it is not the one that reports.
+
+Containers: a platform may start a second container for an attempt. Each runner that reports makes up an identity when
+it starts, greets with it and with the sizes of the outboxes that it found, and names it in the header
+`CONTAINER_HEADER` of every request. The newest one greeted wins; the others are answered 410. A newcomer that found
+less of an outbox than is stored begins afresh: its offsets count from what is stored, and what was stored before is
+kept and marked by its epoch.
+
+Pull: where the manager cannot be reached it reads, instead, in the attempt's folder `runner.json` (the version's body),
+the outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes
+{name: bytes}, logs {name: bytes}). The sizes say what must become visible: storage may show the last file first. A
+runner that finds another container in `runner.json` is fenced off.
+
+Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container
+through the platform's own API; `exec_door` has what it is told and what it answers.
 """
 
 import json
@@ -91,14 +107,12 @@ INVALID = "invalid"
 #: Folder of outboxes below an attempt's folder, and the outbox that `$NNI_OUTBOX` names.
 OUTBOX_FOLDER = "outbox"
 MAIN_OUTBOX = "outbox/main.jsonl"
-#: The most bytes that a line of an outbox, its newline included, may have on any channel.
-MAX_LINE = 8 * 1024 * 1024
-#: What is delivered in the place of a longer one: a line ``{"type": TOO_LONG, "bytes": n, "limit": MAX_LINE}``.
-TOO_LONG = "too_long"
 #: Metrics file of NNI's 2.x SDK: ``ME`` + six digits of length + JSON, see `METRICS_FILE_MARK`.
 METRICS_FILE = ".nni/metrics"
 METRICS_FILE_MARK = b"ME"
 METRICS_FILE_DIGITS = 6
+#: Outboxes of one attempt whose sizes are told.
+MOST_OUTBOXES = 1000
 
 PARAMETER_FILE = "parameter.cfg"
 STDOUT_FILE = "stdout"
@@ -127,7 +141,7 @@ ENV_COMMAND = "NNI_RUNNER_COMMAND"
 ENV_GRACE_S = "NNI_RUNNER_GRACE_S"
 #: 1: this process reports metrics; 0: it only forwards its logs.
 ENV_REPORTER = "NNI_RUNNER_REPORTER"
-#: auto, push or pull.
+#: auto, push, pull or exec.
 ENV_CHANNEL = "NNI_RUNNER_CHANNEL"
 #: fetch: from the manager; present: the code lies in `NNI_CODE_DIR`.
 ENV_CODE = "NNI_RUNNER_CODE"
@@ -136,6 +150,10 @@ ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
 
 PUSH = "push"
 PULL = "pull"
+EXEC = "exec"
+
+#: Of every request of a runner that reports: which container of the attempt it is.
+CONTAINER_HEADER = "X-NNI-Container"
 
 #: Made by the runner from the lines that NNI's 2.x SDK prints, see `STDOUT_METRIC_MARK`.
 STDOUT_METRICS_OUTBOX = "outbox/stdout-metrics.jsonl"
@@ -146,6 +164,8 @@ LOG_FILES = (STDOUT_FILE, STDERR_FILE, TRIAL_LOG_FILE)
 CODE_FOLDER = "code"
 #: What a runner that is not heard says about itself.
 RUNNER_FILE = "runner.json"
+#: On the channel exec: everything was read, the container may end.
+RELEASED_FILE = "released"
 
 # Exit codes of a runner whose command had none; otherwise the command's, or 128 + the signal that ended it.
 EXIT_USAGE = 64
@@ -156,6 +176,10 @@ EXIT_VERSION_REFUSED = 78
 EXIT_FENCED = 79
 EXIT_CANNOT_START = 126
 
+#: Bytes of one record of an outbox, its newline not counted, on every channel. A longer one is passed over, and this
+#: line stands in its place.
+MAX_RECORD = 4 * 1024 * 1024
+TOO_LONG = '{"type":"too long"}'
 #: Bytes of lines in one post; a single longer line goes alone.
 MAX_METRICS_POST = 256 * 1024
 #: Bytes of a log in one post.
@@ -167,6 +191,8 @@ MAX_STDERR_TAIL = 2048
 COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"
 
 _HEADER = struct.Struct(">I")
+#: Bytes before a frame's body.
+HEADER_BYTES = _HEADER.size
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -178,6 +204,14 @@ def encode(message: Dict[str, Any]) -> bytes:
     """One frame."""
     body = _to_json(message).encode()
     return _HEADER.pack(len(body)) + body
+
+
+def frame_length(head: bytes) -> int:
+    """Bytes of the body that a frame's head announces. Raises FrameTooLarge."""
+    (length,) = _HEADER.unpack(head)
+    if length > MAX_FRAME:
+        raise FrameTooLarge("a frame of {} bytes was announced".format(length))
+    return int(length)
 
 
 class Decoder:
@@ -192,9 +226,7 @@ class Decoder:
         messages = []
         start = 0
         while len(self._buffer) - start >= _HEADER.size:
-            (length,) = _HEADER.unpack_from(self._buffer, start)
-            if length > MAX_FRAME:
-                raise FrameTooLarge("a frame of {} bytes was announced".format(length))
+            length = frame_length(bytes(self._buffer[start : start + HEADER_BYTES]))
             end = start + _HEADER.size + length
             if len(self._buffer) < end:
                 break

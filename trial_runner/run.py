@@ -13,10 +13,11 @@ from typing import Any, Callable, Dict, List, Optional
 
 from trial_runner import protocol
 from trial_runner.changes import Changes
+from trial_runner.claim import LOOK_S, Claim
 from trial_runner.client import Client
 from trial_runner.delivery import Delivery
 from trial_runner.echo import Copy, Echo
-from trial_runner.evidence import Evidence
+from trial_runner.evidence import Evidence, Left
 from trial_runner.heartbeat import Heartbeat
 from trial_runner.log_forward import LogFile, LogForward
 from trial_runner.loop import Loop
@@ -36,12 +37,20 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Run:
-    """`client`: None when nobody is told and the manager reads the folder. `stored`: see OutboxForward."""
+    """`client`: None when nobody is told and the manager reads the folder, which has our `claim` then.
+
+    `stored`: see OutboxForward.
+    """
 
     def __init__(
-        self, settings: Settings, client: Optional[Client], stored: Dict[str, int], say: Callable[[str], None]
-    ) -> None:
+        self, settings: Settings, client: Optional[Client], stored: Dict[str, int], container: str,
+        claim: Optional[Claim], say: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self._settings = settings
+        self._container = container
+        self._claim = claim
+        #: Another container of this attempt has taken the folder over.
+        self._is_superseded = False
         self._say = say
         self._loop = Loop(lambda error: say("fault of the runner: " + _stack(error)))
         self._mailbox = Mailbox(self._loop)
@@ -68,6 +77,8 @@ class Run:
         self._echo.start()
         if self._delivery is not None:
             self._delivery.start()
+        if self._claim is not None:
+            self._loop.call_later(LOOK_S, self._look_at_claim)
         self._loop.run()
         self._echo.finish(_ECHO_S)
         return self._exit_code()
@@ -115,16 +126,41 @@ class Run:
         self._echo.notice()
         if self._delivery is not None:
             self._delivery.notice()
+        if self._evidence is not None:
+            self._stop_when_released()
 
     def _on_tree_end(self, exit_: Exit) -> None:
         self._printed.extract(True)
         self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
-        self._evidence.write(self._settings, self._say)
-        if self._delivery is None or self._client is None or self._is_delivery_over:
+        self._look_at_claim()
+        if not self._is_superseded:
+            self._evidence.write(self._settings, self._left(), self._say)
+        if self._settings.channel == protocol.EXEC and not self._is_superseded:
+            self._loop.call_later(self._settings.drain_s, self._loop.stop)
+            self._stop_when_released()
+        elif self._delivery is None or self._client is None or self._is_delivery_over:
             self._loop.stop()
         else:
             is_reporter = self._settings.is_reporter
             self._delivery.finish(self._status(self._client, self._exited) if is_reporter else None)
+
+    def _left(self) -> Left:
+        logs = {log.name: log.size for log in self._logs()}
+        return Left(self._container, self._outboxes.sizes(), logs)
+
+    def _stop_when_released(self) -> None:
+        """Nobody can read in a container that has ended: this one waits until it is told that all was read."""
+        if self._settings.channel == protocol.EXEC and os.path.lexists(self._path(protocol.RELEASED_FILE)):
+            self._loop.stop()
+
+    def _look_at_claim(self) -> None:
+        if self._claim is None or self._is_superseded or not self._claim.is_lost():
+            if self._evidence is None and self._claim is not None:
+                self._loop.call_later(LOOK_S, self._look_at_claim)
+            return
+        self._is_superseded = True
+        self._say("Another container of this attempt has taken its folder over: this one ends.")
+        self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
     def _on_delivery_end(self) -> None:
         """Either all is told, or nobody wants to hear any more."""
@@ -168,7 +204,7 @@ class Run:
         self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
 
     def _exit_code(self) -> int:
-        if self._delivery is not None and self._delivery.is_fenced:
+        if self._is_superseded or (self._delivery is not None and self._delivery.is_fenced):
             return protocol.EXIT_FENCED
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner

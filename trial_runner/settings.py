@@ -17,16 +17,16 @@ class BadSetting(Exception):
 
 
 class Settings(NamedTuple):
-    """Folders are absolute paths."""
+    """Folders are absolute paths, without links: what is made a link later is not followed."""
 
-    #: Empty when the channel is pull.
+    #: Empty when the channel is pull or exec.
     manager_url: str
     #: Of the job, for its mark and its exit file.
     job_name: str
     command: str
     grace_s: float
     is_reporter: bool
-    #: auto, push or pull.
+    #: auto, push, pull or exec.
     channel: str
     is_code_fetched: bool
     system_dir: str
@@ -37,8 +37,8 @@ class Settings(NamedTuple):
 
 def read(environment: Mapping[str, str]) -> Settings:
     """Raises BadSetting."""
-    system_dir = os.path.abspath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
-    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL))
+    system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
+    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
     return Settings(
         manager_url=_manager_url(environment, channel),
         job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
@@ -48,7 +48,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         channel=channel,
         is_code_fetched=_choice(environment, protocol.ENV_CODE, ("fetch", "present")) == "fetch",
         system_dir=system_dir,
-        output_dir=os.path.abspath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
+        output_dir=os.path.realpath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
         code_dir=os.path.abspath(
             environment.get(protocol.ENV_CODE_DIR) or os.path.join(system_dir, protocol.CODE_FOLDER)
         ),
@@ -57,7 +57,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 
 def _manager_url(environment: Mapping[str, str], channel: str) -> str:
-    if channel == protocol.PULL:
+    if channel in (protocol.PULL, protocol.EXEC):
         return ""
     url = _required(environment, protocol.ENV_MANAGER_URL).rstrip("/")
     if not url.startswith(("http://", "https://")):

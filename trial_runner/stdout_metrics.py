@@ -9,10 +9,10 @@ import os
 from typing import Any, Callable, Optional
 
 from trial_runner import protocol
+from trial_runner.wire import foreign_files, removal
 
 _READ_BYTES = 256 * 1024
-#: The SDK prints less than a million characters.
-_MAX_RESULT = 4 * 1024 * 1024
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _TYPES = {"PERIODICAL": "intermediate", "FINAL": "final"}
 
 _decoder = json.JSONDecoder()
@@ -29,8 +29,7 @@ class StdoutMetrics:
         self._buffer = b""
         self._unwritten = b""
         self._trouble = ""
-        if os.path.lexists(outbox):
-            os.unlink(outbox)
+        removal.remove(outbox)
 
     def extract(self, is_all: bool) -> None:
         """Takes what is new. `is_all`: nobody prints any more. A full disk delays results, and costs none."""
@@ -49,9 +48,7 @@ class StdoutMetrics:
 
     def _read(self) -> bool:
         try:
-            with open(self._stdout, "rb", buffering=0) as file:
-                file.seek(self._offset)
-                data = file.read(_READ_BYTES) or b""
+            data = foreign_files.read(*os.path.split(self._stdout), offset=self._offset, limit=_READ_BYTES)
         except FileNotFoundError:
             return False
         self._offset += len(data)
@@ -72,7 +69,7 @@ class StdoutMetrics:
             begin = self._buffer.find(mark)
         if begin < 0:
             self._buffer = self._buffer[-len(mark) + 1 :]
-        elif len(self._buffer) - begin > _MAX_RESULT:
+        elif len(self._buffer) - begin > protocol.MAX_RECORD:
             self._buffer = self._buffer[begin + len(mark) :]
         else:
             self._buffer = self._buffer[begin:]
@@ -80,7 +77,7 @@ class StdoutMetrics:
     def _write(self) -> None:
         if not self._unwritten:
             return
-        descriptor = os.open(self._outbox, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        descriptor = foreign_files.open_file(*os.path.split(self._outbox), flags=_APPENDING, mode=0o666)
         try:
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(descriptor, self._unwritten) :]

@@ -10,8 +10,8 @@ empty file ``experiments/<id>`` beside it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreUnavailable
+from trial_runner.wire import removal
+
+log = logging.getLogger(__name__)
 
 #: Seconds for which code is kept after somebody has asked for it.
 _UNUSED_S = 600.0
@@ -59,7 +62,7 @@ class CodeFolders:
 
     def discard(self, draft: Path) -> None:
         """Removes a draft, whatever is in it."""
-        shutil.rmtree(draft, ignore_errors=True)
+        _remove(draft)
 
     def keep(self, sha256: str, draft: Path) -> Path:
         """Unpacks the file ``archive`` of a draft and puts it where it belongs, at once and whole.
@@ -78,17 +81,18 @@ class CodeFolders:
 
     def release(self, experiment_id: str) -> None:
         """An experiment is gone, and with it the code that an earlier version kept for it alone."""
-        for note in self.root.glob(f"*/experiments/{experiment_id}"):
-            note.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what goes with it goes another time
+            for note in self.root.glob(f"*/experiments/{experiment_id}"):
+                note.unlink(missing_ok=True)
         self.sweep()
 
     def sweep(self) -> None:
-        """Removes what nobody has asked for lately, unless experiments of an earlier version run it."""
+        """Removes what nobody has asked for lately, unless experiments of an earlier version run it. Never raises."""
         now_s = time.time()
         for folder in self.root.glob("*"):
             with contextlib.suppress(OSError):  # another time
                 if folder.name.startswith(_DOOMED):  # a daemon was killed meanwhile
-                    shutil.rmtree(folder)
+                    _remove(folder)
                 elif now_s - folder.stat().st_mtime > _age_limit_s(folder) and not any(folder.glob("experiments/*")):
                     self._remove(folder)
 
@@ -99,7 +103,7 @@ class CodeFolders:
         """Under another name: whoever looks for it finds all of it or nothing, also when this is never finished."""
         doomed = self.root / f"{_DOOMED}{time.time_ns()}"
         folder.rename(doomed)
-        shutil.rmtree(doomed)
+        _remove(doomed)
 
     def _settle(self, made: Path, folder: Path) -> None:
         try:
@@ -107,6 +111,12 @@ class CodeFolders:
         except OSError:
             if not (folder / "tree").is_dir():  # else somebody else has sent the same meanwhile
                 raise
+
+
+def _remove(folder: Path) -> None:
+    """What cannot be removed is tried again with the next sweep, and costs nobody anything meanwhile."""
+    for finding in removal.remove(str(folder)):
+        log.warning("of code that was sent: %s", finding)
 
 
 def _age_limit_s(folder: Path) -> float:

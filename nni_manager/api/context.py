@@ -38,6 +38,8 @@ class ApiContext:
     clock: Clock = now_ms
     #: Told by the clock of the doors.
     loop_lag: LoopLag = field(default_factory=LoopLag)
+    #: Held while a large text is read: one at a time leaves the rest of the daemon its share.
+    large_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     #: What experiments run with whose creator names no environment.
     environment: Mapping[str, str] = field(default_factory=own_environment, repr=False)
 

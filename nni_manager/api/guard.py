@@ -22,6 +22,15 @@ BODY_LIMIT = 8 * 1024 * 1024
 OPEN_PATHS = ("/healthz", "/readyz")
 #: What a browser says of a request by our own page, or by its user.
 _OWN_SITES = ("same-origin", "none")
+#: What a browser is told with every answer, refusals included.
+HARDENING = {
+    "X-Content-Type-Options": "nosniff",  # logs are text, whatever a trial wrote into them
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "SAMEORIGIN",
+}
+#: Deleting it ends the session of a browser, or all of a door.
+SESSION_PATH = "/api/v1/session"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -54,22 +63,20 @@ class Guard:
         body = LimitedBody(receive, self._limit(scope))
         refusal = self._refuse_length(scope) or (self._refuse(scope) if _needs_checks(scope) else None)
         if refusal is not None:
-            await refusal(scope, receive, send)
+            await refusal(scope, receive, _hardened(send))
             return
-        await self._pass_on(scope, body, send)
+        await self._pass_on(scope, body, _hardened(send))
 
     async def _pass_on(self, scope: Scope, body: LimitedBody, send: Send) -> None:
         started = False
 
-        async def hardened_send(message: Message) -> None:
+        async def watched_send(message: Message) -> None:
             nonlocal started
             started = True
-            if message["type"] == "http.response.start":
-                _harden(message)
             await send(message)
 
         try:
-            await self._app(scope, body.receive, hardened_send)
+            await self._app(scope, body.receive, watched_send)
         except BodyTooLarge as error:
             if started:
                 raise
@@ -88,7 +95,8 @@ class Guard:
 
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        return self._refuse_host(scope, headers) or _refuse_origin(headers) or self._refuse_token(scope, headers)
+        refusal = self._refuse_host(scope, headers) or _refuse_origin(scope["method"], headers)
+        return refusal or (self._answer_door(scope, headers) if self._token.is_set else None)
 
     def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
         """A page of another site may point its own name at this machine (DNS rebinding); its browser then says so."""
@@ -102,10 +110,27 @@ class Guard:
             return None
         return _refusal(403, f"this daemon is not called {name!r}; use the address it prints when it starts")
 
-    def _refuse_token(self, scope: Scope, headers: Headers) -> Response | None:
+    def _answer_door(self, scope: Scope, headers: Headers) -> Response | None:
+        """None: the request may pass."""
         cookie = f"nni_manager_{scope['server'][1]}"  # cookies are shared by all ports of a host
-        if not self._token.is_set or self._token.is_shown(headers, cookie):
-            return None
+        session = self._token.sessions.shown(headers, cookie)
+        if session is None and not self._token.is_shown(headers):
+            return self._log_in(scope, cookie)
+        if (scope["method"], scope["path"]) == ("DELETE", SESSION_PATH):
+            return self._log_out(session, cookie)
+        return None
+
+    def _log_out(self, session: str | None, cookie: str) -> Response:
+        """A browser ends its own session; who shows the token itself ends all of this door."""
+        if session is None:
+            self._token.sessions.end_all()
+        else:
+            self._token.sessions.end(session)
+        response = Response(status_code=204)
+        response.delete_cookie(cookie, httponly=True, samesite="strict")
+        return response
+
+    def _log_in(self, scope: Scope, cookie: str) -> Response:
         target = self._token.login(scope)
         if target is None:
             sentence = (
@@ -113,7 +138,7 @@ class Guard:
             )
             return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
         response = RedirectResponse(target, 303)
-        response.set_cookie(cookie, self._token.cookie_value, httponly=True, samesite="strict")
+        response.set_cookie(cookie, self._token.sessions.begin(), httponly=True, samesite="strict")
         return response
 
 
@@ -126,21 +151,23 @@ def _needs_checks(scope: Scope) -> bool:
     return server[1] is not None and scope["path"] not in OPEN_PATHS
 
 
-def _refuse_origin(headers: Headers) -> Response | None:
+def _refuse_origin(method: str, headers: Headers) -> Response | None:
     """A page of another site may send requests here, but its browser names it."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is None:
-        return _refuse_site(headers)
+        return _refuse_site(method, headers)
     if host and origin.lower().partition("://")[2] == host.lower():
         return None
     return _refusal(403, f"requests of pages from {origin} are not taken; use this daemon's own page, or no browser")
 
 
-def _refuse_site(headers: Headers) -> Response | None:
+def _refuse_site(method: str, headers: Headers) -> Response | None:
     """A browser sends no Origin with what a page only shows, such as an image, and says where it comes from in words
-    of its own. To follow a link to us is fine; to have us in a frame is not, as buttons could then be hidden in it."""
+    of its own. To follow a link to us is fine; to send us a form is not, nor to have us in a frame, as buttons could
+    then be hidden in it."""
     site, destination = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
-    if site in _OWN_SITES or (headers.get("sec-fetch-mode") == "navigate" and destination == "document"):
+    follows_link = headers.get("sec-fetch-mode") == "navigate" and destination == "document"
+    if site in _OWN_SITES or (follows_link and method in ("GET", "HEAD")):
         return None
     return _refusal(403, "requests of other pages are not taken; use this daemon's own page, or follow a link to it")
 
@@ -153,12 +180,20 @@ def _host(header: str) -> str:
     return name.partition(":")[0].removesuffix(".")
 
 
-def _harden(message: Message) -> None:
-    headers = MutableHeaders(scope=message)
-    headers.setdefault("X-Content-Type-Options", "nosniff")  # logs are text, whatever a trial wrote into them
-    headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-    headers.setdefault("Referrer-Policy", "same-origin")
-    headers.setdefault("X-Frame-Options", "SAMEORIGIN")
+def _hardened(send: Send) -> Send:
+    async def hardened_send(message: Message) -> None:
+        harden(message)
+        await send(message)
+
+    return hardened_send
+
+
+def harden(message: Message) -> None:
+    """Adds `HARDENING` to an answer that begins, where it says nothing else."""
+    if message["type"] == "http.response.start":
+        headers = MutableHeaders(scope=message)
+        for name, value in HARDENING.items():
+            headers.setdefault(name, value)
 
 
 def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:

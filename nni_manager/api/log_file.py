@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,45 +11,35 @@ import aiofiles
 from fastapi.responses import StreamingResponse
 
 from nni_manager.domain.errors import NotFound
+from trial_runner.wire import foreign_files
 
 _CHUNK = 256 * 1024
 
 
-async def stretch(path: Path, offset: int, limit: int | None) -> StreamingResponse:
+async def stretch(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
     """At most `limit` bytes from `offset` (negative: from the end), up to what the file holds now.
+
+    `name`: with slashes where it lies deeper; links are not followed.
 
     Headers: ``X-Offset``, where it starts; ``X-Size``, bytes the file holds. Raises NotFound.
     """
-    size = await asyncio.to_thread(_size, path)
+    size = await asyncio.to_thread(_size, folder, name)
     start = max(0, size + offset) if offset < 0 else min(offset, size)
     end = size if limit is None else min(size, start + limit)
     headers = {"X-Offset": str(start), "X-Size": str(size), "Cache-Control": "no-store"}
-    return StreamingResponse(_read(path, start, end), media_type="text/plain; charset=utf-8", headers=headers)
+    return StreamingResponse(_read(folder, name, start, end), media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def _read(path: Path, position: int, end: int) -> AsyncIterator[bytes]:
-    async with aiofiles.open(path, "rb", opener=_open_regular) as file:
+async def _read(folder: Path, name: str, position: int, end: int) -> AsyncIterator[bytes]:
+    async with aiofiles.open(name, "rb", opener=lambda name, _: foreign_files.open_file(str(folder), name)) as file:
         await file.seek(position)
         while position < end and (data := await file.read(min(_CHUNK, end - position))):
             position += len(data)
             yield data
 
 
-def _size(path: Path) -> int:
+def _size(folder: Path, name: str) -> int:
     try:
-        descriptor = _open_regular(str(path), os.O_RDONLY)
+        return foreign_files.size(str(folder), name)
     except OSError:
-        raise NotFound(f"there is no {path.name} yet, or it was removed") from None
-    try:
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Trials own these folders: a link would lead out of them, a pipe would never answer."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise FileNotFoundError(path)
+        raise NotFound(f"there is no {os.path.basename(name)} yet, or it was removed") from None

@@ -56,8 +56,8 @@ async def read_trial(
     latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
         raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
-    folder = (await _folder(context, id)).attempt(attempt_directory(trial_id, attempt or latest))
-    return await log_file.stretch(folder / name, offset, limit)
+    trials, directory = (await _folder(context, id)).trials, attempt_directory(trial_id, attempt or latest)
+    return await log_file.stretch(trials, f"{directory}/{name}", offset, limit)
 
 
 @router.get(
@@ -75,7 +75,7 @@ async def read_experiment(
 ) -> StreamingResponse:
     """Of one experiment."""
     _require(name, EXPERIMENT_FILES)
-    return await log_file.stretch((await _folder(context, id)).log / name, offset, limit)
+    return await log_file.stretch((await _folder(context, id)).log, name, offset, limit)
 
 
 async def _folder(context: ApiContext, id: str) -> Folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os.path
+from contextlib import nullcontext
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,17 @@ from pydantic import ValidationError
 from nni_manager.api import code, views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
-from nni_manager.config import experiment_file
+from nni_manager.config import document, experiment_file
+from nni_manager.config.document import Patience
 from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
 from nni_manager.scheduler.submission import Submission
 
+#: Characters of a text that takes long to be read.
+LARGE_CHARACTERS = 64 * 1024
+#: Seconds in which a text must be read.
+PATIENCE_S = 30.0
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
 JSON_TYPE = "application/json"
 
@@ -49,17 +56,30 @@ async def read(request: Request, context: ApiContext) -> Submission:
     text = _text(await request.body())
     new = _unwrap(text, _content_type(request))
     directory = await _directory(new, context)
-    # a large file takes its time, and files that it names are read
-    spec = await asyncio.to_thread(
-        experiment_file.load, new.config, directory=directory, file=new.file,
-        working_directory=context.data_directory, data_directory=context.data_directory,
-    )  # fmt: skip
+    spec = await _load(new, directory, context)
     environment = context.environment if new.environment is None else new.environment
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
         spec=spec, environment=environment, interpreter=new.interpreter, view=views.wish(new.view), sent_code=sent
     )
+
+
+async def _load(new: NewExperiment, directory: Path, context: ApiContext) -> ExperimentSpec:
+    """A large file takes its time, and files that it names are read; nothing of it goes on once nobody waits for it.
+
+    Raises ConfigInvalid with all problems.
+    """
+    async with context.large_texts if len(new.config) > LARGE_CHARACTERS else nullcontext():
+        patience = Patience(PATIENCE_S)
+        document.patience.set(patience)
+        try:
+            return await asyncio.to_thread(
+                experiment_file.load, new.config, directory=directory, file=new.file,
+                working_directory=context.data_directory, data_directory=context.data_directory,
+            )  # fmt: skip
+        finally:
+            patience.end()  # the thread reads on otherwise
 
 
 async def _directory(new: NewExperiment, context: ApiContext) -> Path:

@@ -22,16 +22,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nni_manager.api import trial_posts as posts
 from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
 from nni_manager.api.errors import Barrier
+from nni_manager.api.guard import harden
 from nni_manager.api.trial_posts import Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
 from nni_manager.domain.http_status import status_of
-from nni_manager.domain.ids import ATTEMPT, EXPERIMENT_ID, TRIAL_ID
+from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
+from trial_runner import protocol
 
-#: A post holds at most 256 KiB of lines; JSON may make each byte six.
-BODY_LIMIT = 2 * 1024 * 1024
+#: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
+BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
 #: Bytes of all bodies that are being taken in; who comes later is asked to wait.
-ROOM_BYTES = 4 * 1024 * 1024
+ROOM_BYTES = 2 * BODY_LIMIT
 #: Seconds for a whole body to arrive.
 BODY_S = 60.0
 #: Seconds between two heartbeats of a runner.
@@ -61,6 +63,7 @@ def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         async def counting_send(message: Message) -> None:
+            harden(message)
             if message["type"] == "http.response.start":
                 answered[outcome(message["status"])] += 1
             await send(message)
@@ -123,8 +126,8 @@ class _Routes:
         return taken
 
     async def version(self, who: RunnerOf, body: Json) -> Response:
-        version, channel = posts.greeting(body)
-        await self._desk.greet(who, version, channel)
+        version, channel, outboxes = posts.greeting(body)
+        await self._desk.greet(who, version, channel, outboxes)
         return JSONResponse({"accepted": True, "managerVersion": self._desk.manager_version})
 
     async def parameters(self, request: Request) -> Response:
@@ -171,7 +174,11 @@ class _Routes:
             headers = {"WWW-Authenticate": "Bearer"}
             raise HTTPException(401, "send the attempt's token as `Authorization: Bearer`", headers)
         if EXPERIMENT_ID.fullmatch(experiment) and TRIAL_ID.fullmatch(trial) and ATTEMPT.fullmatch(attempt):
-            who = RunnerOf(experiment_id=experiment, trial_id=trial, attempt=int(attempt))
+            container = request.headers.get(protocol.CONTAINER_HEADER, "")
+            who = RunnerOf(
+                experiment_id=experiment, trial_id=trial, attempt=int(attempt),
+                container=container if CONTAINER.fullmatch(container) else "",
+            )  # fmt: skip
             if self._desk.tokens.is_token(who.job_name, token.strip()):
                 return who
         raise HTTPException(403, "this token is not the one of this attempt")

@@ -15,14 +15,12 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_text
 from nni_manager.domain.version import MOST_CHARACTERS, is_legible
 from trial_runner import protocol
+from trial_runner.wire.outbox_name import is_outbox
 
 Json = dict[str, Any]
 
 #: Whole numbers that every reader of JSON keeps.
 _MOST = 2**53
-_NAME_CHARACTERS = 255
-#: Outboxes of one attempt.
-_MOST_OUTBOXES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +53,14 @@ def parse(data: bytes) -> Json:
     return body
 
 
-def greeting(body: Json) -> tuple[str | None, str]:
-    """(version, channel)"""
+def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
+    """(version, channel, bytes of the outboxes that its container found, if it says so)"""
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
         raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
     if not is_legible(version):
         raise InvalidInput(f"version: must be at most {MOST_CHARACTERS} printable characters")
-    return version.strip() or None, channel
+    return version.strip() or None, channel, _sizes(body) if "outboxes" in body else None
 
 
 def started_ms(body: Json) -> int | None:
@@ -86,7 +84,7 @@ def stretch(body: Json) -> Stretch:
         raise InvalidInput("lines: must be a list of texts")
     require_text("lines", "".join(lines))
     outbox = _text(body, "outbox")
-    if not _is_outbox(outbox):
+    if not is_outbox(outbox):
         raise InvalidInput(f"outbox: must begin with {protocol.OUTBOX_FOLDER}/, or be {protocol.METRICS_FILE}")
     start, end = _required(body, "start"), _required(body, "end")
     if end - start < len(lines) or end < start:
@@ -103,18 +101,10 @@ def _sizes(body: Json) -> dict[str, int]:
     outboxes = body.get("outboxes")
     if outboxes is None:
         return {}
-    if not isinstance(outboxes, dict) or len(outboxes) > _MOST_OUTBOXES:
-        raise InvalidInput(f"outboxes: must be an object of at most {_MOST_OUTBOXES} names and their sizes")
+    if not isinstance(outboxes, dict) or len(outboxes) > protocol.MOST_OUTBOXES:
+        raise InvalidInput(f"outboxes: must be an object of at most {protocol.MOST_OUTBOXES} names and their sizes")
     # one that was not taken is not waited for
-    return {name: _required(outboxes, name, "outboxes") for name in outboxes if _is_outbox(name)}
-
-
-def _is_outbox(name: str) -> bool:
-    """A path below the attempt's folder, where results may be."""
-    is_ours = name == protocol.METRICS_FILE or name.startswith(
-        (f"{protocol.OUTBOX_FOLDER}/", f"{protocol.METRICS_FILE}/")
-    )
-    return is_ours and len(name) <= _NAME_CHARACTERS and name.isprintable()
+    return {name: _required(outboxes, name, "outboxes") for name in outboxes if is_outbox(name)}
 
 
 def _text(body: Json, name: str) -> str:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from nni_manager.app import index_file, leftovers, reserve
+from nni_manager.config.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
@@ -84,7 +85,7 @@ def control_socket(data_directory: Path) -> Path:
 
 def _make_data_directory(path: Path) -> None:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_data_directory(path)
         probe = path / f".writable-{os.getpid()}"
         probe.touch()
         probe.unlink()

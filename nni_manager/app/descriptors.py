@@ -1,13 +1,39 @@
-"""Which files the daemon has open from the start, and how many it may have at a time."""
+"""Which files the daemon has open from the start, how many it may have, and how many of them may be connections."""
 
 from __future__ import annotations
 
 import os
 import resource
+from collections import Counter
 
 #: Each experiment at work takes about ten. Keeper, tuners and jobs inherit the limit, and there are programs that go
 #: through all numbers below it, so it is not the million that some systems allow.
 WANTED = 8192
+#: Of those there may be, the part that connections from elsewhere may take, all together and by one port. The rest is
+#: for experiments, their databases and tuners.
+_MOST_CONNECTIONS, _MOST_OF_PORT = 1 / 2, 1 / 4
+
+
+class Connections:
+    """How many clients are connected over TCP, by port. Sockets of this machine's user are not counted."""
+
+    def __init__(self, files: int | None = None) -> None:
+        """`files`: how many this process may have open; by default what it may at the moment."""
+        files = files or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        files = min(files, WANTED) if files != resource.RLIM_INFINITY else WANTED
+        self._most = int(files * _MOST_CONNECTIONS)
+        self._most_of_port = int(files * _MOST_OF_PORT)
+        self._open: Counter[int] = Counter()
+
+    def enter(self, port: int) -> bool:
+        """Whether one more may come in by `port`; then it must `leave`."""
+        if self._open[port] >= self._most_of_port or self._open.total() >= self._most:
+            return False
+        self._open[port] += 1
+        return True
+
+    def leave(self, port: int) -> None:
+        self._open[port] -= 1
 
 
 def fill_standard_streams() -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
 from nni_manager.api.loop_lag import LoopLag
+from nni_manager.app.descriptors import Connections
 from nni_manager.app.http_connection import HttpConnection
 from nni_manager.app.ports import Reserved
 
@@ -85,6 +88,7 @@ class Doors:
         self._server.lifespan = self._config.lifespan_class(self._config)
         self._server.servers = []
         self._open: list[Door] = []
+        self._connections_open = Connections()
         self._control: _Control | None = None
         self._clock: asyncio.Task[None] | None = None
 
@@ -222,10 +226,15 @@ class Doors:
     async def _open_port(self, kind: str, reserved: Reserved) -> None:
         servers = self._servers.setdefault(reserved.port, [])
         for each in reserved.sockets:
-            server = await asyncio.get_running_loop().create_server(self._protocol, sock=each)
+            # not as whoever wants it opened: what clients cause would stand in that experiment's log
+            opening = asyncio.create_task(self._serve(each), name="opening a port", context=contextvars.Context())
+            server = await opening
             servers.append(server)
             await self._add(server)
         self._open.append(Door(kind=kind, address=reserved.address))
+
+    async def _serve(self, socket: socket.socket) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(self._protocol, sock=socket)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """By port, not by address: a door on all interfaces is reached by any of them."""
@@ -234,8 +243,9 @@ class Doors:
 
     def _protocol(self) -> asyncio.Protocol:
         return HttpConnection(
-            config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state
-        )
+            config=self._config, server_state=self._server.server_state, app_state=self._server.lifespan.state,
+            connections=self._connections_open,
+        )  # fmt: skip
 
 
 def _close_transports(connections: list[HttpConnection]) -> None:

@@ -1,7 +1,10 @@
-"""One client's connection: uvicorn's, with a bound on how long and how large the head of a request may be.
+"""One client's connection: uvicorn's, with bounds on how long a request may take to come, and how large its head is.
 
-uvicorn waits for the rest of a head for ever, and keeps all of it: a few clients that dribble would hold connections,
-and one that sends header after header would hold memory. Bodies are bounded by the applications.
+uvicorn waits for the rest of a request for ever, and keeps all of a head: a few clients that dribble would hold
+connections, and one that sends header after header would hold memory. How large a body may be, applications say.
+
+An answer that begins before the whole body has come ends the connection: nobody reads the rest. What still comes of it
+is thrown away for a moment, as a client that is sending would not get to see the answer otherwise.
 
 Some clients offer another protocol with each request (Java's and `curl --http2`: ``Upgrade: h2c``). A server may ignore
 that. The parser does not: it ends the request at its head, so the head is given to it again without the offer.
@@ -10,22 +13,45 @@ that. The parser does not: it ends the request at its head, so the head is given
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from nni_manager.api.guard import HARDENING
+from nni_manager.app.descriptors import Connections
+from nni_manager.app.log import Sparing
+
+_no_http, _crowded = (Sparing(logging.getLogger(__name__)) for _ in range(2))
 
 #: Seconds for the head of a request, counted from its first byte, or from the connection when nothing comes.
 HEAD_S = 30.0
 #: Bytes of a head, and what may come with its end.
 MAX_HEAD_BYTES = 64 * 1024
+#: Seconds for a body, while somebody waits for it, and bytes that earn it one more: a large one may take its time.
+BODY_S = 60.0
+BODY_BYTES_A_SECOND = 16 * 1024
+#: Seconds in which the rest of a body is thrown away that nobody reads.
+LINGER_S = 2.0
+_WITH_BODY = (b"content-length", b"transfer-encoding")
 
 
 class HttpConnection(HttpToolsProtocol):
     """Parses with httptools; `server` closes those that are too slow."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
+        """`connections`: of all doors; one too many is closed at once."""
         super().__init__(*arguments, **named)
+        self._connections = connections
+        #: By which it came in and is counted; None: it is not.
+        self._counted_port: int | None = None
+        #: When the body that is awaited began, or somebody began to wait for it again; None while none is.
+        self._body_since_s: float | None = None
+        self._body_bytes = 0
+        #: Since when what comes is thrown away; None: it is not.
+        self._lingers_since_s: float | None = None
         #: When the head that is awaited began; None while none is.
         self._head_since_s: float | None = None
         self._head_bytes = 0
@@ -34,18 +60,47 @@ class HttpConnection(HttpToolsProtocol):
 
     def is_too_slow(self, now_s: float) -> bool:
         """`now_s`: of the loop's clock."""
-        return self._head_since_s is not None and now_s - self._head_since_s > HEAD_S
+        if self._lingers_since_s is not None:
+            return now_s - self._lingers_since_s > LINGER_S
+        if self._head_since_s is not None and now_s - self._head_since_s > HEAD_S:
+            return True
+        if self._body_since_s is not None and self.flow.read_paused:
+            self._begin_body(now_s)  # it is we who are slow
+        return self._body_since_s is not None and now_s - self._body_since_s > self._patience_s()
+
+    def _patience_s(self) -> float:
+        return BODY_S + self._body_bytes / BODY_BYTES_A_SECOND
+
+    def _begin_body(self, now_s: float) -> None:
+        self._body_since_s = now_s
+        self._body_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         self._head_since_s = self.loop.time()
-        super().connection_made(cast(asyncio.Transport, _Transport(transport)))
+        super().connection_made(cast(asyncio.Transport, _Transport(transport, self._linger)))
+        port = self.server[1] if self.server is not None else None
+        if port is None:
+            return
+        if self._connections.enter(port):
+            self._counted_port = port
+        else:
+            _crowded.warning(f"too many clients are connected to port {port}: some are not let in")
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._counted_port is not None:
+            self._connections.leave(self._counted_port)
+            self._counted_port = None
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._lingers_since_s is not None:
+            return
         self._unset_keepalive_if_required()
         try:
             self._parse(data)
         except HttpParserError:
-            self.logger.warning("Invalid HTTP request received.")
+            _no_http.warning("a client sent something that is no HTTP")
             self.send_400_response("Invalid HTTP request received.")
         if self._head_since_s is None:
             return
@@ -91,22 +146,74 @@ class HttpConnection(HttpToolsProtocol):
         self._head_since_s = None
         self._head_bytes = 0
         super().on_headers_complete()
+        if any(name in _WITH_BODY for name, _ in self.headers):
+            self._begin_body(self.loop.time())
+            self._end_with_early_answer(self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if not self._has_offer:
+            self._body_since_s = None
             super().on_message_complete()
+
+    # A body that nobody reads
+
+    def _end_with_early_answer(self, cycle: RequestResponseCycle) -> None:
+        send = cycle.send
+
+        async def watched_send(message: Any) -> None:
+            if message["type"] == "http.response.start" and cycle.more_body:
+                cycle.keep_alive = False  # which the answer then says
+            await send(message)
+
+        cycle.send = watched_send  # type: ignore[method-assign]
+
+    def _linger(self) -> bool:
+        """When the connection is to be closed: whether it first throws away what still comes of a body."""
+        if self._lingers_since_s is not None or self._body_since_s is None or not self.transport.can_write_eof():
+            return False
+        self._lingers_since_s = self.loop.time()
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        return True
+
+    def send_400_response(self, msg: str) -> None:
+        """With what every refusal tells a browser."""
+        head = ["HTTP/1.1 400 Bad Request", "content-type: text/plain; charset=utf-8", f"content-length: {len(msg)}"]
+        head += [f"{name.lower()}: {value}" for name, value in HARDENING.items()]
+        self.transport.write("\r\n".join([*head, "connection: close", "", msg]).encode("ascii"))
+        self.transport.close()
 
 
 class _Transport:
     """What is written while the connection is being closed goes nowhere: uvloop's own raises, and uvicorn goes on
     answering a request behind which something came that is no HTTP, or whose sender has hung up."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
+        """`linger`: asked when it is to be closed; True: not yet, and it counts as being closed."""
         self._transport = transport
+        self._linger = linger
+        self._lingers = False
 
     def write(self, data: bytes) -> None:
-        if not self._transport.is_closing():
+        if not self.is_closing():
             self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._lingers or self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._lingers:
+            self._transport.abort()  # what nobody reads may keep a closed connection for long
+        elif self._linger():
+            self._lingers = True
+        else:
+            self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

@@ -6,9 +6,10 @@ It is made beside its place and put there whole, so that a daemon killed meanwhi
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from nni_manager.app import moved_index
@@ -33,6 +34,7 @@ def prepare(data_directory: Path) -> Path:
 
 
 def _prepare(path: Path, data_directory: Path) -> Path:
+    _make_private(path)
     if not path.exists() or path.stat().st_size == 0:
         _make(path)
     try:
@@ -55,6 +57,7 @@ def _make(path: Path) -> None:
     """From the folders beside it."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))  # what SQLite puts beside it is the same
     migrate.migrate(draft, "index")
     with closing(connect(draft)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -63,6 +66,13 @@ def _make(path: Path) -> None:
         connection.execute("COMMIT")
     _remove(path)
     draft.replace(path)
+
+
+def _make_private(path: Path) -> None:
+    """Of an earlier version: who may read it may lock it."""
+    for suffix in ("", *_COMPANIONS):
+        with suppress(OSError):
+            os.chmod(f"{path}{suffix}", 0o600)
 
 
 def _add_found(path: Path) -> None:

@@ -11,7 +11,6 @@ import logging
 from pathlib import Path
 
 from nni_manager.api import code
-from nni_manager.domain.errors import StoreError
 from nni_manager.store import index
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
@@ -24,13 +23,15 @@ async def clear(index_database: Database, data_directory: Path) -> None:
     for id_, folder in await index_database.read(index.leftovers):
         try:
             await _clear(index_database, data_directory, id_, folder)
-        except (OSError, ValueError, StoreError) as error:
+        except Exception as error:  # whatever it is, it must not keep all other experiments waiting
             log.warning("%s, half made or half deleted, cannot be removed yet: %s", folder.path, error)
 
 
 async def _clear(index_database: Database, data_directory: Path, id_: str, folder: Folder) -> None:
-    is_gone = await asyncio.to_thread(folder.remove)
+    findings = await asyncio.to_thread(folder.remove)
     await code.release(data_directory, id_)
-    if is_gone:
+    for finding in findings:
+        log.warning("of an experiment that is deleted: %s", finding)
+    if not findings:
         await index_database.try_write(lambda c: index.drop_leftover(c, id_))
         log.info("%s was half made or half deleted, and is gone now", folder.path, extra={"action": "leftover"})

@@ -80,7 +80,8 @@ async def _serve(
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         warnings = DaemonWarnings()
         views = Views(settings, allowed=trials, insecure=insecure)
-        runner_door = TrialDoor(settings, allowed=trials, neighbour=_neighbour(settings, views, listen=listen))
+        neighbour = _neighbour(settings, views, listen=listen)
+        runner_door = TrialDoor(settings, warnings, allowed=trials, neighbour=neighbour)
         supervisor, service = await stack.enter_async_context(experiments(settings, runner_door, views, warnings))
         if auto:
             _end_when_unused(supervisor, stopping)

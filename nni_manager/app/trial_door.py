@@ -14,10 +14,14 @@ from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_th
 from nni_manager.app.trial_port_file import StoredPort, TrialPortFile
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavailable
+from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.warnings import DaemonWarnings
 
 log = logging.getLogger(__name__)
 
+#: Code of the warning.
+_MOVED = "TRIAL_PORT_MOVED"
 #: Addresses that stand for all of this machine's → an address of the same family somewhere else.
 _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named, not bound)
 
@@ -25,13 +29,17 @@ _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named
 class TrialDoor:
     """A `scheduler.runner_door.RunnerDoor`. `allowed`: False with ``--no-listen``."""
 
-    def __init__(self, settings: Settings, *, allowed: bool, neighbour: Callable[[], int] | None = None) -> None:
-        """`neighbour`: the port beside which it opens unless told otherwise; 0: none; by default the service's.
+    def __init__(
+        self, settings: Settings, warnings: DaemonWarnings, *, allowed: bool, neighbour: Callable[[], int] | None = None
+    ) -> None:
+        """`warnings`: where it tells its users that it is not where it was expected. `neighbour`: the port beside which
+        it opens unless told otherwise; 0: none; by default the service's.
 
         Raises OSError when the secret behind the tokens cannot be read or made.
         """
         self.tokens = RunnerTokens.of(settings.data_dir)
         self._settings = settings
+        self._warnings = warnings
         self._allowed = allowed
         self._neighbour = neighbour or (lambda: settings.port)
         self._file = TrialPortFile(settings.data_dir / "trial-listener.json")
@@ -43,6 +51,8 @@ class TrialDoor:
         self._doors: asyncio.Future[tuple[Doors, ASGIApp]] = asyncio.get_running_loop().create_future()
         self._opening = asyncio.Lock()
         self._reserved: Reserved | None = None
+        #: Where it was to open; 0: anywhere.
+        self._expected = 0
 
     def bind(self, doors: Doors, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
         """What the door is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether jobs
@@ -65,14 +75,19 @@ class TrialDoor:
                 await doors.open_trial_listener(reserved, application)
                 self._reserved = reserved
                 log.info("trial listener on %s", reserved.address, extra={"action": "door"})
+                if moved := self._moved():
+                    log.warning("%s", moved.message, extra={"action": "door"})
             elif experiment_id not in self._recorded:
                 await self._record_user(self._reserved.port)
+            if moved := self._moved():
+                self._warnings.set(experiment_id, moved)
 
     async def close(self, experiment_id: str) -> None:
         async with self._opening:
             if experiment_id not in self._users:
                 return
             self._users.discard(experiment_id)
+            self._warnings.clear(experiment_id, _MOVED)
             if self._users:
                 return
             self._recorded = frozenset()
@@ -106,6 +121,7 @@ class TrialDoor:
     def _choose(self) -> Reserved:
         """The stored port while jobs of an earlier daemon may know it; else the configured one, else any free one."""
         stored = self._file.read()
+        self._expected = self._expected_port()
         found = self._take_again(stored) if stored and self._is_known(stored) else self._take_new()
         try:
             self._record(found.port)
@@ -121,13 +137,13 @@ class TrialDoor:
     def _record(self, port: int) -> None:
         """Raises OSError."""
         users = frozenset(self._users)
-        self._file.write(port, users)
+        self._file.write(port, users, self._expected)
         self._recorded = users
 
     def _take_again(self, stored: StoredPort) -> Reserved:
         """Where somebody else is, only a person may decide that what jobs report there is given up."""
         try:
-            return self._take(stored.port)
+            found = self._take(stored.port)
         except AlreadyOwned as error:
             holder = str(error).partition("; ")[0]
             if self._settings.trial_port not in (0, stored.port):
@@ -137,16 +153,35 @@ class TrialDoor:
                 f"{holder}, and jobs that run report there; end that process, or start the daemon with another"
                 " --trial-port, which those jobs will not find"
             ) from None
+        self._expected = self._settings.trial_port or stored.expected
+        return found
 
     def _take_new(self) -> Reserved:
-        """Beside the service or the first view; where that is taken, anywhere, as nobody knows the address yet."""
-        if self._settings.trial_port:
-            return self._take(self._settings.trial_port)
-        neighbour = self._neighbour()
+        """Where it is expected; where that is taken and was not chosen, anywhere, as no job knows the address yet."""
         try:
-            return self._take(neighbour + 1 if 0 < neighbour < 65535 else 0)
+            return self._take(self._expected)
         except AlreadyOwned:
+            if self._settings.trial_port:
+                raise
             return self._take(0)
+
+    def _expected_port(self) -> int:
+        """The chosen one, else the one beside the service or the first view; 0: any."""
+        neighbour = self._neighbour()
+        return self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
+
+    def _moved(self) -> ExperimentWarning | None:
+        """A port that was published or opened in a firewall is known to nobody here: people must be told."""
+        assert self._reserved is not None, "it is open"
+        expected, port = self._expected, self._reserved.port
+        if expected in (0, port):
+            return None
+        message = (
+            f"the trial listener is on port {port} and not on {expected}, which was not free when it opened: trials"
+            f" that must come through a published port or a firewall cannot report. Free port {expected} or choose one"
+            " with --trial-port, and start the daemon again when no trial runs"
+        )
+        return ExperimentWarning(code=_MOVED, message=message)
 
     def _take(self, port: int) -> Reserved:
         return reserve(self._settings.trial_host, port, options="trial-")

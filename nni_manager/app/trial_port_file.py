@@ -13,6 +13,8 @@ class StoredPort:
     port: int
     #: Experiments whose jobs may have been told of it; None: an earlier version did not say.
     experiments: frozenset[str] | None
+    #: Where it was to be; 0: anywhere, or an earlier version did not say.
+    expected: int = 0
 
 
 class TrialPortFile:
@@ -25,19 +27,22 @@ class TrialPortFile:
         """None: there is none, or nothing that means anything."""
         try:
             entry = json.loads(self._path.read_text(encoding="utf-8"))
-            port, experiments = entry["port"], entry.get("experiments")
+            port, experiments, expected = entry["port"], entry.get("experiments"), entry.get("expected")
         except (OSError, ValueError, KeyError, TypeError):
             return None
         if not isinstance(port, int) or not 0 < port < 65536:
             return None
         return StoredPort(
-            port=port, experiments=frozenset(map(str, experiments)) if isinstance(experiments, list) else None
-        )
+            port=port, experiments=frozenset(map(str, experiments)) if isinstance(experiments, list) else None,
+            expected=expected if isinstance(expected, int) else 0,
+        )  # fmt: skip
 
-    def write(self, port: int, experiments: Collection[str]) -> None:
+    def write(self, port: int, experiments: Collection[str], expected: int) -> None:
         """Raises OSError."""
         draft = self._path.with_suffix(".tmp")
-        draft.write_text(json.dumps({"port": port, "experiments": sorted(experiments)}), encoding="utf-8")
+        draft.write_text(
+            json.dumps({"port": port, "experiments": sorted(experiments), "expected": expected}), encoding="utf-8"
+        )
         draft.replace(self._path)
 
     def forget(self) -> None:

@@ -10,12 +10,19 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from nni_manager.client.address import Address, find
+from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
+from nni_manager.platform_kit.lock_holder import holders
 
 #: In the data directory: what a daemon in the background prints.
 LOG_FILE = "daemon.log"
+#: In the data directory: one command at a time starts the daemon.
+START_LOCK = "start.lock"
+#: Seconds for which another command is given time to start it, and after which the user is told.
+_LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
 #: Seconds for which a daemon that runs and cannot be reached is looked for; it looks after itself every two.
 _LOST_S = 4.0
 _LOOK_S = 0.1
@@ -112,10 +119,38 @@ def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> Nni
 def _starting(data_dir: Path) -> Iterator[None]:
     """One command at a time starts the daemon; the others wait, then find it running."""
     try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = open(data_dir / "start.lock", "ab")
+        make_data_directory(data_dir)
+        lock = open_lock(data_dir / START_LOCK)
     except OSError as error:
         raise InvalidInput(f"the data directory {data_dir} cannot be used ({error.strerror}); see --data-dir") from None
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _wait_for(lock, data_dir / START_LOCK)
         yield
+
+
+def _wait_for(lock: BinaryIO, path: Path) -> None:
+    """Raises NniManagerError, naming who has it, when it cannot be had in time."""
+    began, told = time.monotonic(), False
+    while not _has_taken(lock):
+        waited_s = time.monotonic() - began
+        if waited_s > _LOCK_PATIENCE_S:
+            raise NniManagerError(
+                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s, and nobody else can start the"
+                " daemon meanwhile; end that process, then try again"
+            )
+        if waited_s > _TELL_AFTER_S and not told:
+            told = True
+            print(f"waiting for {_holder(path)}, which is starting the daemon or holds {path}", file=sys.stderr)
+        time.sleep(_LOOK_S)
+
+
+def _has_taken(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(path: Path) -> str:
+    return ", ".join(map(str, holders(path))) or "another process"

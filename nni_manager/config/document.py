@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +11,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 60
-#: Values in one file, anchors expanded.
+#: Values in one file, anchors expanded; and how many are looked at to find out.
 MAX_VALUES = 200_000
 
 
@@ -20,6 +22,27 @@ class Unreadable(Exception):
         super().__init__(message)
         self.message = message
         self.line = line
+
+
+class Patience:
+    """How long somebody waits for a text to be read; `end` may be called by another thread than the one that reads."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._over_s = time.monotonic() + seconds
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._over_s = 0.0
+
+    def check(self, line: int) -> None:
+        """Raises Unreadable when it is over; `line`: the one that is read."""
+        if time.monotonic() > self._over_s:
+            raise Unreadable(f"takes longer than {self._seconds:g} s to be read; make it smaller", line)
+
+
+#: Of whoever the running code reads a text for; None: it takes its time.
+patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
 
 
 @dataclass(slots=True)

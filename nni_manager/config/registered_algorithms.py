@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
+from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
 
@@ -104,7 +105,7 @@ def _locked(data_directory: Path) -> Iterator[None]:
     """One at a time; readers see the file before or after."""
     import fcntl
 
-    data_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(data_directory / f".{FILE}.lock", "ab") as lock:
+    make_data_directory(data_directory)
+    with open_lock(data_directory / f".{FILE}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

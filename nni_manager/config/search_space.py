@@ -9,9 +9,10 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from nni_manager.config.algorithms import TUNERS
-from nni_manager.config.document import MAX_DEPTH, Path, Unreadable
+from nni_manager.config.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source, spell
@@ -42,21 +43,21 @@ def check_search_space(space: object, tuner: object) -> None:
 
 def refuse_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
     """Notes every dimension that the tuner of that name cannot search, where it is written."""
+    file = None if top.has("searchSpace") else _File(source.path(str(top.raw("searchSpaceFile"))))
     for name, dimension in space.items():
         try:
             check_search_space({name: dimension}, tuner)
         except BadDimension as error:
-            _refuse(error, top, source)
+            _refuse(error, file, source)
 
 
-def _refuse(error: BadDimension, top: Section, source: Source) -> None:
+def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:
     path = _written(error.key)
-    if top.has("searchSpace"):
+    if file is None:
         source.refuse(("searchSpace", *path), error.reason)
         return
-    file = source.path(str(top.raw("searchSpaceFile")))
-    spelled, line = _locate(path, file)
-    source.adopt(Problem(message=error.reason, field=spell(spelled), file=file, line=line))
+    spelled, line = file.locate(path)
+    source.adopt(Problem(message=error.reason, field=spell(spelled), file=file.path, line=line))
 
 
 def _written(key: search_space.Key) -> Path:
@@ -64,14 +65,24 @@ def _written(key: search_space.Key) -> Path:
     return tuple(part for step in key for part in (("_value", step) if isinstance(step, int) else (step,)))
 
 
-def _locate(path: Path, file: str) -> tuple[Path, int]:
-    """As `Document.locate`; without a line where that cannot be known."""
-    from nni_manager.config.yaml_reader import parse
+class _File:
+    """The search space's file, read again for its lines when there is something to refuse."""
 
-    try:
-        return parse(read_text(file)).locate(path)
-    except (Unreadable, ConfigInvalid):
-        return path, 0
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def locate(self, path: Path) -> tuple[Path, int]:
+        """As `Document.locate`; without a line where that cannot be known."""
+        return self._document.locate(path) if self._document is not None else (path, 0)
+
+    @cached_property
+    def _document(self) -> Document | None:
+        from nni_manager.config.yaml_reader import parse
+
+        try:
+            return parse(read_text(self.path))
+        except (Unreadable, ConfigInvalid):
+            return None
 
 
 def _usable(raw: object) -> dict[str, object]:

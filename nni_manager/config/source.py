@@ -9,6 +9,9 @@ from nni_manager.config.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.warning import ConfigWarning
 
+#: Problems that are looked for: who has so many has another one.
+_MOST_PROBLEMS = 100
+
 
 @dataclass(slots=True, kw_only=True)
 class Source:
@@ -37,7 +40,10 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem. The first one of a field stands: what follows from it would only confuse."""
+        """Notes a problem. The first one of a field stands: what follows from it would only confuse.
+
+        Raises ConfigInvalid when there are too many.
+        """
         spelled, line = self.document.locate(path) if self.document else (path, 0)
         self._add(Problem(message=message, field=spell(spelled), file=self.file, line=line))
 
@@ -60,7 +66,7 @@ class Source:
 
     def adopt(self, problem: Problem) -> None:
         """Notes a problem in another file that the config names."""
-        self.problems.setdefault(f"{problem.file}:{problem.line}:{problem.field}", problem)
+        self._add(problem, f"{problem.file}:{problem.line}:{problem.field}")
 
     def check(self) -> None:
         """Raises ConfigInvalid when there is a problem; they are in the order of their lines."""
@@ -103,8 +109,11 @@ class Source:
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path
 
-    def _add(self, problem: Problem) -> None:
-        self.problems.setdefault(problem.field, problem)
+    def _add(self, problem: Problem, key: str = "") -> None:
+        """Raises ConfigInvalid when there are so many that nobody reads them."""
+        self.problems.setdefault(key or problem.field, problem)
+        if len(self.problems) >= _MOST_PROBLEMS:
+            self.check()
 
 
 def _nearest(path: str) -> str:

@@ -1,7 +1,7 @@
 """YAML text (and so JSON) → a `Document`.
 
-Values are what JSON can hold. Scalars follow YAML 1.2, keys are text, nothing is constructed from tags. Depth and
-expanded size are bounded, so that no file can exhaust the daemon.
+Values are what JSON can hold. Scalars follow YAML 1.2, keys are text, nothing is constructed from tags. Depth, expanded
+size and work are bounded, so that no file can exhaust the daemon; and whoever gave up waiting is not worked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from nni_manager.config.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable
+from nni_manager.config.document import MAX_DEPTH, MAX_VALUES, Document, Node, Path, Unreadable, patience
 from nni_manager.config.plain_scalar import resolve
 from nni_manager.domain.errors import ConfigInvalid, Problem
 
@@ -24,6 +24,11 @@ _PLACEHOLDER = re.compile(r"\$?\{\s*your[^{}]*\}|<your[^<>]*>", re.IGNORECASE)
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
+_TOO_MANY = f"holds more than {MAX_VALUES} values, aliases expanded"
+#: Values between two looks whether anybody waits.
+_CHECKED_EVERY = 1000
+#: Lines that begin with %, as no config needs any; libyaml compares each with all before it.
+_MOST_DIRECTIVES = 100
 # libyaml where PyYAML was built with it
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -41,6 +46,8 @@ def parse(text: str) -> Document:
     if text.lstrip().startswith(("{", "[")):
         text = text.replace("\t", " ")  # YAML knows no tab between tokens, JSON does; neither allows it in a string
         text = _PAIR.sub(_joined, text)
+    if text.count("\n%") > _MOST_DIRECTIVES:
+        raise Unreadable(f"more than {_MOST_DIRECTIVES} lines begin with %; put text in quotes")
     try:
         text.encode()
         return _Builder(yaml.parse(text, Loader=_LOADER)).document()
@@ -71,6 +78,9 @@ class _Builder:
         self._events = events
         self._anchors: dict[str, Node] = {}
         self._faults: list[tuple[Path, int, str]] = []
+        self._patience = patience.get()
+        #: Values that were looked at.
+        self._work = 0
 
     def document(self) -> Document:
         event = next(self._events)
@@ -92,13 +102,21 @@ class _Builder:
             return self._alias(event)
         if len(path) > MAX_DEPTH:
             raise Unreadable(f"nested more than {MAX_DEPTH} levels deep", _line(event))
+        self._count(1, event)
         self._check_tag(event, path)
         node = self._build(event, path)
         if node.size > MAX_VALUES:
-            raise Unreadable(f"holds more than {MAX_VALUES} values, aliases expanded", _line(event))
+            raise Unreadable(_TOO_MANY, _line(event))
         if event.anchor:
             self._anchors[event.anchor] = node
         return node
+
+    def _count(self, values: int, event: Any) -> None:
+        before, self._work = self._work, self._work + values
+        if self._work > MAX_VALUES:
+            raise Unreadable(_TOO_MANY, _line(event))
+        if self._patience is not None and before // _CHECKED_EVERY != self._work // _CHECKED_EVERY:
+            self._patience.check(_line(event))
 
     def _alias(self, event: Any) -> Node:
         if event.anchor not in self._anchors:  # the text may be a secret: it is not repeated
@@ -142,8 +160,19 @@ class _Builder:
             else:
                 child.line = _line(key)
                 children[name] = child
-        _merge(children, merged)
+        self._merge(children, merged, event)
         return self._finish_mapping(event, path, children)
+
+    def _merge(self, children: dict[str, Node], merged: list[Node], event: Any) -> None:
+        """``<<: *other`` adds what is not given here."""
+        for node in merged:
+            others = node.children if isinstance(node.children, list) else [node]
+            for other in others:
+                if not isinstance(other.children, dict):
+                    raise Unreadable("'<<' takes an alias of a mapping, or a list of them", other.line)
+                self._count(1 + len(other.children), event)
+                for key, child in other.children.items():
+                    children.setdefault(key, child)
 
     def _finish_mapping(self, event: Any, path: Path, children: dict[str, Node]) -> Node:
         name = next(iter(children), "")
@@ -165,17 +194,6 @@ class _Builder:
 
     def _fault(self, path: Path, event: Any, message: str) -> None:
         self._faults.append((path, _line(event), message))
-
-
-def _merge(children: dict[str, Node], merged: list[Node]) -> None:
-    """``<<: *other`` adds what is not given here."""
-    for node in merged:
-        others = node.children if isinstance(node.children, list) else [node]
-        for other in others:
-            if not isinstance(other.children, dict):
-                raise Unreadable("'<<' takes an alias of a mapping, or a list of them", other.line)
-            for key, child in other.children.items():
-                children.setdefault(key, child)
 
 
 def _size(children: Iterable[Node]) -> int:

@@ -29,6 +29,8 @@ class RunnerWord:
     ended_ms: int | None
     #: Name → bytes each outbox had in the end.
     outboxes: Mapping[str, int]
+    #: What could not be read of its logs; else empty.
+    doubt: str = ""
 
     @staticmethod
     def parse(text: str) -> RunnerWord:
@@ -37,6 +39,7 @@ class RunnerWord:
         return RunnerWord(
             exit_code=word.get("exitCode"), signal=word.get("signal"), stderr_tail=word.get("stderrTail") or "",
             started_ms=word.get("startedMs"), ended_ms=word.get("endedMs"), outboxes=word.get("outboxes") or {},
+            doubt=word.get("doubt") or "",
         )  # fmt: skip
 
     def report(self) -> JobReport:
@@ -73,6 +76,17 @@ class Finding:
 UNHEARD = (
     "its runner never said that all its results were delivered; those that are missing are in the outbox of its folder"
 )
+#: Of an attempt that ended well, and should have had a runner.
+NEVER_HEARD = (
+    "its job ended well, but its trial runner was never heard: what the command reported, if it ran, is not here"
+)
+
+
+def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
+    """A sentence about outboxes that did not come whole: name → (bytes that came, bytes that were written)."""
+    some = "; ".join(f"{stored} of {size} bytes of {name}" for name, (stored, size) in list(missing.items())[:3])
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"its results may not be complete: {some}{more} came in time; the rest is in the folder it ran in"
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | None:

@@ -16,6 +16,8 @@ EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 TRIAL_ID = re.compile(r"[A-Za-z][A-Za-z0-9]{4}")
 #: Number of an attempt as it stands in an address.
 ATTEMPT = re.compile(r"[1-9][0-9]{0,5}")
+#: What a trial runner made up to tell the containers of one attempt apart.
+CONTAINER = re.compile(r"[0-9a-f]{8,64}")
 
 
 def new_experiment_id() -> str:

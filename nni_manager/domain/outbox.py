@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain.metrics import Metric, MetricType, default_number
+from trial_runner import protocol
 
-#: What a reader puts in the place of a line that is too long; `trial_runner.protocol` has it.
-_TOO_LONG = "too_long"
+#: Stands where a line was that is too long to be taken.
+_TOO_LONG = json.loads(protocol.TOO_LONG)
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
+#: Said of such a line.
+TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
 
@@ -49,7 +52,7 @@ def joined(parts: Sequence[Lines]) -> Lines:
 
 
 class _TooLong(Exception):
-    """Its text: how long the line was, and what is allowed."""
+    """A line that was passed over, and what stands in its place."""
 
 
 def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
@@ -58,8 +61,8 @@ def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Met
     for number, entry in enumerate(_decode(lines), first):
         try:
             found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
-        except _TooLong as error:
-            broken.append(f"line {number + 1} {error}")
+        except _TooLong:
+            broken.append(f"line {number + 1} {TOO_LONG}; report less at once")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number - first][:_EXCERPT]}")
         else:
@@ -90,8 +93,8 @@ def _own_metric(number: int, entry: object) -> Metric:
     if not isinstance(entry, dict):
         raise TypeError("not an object")
     type_ = _TYPES.get(entry["type"])
-    if entry["type"] == _TOO_LONG:
-        raise _TooLong(f"has {entry['bytes']} bytes, and a line may have {entry['limit']} at most")
+    if entry == _TOO_LONG:
+        raise _TooLong
     if type_ is None:
         raise ValueError("type must be intermediate or final")
     value = entry["value"]

@@ -36,6 +36,8 @@ class Capabilities:
     reads_files: bool
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
+    #: It leaves its results on storage that jobs share with us, for the adapter to read, at least where it must.
+    is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
     #: The platform starts ended processes of a job again by itself: its word, not the runner's, ends an attempt.
@@ -44,6 +46,11 @@ class Capabilities:
     has_portal: bool = False
     #: Longest wait between two rounds of `observe`, in seconds.
     slow_poll_s: float = 30.0
+
+    @property
+    def expects_runner(self) -> bool:
+        """A job that ends well without a word of its runner leaves a doubt."""
+        return self.has_runner or self.is_read
 
 
 #: Verb → seconds after which a call of it is given up; a submission that was given up may have been taken.
@@ -108,12 +115,29 @@ class Deliver(Protocol):
     """Hands over complete lines of one outbox."""
 
     def __call__(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
-    ) -> Awaitable[Delivery]:
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        container: str = "",
+    ) -> Awaitable[Delivery]:  # fmt: skip
         """Awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
+
+        `container`: whose they are, where it has an identity; of one after which another has greeted nothing is taken.
 
         `ended`: these lines are the last of the job, which has ended so; its end need not be observed any more, unless
         the lines are to be sent again.
+        """
+
+
+class Greet(Protocol):
+    """Passes on what a runner that is read, not heard, says of itself."""
+
+    def __call__(
+        self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
+        outboxes: Mapping[str, int] | None = None,
+    ) -> Awaitable[None]:  # fmt: skip
+        """`container`: its identity; `outboxes`: the bytes of each that it found when it started, None: not told.
+
+        The newest container counts: where it found less than is stored, offsets begin at 0 again. Raises
+        VersionRefused, and AttemptDecided for a container after which another one has greeted.
         """
 
 
@@ -133,8 +157,7 @@ class Host:
     folder: Path
     #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
     code: Callable[[], Awaitable[Path]]
-    #: (job name, version, channel): what a runner that is read, not heard, says of itself. Raises VersionRefused.
-    greet: Callable[[str, str | None, str], Awaitable[None]]
+    greet: Greet
     #: (job name, word): how its command ended; as `domain.evidence.RunnerWord` reads it.
     exited: Callable[[str, str], Awaitable[None]]
 

@@ -1,10 +1,15 @@
-"""Who holds a lock file of ours: daemon and keeper write their process id into theirs."""
+"""Who holds a lock file of ours: daemon and keeper write their process id into theirs; the kernel knows of the rest."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+#: The kernel's list of all file locks.
+_LOCKS = Path("/proc/locks")
 
 
 def lock_holder(path: Path) -> int | None:
@@ -19,4 +24,35 @@ def lock_holder(path: Path) -> int | None:
         return int((os.read(file, 32).split() or [b"0"])[0]) or None
     finally:
         os.close(file)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    pid: int
+    #: Number of its user.
+    user: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.name}, user {self.user})"
+
+
+def holders(path: Path) -> list[Holder]:
+    """Processes with a lock on any part of a file, as far as the kernel tells us; none for a file that is not there."""
+    try:
+        found = path.stat()
+        lines = _LOCKS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    taken = [words for words in map(str.split, lines) if "->" not in words and place in words]  # "->" waits for one
+    return [holder for pid in dict.fromkeys(int(words[4]) for words in taken) if (holder := _holder(pid)) is not None]
+
+
+def _holder(pid: int) -> Holder | None:
+    with suppress(OSError):
+        process = Path(f"/proc/{pid}")
+        name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+        return Holder(pid=pid, user=process.stat().st_uid, name=name)
     return None

@@ -3,6 +3,10 @@
 For clusters that cannot reach the trial listener. No notice of another machine's writes comes through a mounted
 folder, so it is polled: soon while something happens, ever more seldom while nothing does. What was read is nobody's
 word here: everything goes to the `Host`, with offsets, so that a repeat is harmless.
+
+Storage lags: a folder, a file or its last bytes may be seen a minute after `exit.json` is, which was written last. So
+the end is told with the sizes that `exit.json` names, and everything is looked for until it is there, or forgotten;
+how long a trial waits for it is the scheduler's affair.
 """
 
 from __future__ import annotations
@@ -10,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nni_manager.domain.errors import NniManagerError, VersionRefused
+from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRefused
 from nni_manager.platform_kit import outbox_file, runner_folder
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.runner_folder import End
@@ -22,12 +27,16 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at an attempt in which something happens, and at one in which nothing does.
+#: Seconds between two looks at an attempt in which something happens, and at one in which nothing does; of one that
+#: has ended, something is still missing.
 SHORTEST_WAIT_S = 0.5
 LONGEST_WAIT_S = 10.0
+_LONGEST_WAIT_AFTER_END_S = 2.0
 _GROWTH = 1.5
 #: Stretches of results taken in one look at an attempt, so that the others have their turn.
 _MOST_STRETCHES = 16
+#: Seconds for which a runner's word about the end is kept back because its logs are not all there.
+LOG_PATIENCE_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,8 +50,15 @@ class _Attempt:
     #: Bytes stored of each outbox; None: to be asked for.
     offsets: dict[str, int] | None = None
     has_greeted: bool = False
-    #: The platform says that the job has ended: without a word about the end it is over then.
+    #: Identity of the container that greeted last; empty for one that has none.
+    container: str = ""
+    #: When its runner's word about the end was first seen.
+    end_seen_at: float | None = None
+    #: That word was passed on.
+    is_end_told: bool = False
+    #: The platform says that the job has ended: from then on nobody is kept waiting for the rest.
     give_up_at: float | None = None
+    has_given_up: bool = False
     #: Nothing more is read.
     is_over: bool = False
     trouble: str = ""
@@ -66,8 +82,8 @@ class Pull:
     def finish(self, job_name: str, patience_s: float) -> None:
         """The platform says that the job has ended: what is there is read now.
 
-        No longer than `patience_s` is waited for its runner's word about the end. `Host.wake` tells when it is over.
-        Quiet for a job that is not followed.
+        `is_over` when it is, or `patience_s` have passed; `Host.wake` tells when. What becomes visible later is taken
+        all the same, until the job is forgotten. Quiet for a job that is not followed.
         """
         attempt = self._attempts.get(job_name)
         if attempt is not None and attempt.give_up_at is None and not attempt.is_over:
@@ -76,9 +92,9 @@ class Pull:
             self._news.set()
 
     def is_over(self, job_name: str) -> bool:
-        """Everything was taken, or will never be; True for a job that is not followed."""
+        """Everything was taken, or was waited for in vain; True for a job that is not followed."""
         attempt = self._attempts.get(job_name)
-        return attempt is None or attempt.is_over
+        return attempt is None or attempt.is_over or attempt.has_given_up
 
     def forget(self, job_name: str) -> None:
         """Quiet for one that is not followed."""
@@ -109,87 +125,139 @@ class Pull:
         self._news.clear()
 
     async def _look_at(self, attempt: _Attempt) -> None:
-        grown_s = min(LONGEST_WAIT_S, _GROWTH * attempt.wait_s)
+        stretches, has_news = 0, False
         try:
             stretches, has_news = await self._read(attempt)
             attempt.trouble = ""
         except (NniManagerError, OSError) as error:
-            stretches, has_news = 0, False
             self._complain(attempt, error)
-        attempt.wait_s = SHORTEST_WAIT_S if has_news else grown_s
+        except Exception as error:  # what one trial leaves must cost no other its results
+            self._complain(attempt, error, is_ours=True)
+        self._plan_next(attempt, stretches, has_news)
+
+    def _plan_next(self, attempt: _Attempt, stretches: int, has_news: bool) -> None:
         now = asyncio.get_running_loop().time()
-        if attempt.give_up_at is not None and now >= attempt.give_up_at and not has_news:
-            self._close(attempt)
+        is_ended = attempt.give_up_at is not None or attempt.end_seen_at is not None
+        longest_s = _LONGEST_WAIT_AFTER_END_S if is_ended else LONGEST_WAIT_S
+        attempt.wait_s = SHORTEST_WAIT_S if has_news else min(longest_s, _GROWTH * attempt.wait_s)
         attempt.next_at = now + (0.0 if stretches == _MOST_STRETCHES else attempt.wait_s)
-        if attempt.give_up_at is not None:
+        if attempt.give_up_at is None or attempt.has_given_up or attempt.is_over:
+            return
+        if now >= attempt.give_up_at and not has_news:
+            attempt.has_given_up = True
+            self._host.wake(attempt.job_name)
+        else:
             attempt.next_at = min(attempt.next_at, max(now, attempt.give_up_at))
 
-    def _complain(self, attempt: _Attempt, error: Exception) -> None:
-        if str(error) != attempt.trouble:
-            log.warning("what job %s left in %s cannot be taken now: %s", attempt.job_name, attempt.folder, error)
-        attempt.trouble = str(error)
+    def _complain(self, attempt: _Attempt, error: Exception, *, is_ours: bool = False) -> None:
+        if repr(error) != attempt.trouble:
+            log.warning(
+                "what job %s left in %s cannot be taken now: %s", attempt.job_name, attempt.folder, error,
+                exc_info=error if is_ours else None,
+            )  # fmt: skip
+        attempt.trouble = repr(error)
 
     async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
         """(stretches of results that were taken, whether anything was new)."""
-        end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: the rest is complete then
-        if not attempt.has_greeted and not await self._greet(attempt):
+        end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: it was written last
+        if not await self._greet(attempt):
             if end is not None and not end.was_started:  # the command was never started: nothing else will come
                 await self._tell_end(attempt, end)
+                self._close(attempt)
             return 0, False
-        is_all = end is not None or attempt.give_up_at is not None
-        stretches = await self._take_results(attempt, is_all=is_all)
+        if end is not None and end.container not in ("", attempt.container):
+            end = None  # of a container that is gone
+        stretches, trouble = await self._take_results(attempt, end)
         copied = await asyncio.to_thread(runner_folder.copy_logs, attempt.folder, attempt.logs)
         if end is not None and stretches < _MOST_STRETCHES:
-            await self._tell_end(attempt, end)
+            await self._take_end(attempt, end)
+        if trouble is not None:
+            raise trouble
         return stretches, bool(stretches or copied)
 
     async def _greet(self, attempt: _Attempt) -> bool:
         """Whether the runner may be listened to."""
         greeting = await asyncio.to_thread(runner_folder.read_greeting, attempt.folder)
-        if greeting is None:
-            return False
+        if greeting is None or (attempt.has_greeted and greeting.container == attempt.container):
+            return attempt.has_greeted
         try:
-            await self._host.greet(attempt.job_name, greeting.version, protocol.PULL)
+            await self._host.greet(
+                attempt.job_name, greeting.version, protocol.PULL, container=greeting.container,
+                outboxes=greeting.outboxes,
+            )  # fmt: skip
         except VersionRefused:
             self._close(attempt)
             return False
-        attempt.has_greeted = True
+        except AttemptDecided:  # storage shows what was there before
+            return attempt.has_greeted
+        attempt.has_greeted, attempt.container = True, greeting.container
+        attempt.offsets, attempt.end_seen_at, attempt.is_end_told = None, None, False
         self._host.wake(attempt.job_name)
         return True
 
-    async def _take_results(self, attempt: _Attempt, *, is_all: bool) -> int:
-        """How many stretches were handed over, at most `_MOST_STRETCHES`."""
+    async def _take_results(self, attempt: _Attempt, end: End | None) -> tuple[int, OSError | None]:
+        """(stretches handed over, at most `_MOST_STRETCHES`; why an outbox cannot be read, which costs no other)"""
         if attempt.offsets is None:
             attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
-        count = 0
+        count, trouble, offsets = 0, None, attempt.offsets
+        is_last = end is not None or attempt.give_up_at is not None
         for outbox in await asyncio.to_thread(outbox_file.names, attempt.folder):
-            while count < _MOST_STRETCHES and await self._take_stretch(attempt, attempt.offsets, outbox, is_all):
-                count += 1
-        return count
+            size = end.outboxes.get(outbox, 0) if end is not None and end.outboxes is not None else None
+            try:
+                while count < _MOST_STRETCHES and await self._take_stretch(attempt, offsets, outbox, is_last, size):
+                    count += 1
+            except OSError as error:
+                trouble = trouble or error
+        return count, trouble
 
-    async def _take_stretch(self, attempt: _Attempt, offsets: dict[str, int], outbox: str, is_all: bool) -> bool:
+    async def _take_stretch(
+        self, attempt: _Attempt, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
+    ) -> bool:
+        """`is_last`: nobody writes any more; `size`: as many bytes there are then, if that is known."""
         stretch = await asyncio.to_thread(
-            outbox_file.next_stretch, attempt.folder, outbox, offsets.get(outbox, 0), is_all=is_all
+            outbox_file.next_stretch, attempt.folder, outbox, offsets.get(outbox, 0), is_ended=is_last, size=size
         )
         if stretch is None:
             return False
-        delivery = await self._host.deliver(attempt.job_name, outbox, stretch.start, stretch.end, stretch.lines)
+        delivery = await self._host.deliver(
+            attempt.job_name, outbox, stretch.start, stretch.end, stretch.lines, container=attempt.container
+        )
         if delivery.resend:
             attempt.offsets = None  # we know less than the store does: it is asked at the next look
             raise OSError(f"what {outbox} holds before byte {stretch.start} is not stored")
         offsets[outbox] = stretch.end
         return True
 
-    async def _tell_end(self, attempt: _Attempt, end: End) -> None:
+    async def _take_end(self, attempt: _Attempt, end: End) -> None:
+        """Tells it; over is the attempt when everything that it speaks of is here."""
+        now = asyncio.get_running_loop().time()
+        if attempt.end_seen_at is None:
+            attempt.end_seen_at = now
+        missing = await asyncio.to_thread(runner_folder.missing_logs, attempt.logs, end.logs)
+        if not attempt.is_end_told and (not missing or now >= attempt.end_seen_at + LOG_PATIENCE_S):
+            await self._tell_end(attempt, end, missing)
+            attempt.is_end_told = True
+        sizes, offsets = end.outboxes or {}, attempt.offsets or {}
+        if attempt.is_end_told and not missing and all(offsets.get(name, 0) >= size for name, size in sizes.items()):
+            self._close(attempt)
+
+    async def _tell_end(
+        self, attempt: _Attempt, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(runner_folder.stderr_tail, attempt.folder)
         word = {
             "exitCode": end.exit_code, "signal": end.signal, "stderrTail": tail, "startedMs": end.started_ms,
-            "endedMs": end.ended_ms, "outboxes": attempt.offsets or {},
+            "endedMs": end.ended_ms, "outboxes": attempt.offsets or {} if end.outboxes is None else end.outboxes,
+            "container": end.container, "doubt": _log_doubt(missing_logs or {}),
         }  # fmt: skip
         await self._host.exited(attempt.job_name, json.dumps(word))
-        self._close(attempt)
 
     def _close(self, attempt: _Attempt) -> None:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)
+
+
+def _log_doubt(missing: Mapping[str, tuple[int, int]]) -> str:
+    some = ", ".join(f"{copied} of {size} bytes of {name}" for name, (copied, size) in missing.items())
+    return f"its logs are not complete: {some} could be read in time" if some else ""

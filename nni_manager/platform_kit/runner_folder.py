@@ -10,25 +10,33 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
+from trial_runner.wire.outbox_name import is_outbox
 
 log = logging.getLogger(__name__)
 
 _COPY_BYTES = 1024 * 1024
-#: Bytes of `runner.json` and `exit.json` that are read.
-_WORD_BYTES = 64 * 1024
+#: No file has as many.
+_MOST_BYTES = 2**53
+#: Bytes of `runner.json` and `exit.json` that are read: each names up to `protocol.MOST_OUTBOXES` outboxes.
+_WORD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
     #: None: it names none, or none that people could be shown.
     version: str | None
+    #: Identity of its container; empty: it has none.
+    container: str
+    #: Bytes of each outbox that it found when it started; None: it does not say.
+    outboxes: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,41 +49,49 @@ class End:
     ended_ms: int | None
     #: False: the runner could not even start it.
     was_started: bool
+    #: Identity of the container that said so; empty: it has none.
+    container: str
+    #: Bytes of each outbox and log that there are to be read; None: it does not say.
+    outboxes: Mapping[str, int] | None
+    logs: Mapping[str, int]
 
 
 def read_greeting(folder: Path) -> Greeting | None:
     """None while the runner has not written it, or none that makes sense. Raises OSError."""
-    word = _read_word(folder / protocol.RUNNER_FILE)
+    word = _read_word(folder, protocol.RUNNER_FILE)
     if word is None:
         return None
     version = word.get("version")
     shown = version.strip() if isinstance(version, str) and is_legible(version) else ""
-    return Greeting(version=shown or None)
+    return Greeting(version=shown or None, container=_container(word), outboxes=_sizes(word.get("outboxes")))
 
 
 def read_end(folder: Path) -> End | None:
     """As `read_greeting`."""
-    path = folder / protocol.EXIT_FILE
-    word = _read_word(path)
+    word = _read_word(folder, protocol.EXIT_FILE)
     if word is None:
         return None
     exit_code, signal = _number(word.get("exit_code")), _number(word.get("signal"))
     if (exit_code is None) == (signal is None) or not {"exit_code", "signal"} <= word.keys():
-        _complain(path)
+        _complain(folder / protocol.EXIT_FILE)
         return None
     return End(
         exit_code=exit_code, signal=signal, started_ms=_number(word.get("started_ms")),
-        ended_ms=_number(word.get("ended_ms")), was_started=word.get("pid") != 0,
+        ended_ms=_number(word.get("ended_ms")), was_started=word.get("pid") != 0, container=_container(word),
+        outboxes=_outboxes(_sizes(word.get("outboxes"))), logs=_sizes(word.get("logs")) or {},
     )  # fmt: skip
 
 
 def stderr_tail(folder: Path) -> str:
     """Its last bytes; empty when there is none that can be read."""
-    path = folder / protocol.STDERR_FILE
-    with suppress(OSError):
-        start = max(0, path.stat().st_size - protocol.MAX_STDERR_TAIL)
-        return _read(path, start, protocol.MAX_STDERR_TAIL).decode(errors="replace")
-    return ""
+    tail = foreign_files.tail(str(folder), protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL)
+    return tail.decode(errors="replace")
+
+
+def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Logs of which less was copied than there is → (bytes copied, bytes that there are)."""
+    have = {name: _size(target / name) for name in protocol.LOG_FILES}
+    return {name: (size, sizes[name]) for name, size in have.items() if size < sizes.get(name, 0)}
 
 
 def copy_logs(folder: Path, target: Path) -> int:
@@ -83,13 +99,16 @@ def copy_logs(folder: Path, target: Path) -> int:
     if folder == target:
         return 0
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return sum(_copy(folder / name, target / name) for name in protocol.LOG_FILES)
+    return sum(_copy(str(folder), str(target), name) for name in protocol.LOG_FILES)
 
 
-def _copy(source: Path, target: Path) -> int:
-    size = start = target.lstat().st_size if target.exists() else 0
-    while data := _read_if_there(source, size):
-        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _copy(source: str, target: str, name: str) -> int:
+    try:
+        size = start = foreign_files.size(target, name)
+    except FileNotFoundError:
+        size = start = 0
+    while data := _read_if_there(source, name, size):
+        file = foreign_files.open_file(target, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             size += os.write(file, data)
         finally:
@@ -97,17 +116,17 @@ def _copy(source: Path, target: Path) -> int:
     return size - start
 
 
-def _read_word(path: Path) -> Mapping[str, Any] | None:
+def _read_word(folder: Path, name: str) -> Mapping[str, Any] | None:
     """A JSON object; None while there is none. Raises OSError."""
     try:
-        word = json.loads(_read(path, 0, _WORD_BYTES))
+        word = json.loads(foreign_files.read(str(folder), name, 0, _WORD_BYTES))
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError):
         word = None
     if isinstance(word, dict):
         return word
-    _complain(path)
+    _complain(folder / name)
     return None
 
 
@@ -115,20 +134,37 @@ def _complain(path: Path) -> None:
     log.warning("%s is not what a trial runner writes; it is passed over", path)
 
 
+def _container(word: Mapping[str, Any]) -> str:
+    told = word.get("container")
+    return told if isinstance(told, str) and CONTAINER.fullmatch(told) else ""
+
+
+def _sizes(told: object) -> dict[str, int] | None:
+    """Names and numbers of bytes; None where it is something else."""
+    if not isinstance(told, dict):
+        return None
+    sizes = {name: _number(size) for name, size in told.items()}
+    return {name: size for name, size in sizes.items() if size is not None and 0 <= size < _MOST_BYTES}
+
+
+def _outboxes(sizes: dict[str, int] | None) -> dict[str, int] | None:
+    """What is no outbox is never read, and so never waited for."""
+    return sizes and {name: size for name, size in sizes.items() if is_outbox(name)}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _read_if_there(path: Path, offset: int) -> bytes:
+def _read_if_there(folder: str, name: str, offset: int) -> bytes:
     try:
-        return _read(path, offset, _COPY_BYTES)
+        return foreign_files.read(folder, name, offset, _COPY_BYTES)
     except OSError:
         return b""  # it is looked for again
-
-
-def _read(path: Path, offset: int, limit: int) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.pread(file, limit, offset)
-    finally:
-        os.close(file)

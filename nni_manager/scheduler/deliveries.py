@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from nni_manager.domain import outbox
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.job import JobReport
+from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.turn import LastWords
@@ -61,9 +62,11 @@ class Deliveries:
         self._last: list[tuple[LastWords, asyncio.Future[Receipt]]] = []
 
     async def store(
-        self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None
-    ) -> Receipt:
+        self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None,
+        container: str = "",
+    ) -> Receipt:  # fmt: skip
         """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended."""
+        name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
         async with self._parsing:  # what comes later must not overtake
             parsed = await _parse(name, lines)
             for sentence in parsed.broken:
@@ -71,8 +74,9 @@ class Deliveries:
                     "a result of job %s was dropped: %s: %s", job_name, name, sentence, extra={"action": "broken"}
                 )
             chunk = Chunk(
-                job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics
-            )
+                job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics,
+                container=container, doubt=_doubt(name, lines),
+            )  # fmt: skip
             storing = self._start(chunk, ended)
         receipt = await storing
         if receipt.doubt:
@@ -93,6 +97,13 @@ class Deliveries:
         self._last.append((LastWords(chunk=chunk, report=ended), future))
         self._wake()
         return future
+
+
+def _doubt(name: str, lines: Sequence[str]) -> str:
+    """A line that is no result is often none of ours; one that was too long to be read may have been the result."""
+    if protocol.TOO_LONG not in lines:
+        return ""
+    return f"a result of {name} was dropped: it {outbox.TOO_LONG}"
 
 
 def delivery(receipt: Receipt) -> Delivery:

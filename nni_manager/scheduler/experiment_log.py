@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from io import TextIOWrapper
 from pathlib import Path
 
 from nni_manager.store import nni_logs
+from trial_runner.wire import foreign_files
 
 #: The experiment that the running code works on; empty for the daemon's own affairs.
 current: ContextVar[str] = ContextVar("experiment", default="")
 
+#: What ends a line, moves a cursor or turns text around; a tab is fine.
+_UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+#: Lines of a text that are logged.
+_MOST_LINES = 40
+
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 LEVELS = {
     "fatal": "CRITICAL",
@@ -27,7 +37,8 @@ LEVELS = {
 class Formatter(logging.Formatter):
     """`[when] LEVEL (module) message`; every trial has lines, so they are put together without a pattern.
 
-    Each second is put into words once.
+    Each second is put into words once. What a trial or a tuner said may stand in a message: nothing in it ends the line
+    or means something to a terminal.
     """
 
     def __init__(self, suffix: Callable[[], str] = str) -> None:
@@ -39,11 +50,12 @@ class Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """With the traceback below, where there is one."""
-        line = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} {record.getMessage()}"
+        message = legible(record.getMessage())
+        line = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} {message}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + _legible_lines(self.formatException(record.exc_info))
         if record.stack_info:
-            line += "\n" + self.formatStack(record.stack_info)
+            line += "\n" + _legible_lines(self.formatStack(record.stack_info))
         return line
 
     def _when(self, record: logging.LogRecord) -> str:
@@ -51,6 +63,24 @@ class Formatter(logging.Formatter):
         if second != self._second:
             self._words, self._second = time.strftime(_DATE_FORMAT, time.localtime(second)), second
         return self._words
+
+
+def legible(text: str) -> str:
+    """On one line, without what a terminal obeys: such characters are spelled."""
+    if text.isprintable():
+        return text
+    return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _legible_lines(text: str) -> str:
+    return "\n".join(map(legible, text.split("\n")))
+
+
+def write_text(log: logging.Logger, level: int, head: str, text: str, action: str) -> None:
+    """A line of the log for each line of `text`, the last ones; `head` stands before each."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in lines[-_MOST_LINES:]:
+        log.log(level, "%s: %s", head, line, extra={"action": action})
 
 
 class ExperimentLog(logging.FileHandler):
@@ -63,6 +93,11 @@ class ExperimentLog(logging.FileHandler):
         self.setFormatter(Formatter())
         self.addFilter(lambda _: current.get() == experiment_id)
         logging.getLogger("nni_manager").addHandler(self)
+
+    def _open(self) -> TextIOWrapper:
+        """Raises OSError where a trial put something else in its place: a pipe would never let us go."""
+        folder, name = os.path.split(self.baseFilename)
+        return open(foreign_files.open_file(folder, name, _APPENDING), "a", encoding=self.encoding, errors=self.errors)
 
     def close(self) -> None:
         logging.getLogger("nni_manager").removeHandler(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager import __version__
@@ -113,12 +113,13 @@ class ExperimentLoop:
         return self.feed.silence or self.actions.trouble or self.intake.hold
 
     async def deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
-    ) -> Delivery:
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        container: str = "",
+    ) -> Delivery:  # fmt: skip
         """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
         experiment_log.current.set(self.experiment_id)  # the caller's task may be anybody's
         try:
-            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended)
+            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container)
         except StoreCorrupt as error:
             self.give_up(error)  # the platform would only offer the lines again
             raise
@@ -130,16 +131,22 @@ class ExperimentLoop:
         return delivery(receipt)
 
     async def greet(
-        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__
-    ) -> None:
-        """A runner says what it is. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
+        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
+        container: str = "", outboxes: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
+
+        A version that is refused fails the trial, and the experiment is in ERROR.
+        """
         refusal = version.refusal(manager_version, runner_version) if self.spec.checks_version else ""
         if refusal:
             report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
             self.intake.take_reports({job_name: report})
             raise VersionRefused(refusal)
         told = runner_version or "unknown"
-        await self.database.try_write(lambda c: runners.greet(c, job_name, version=told, channel=channel))
+        await self.database.try_write(
+            lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
+        )
 
     async def exited(self, job_name: str, word: str) -> None:
         """A runner says how its command ended; the first word counts."""
@@ -199,7 +206,7 @@ class ExperimentLoop:
 
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
         seen, spec = self.intake.take(last_words, self._follow_clock()), self.spec
-        here = surroundings(self.feed, self.actions, self.observer, self._clock)
+        here = surroundings(self.feed, self.actions, self.observer, self._clock, self.platform.capabilities)
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return seen, await self.database.write(

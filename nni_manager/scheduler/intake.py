@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.bell import Bell
 from nni_manager.scheduler.observer import Observer
@@ -80,7 +81,9 @@ class Intake:
         self._hold_taken = None
 
 
-def surroundings(feed: TunerFeed, actions: Actions, observer: Observer, clock: Clock) -> Surroundings:
+def surroundings(
+    feed: TunerFeed, actions: Actions, observer: Observer, clock: Clock, capabilities: Capabilities
+) -> Surroundings:
     """What no database knows, as it is now."""
     return Surroundings(
         now_ms=clock(),
@@ -94,6 +97,8 @@ def surroundings(feed: TunerFeed, actions: Actions, observer: Observer, clock: C
         exhausted=feed.exhausted,
         ahead=feed.ahead,
         tuner_trouble=feed.silence,
+        expects_runner=capabilities.expects_runner,
+        is_read=capabilities.is_read,
     )
 
 

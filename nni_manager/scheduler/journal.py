@@ -9,18 +9,19 @@ from typing import Any
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler.experiment_log import write_text
 
 log = logging.getLogger("nni_manager.experiment")
 
 
 def write(handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]) -> None:
     """One line for each job that its platform took and for each record that a person would want to find later, and
-    what jobs that failed wrote at last."""
+    what jobs that failed wrote at last, line by line."""
     for handle in handles:
         log.info("Job %s submitted", handle.job_name, extra={"action": "submitted"})
     for name, report in reports:
         if report.state is JobState.FAILED and report.stderr_tail:
-            log.warning("job %s wrote at last:\n%s", name, report.stderr_tail.rstrip(), extra={"action": "stderr"})
+            write_text(log, logging.WARNING, f"job {name} wrote at last", report.stderr_tail, "stderr")
     for record in records:
         line = _LINES.get(type(record))
         if line is not None:

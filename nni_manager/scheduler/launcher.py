@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from nni_manager.domain.errors import Conflict, InvalidInput
+from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
 from nni_manager.scheduler import experiment_folder
@@ -60,6 +60,7 @@ class Launcher:
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._viewed(id, how.view, entry.view) as view:
+                await self._supervisor.closed_ones.let_go(id)
                 await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
                 status, now_ms = ExperimentStatus.VIEWED, self._means.clock()
                 viewed = replace(entry, status=status, is_open=False, view=view, launched_ms=now_ms)
@@ -95,12 +96,15 @@ class Launcher:
             await self._make(folder, submission, view)
             entry = await asyncio.to_thread(index.read_folder, folder)
             await self._supervisor.write(lambda c: index.put(c, entry))
-            await self._supervisor.open(entry)
+            experiment = await self._supervisor.open(entry)
         except BaseException:
             await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
-            await asyncio.to_thread(folder.remove)
-            await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
+            if not await asyncio.to_thread(folder.remove):  # else it is left to the next start
+                await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
+        if experiment.loop.platform.capabilities.has_runner:
+            with suppress(PlatformUnavailable):  # its loop goes on trying, and says so
+                await self._means.runner_door.open(id_)  # what is to be known of that is told with the answer
 
     async def _make(self, folder: Folder, submission: Submission, view: View | None) -> None:
         data_dir, now_ms = self._means.settings.data_dir, self._means.clock()
@@ -135,6 +139,7 @@ class Launcher:
             )
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
+                await self._supervisor.closed_ones.let_go(id_)
                 status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, debug=how.debug)
                 try:
                     await self._supervisor.open(opened)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy
+from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
 from nni_manager.domain.evidence import possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
@@ -21,12 +21,15 @@ from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import index, jobs, runners
 from nni_manager.store.runners import RunnerSide
-from trial_runner.protocol import LOG_FILES
+from trial_runner import protocol
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
 #: Lines taken and not stored yet, of all runners, above which they are asked to wait.
 MAX_UNSTORED_LINES = 20_000
+#: Processes of one attempt whose logs are kept apart.
+MOST_SOURCES = 64
 #: Seconds for lines to be stored; after that their runner keeps them, not we.
 _PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -39,6 +42,8 @@ class RunnerOf:
     experiment_id: str
     trial_id: str
     attempt: int
+    #: Which container of it; empty for one that has no identity.
+    container: str = ""
 
     @property
     def job_name(self) -> str:
@@ -54,10 +59,17 @@ class RunnerDesk:
         self.manager_version = manager_version
         self._unstored = 0
 
-    async def greet(self, who: RunnerOf, runner_version: str | None, channel: str) -> None:
-        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR."""
-        experiment, side = await self._find(who)
-        await experiment.loop.greet(side.job_name, runner_version, channel, self.manager_version)
+    async def greet(
+        self, who: RunnerOf, runner_version: str | None, channel: str, outboxes: Mapping[str, int] | None = None
+    ) -> None:
+        """The runner's first post. Raises VersionRefused; the trial then fails and the experiment is in ERROR.
+
+        `outboxes`: what its container found when it started.
+        """
+        experiment, side = await self._find(who, is_greeting=True)
+        await experiment.loop.greet(
+            side.job_name, runner_version, channel, self.manager_version, container=who.container, outboxes=outboxes
+        )
 
     async def record(self, who: RunnerOf) -> str:
         """The parameter record, JSON."""
@@ -74,17 +86,22 @@ class RunnerDesk:
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
-        await experiment.loop.exited(side.job_name, json.dumps(word))
+        identity = {"container": who.container} if who.container else {}
+        await experiment.loop.exited(side.job_name, json.dumps({**word, **identity}))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
-        """Stores complete lines of one outbox; answers how many of its bytes are stored. Raises TooBusy."""
+        """Stores complete lines of one outbox; answers how many of its bytes are stored.
+
+        Raises TooBusy, and InvalidInput for one outbox too many.
+        """
         if self._unstored + len(lines) > MAX_UNSTORED_LINES and self._unstored:
             raise TooBusy("more results come in than can be stored; they are taken again in a second")
         self._unstored += len(lines)
         try:
             experiment, side = await self._greeted(who)
-            await _deliver(experiment, side.job_name, outbox, start, end, lines)
+            _require_few(outbox, await experiment.database.read(lambda c: jobs.offsets(c, side.job_name)))
+            await _deliver(experiment, side.job_name, outbox, start, end, lines, who.container)
             return (await experiment.database.read(lambda c: jobs.offsets(c, side.job_name))).get(outbox, 0)
         finally:
             self._unstored -= len(lines)
@@ -97,15 +114,18 @@ class RunnerDesk:
     async def write_log(self, who: RunnerOf, file: str, offset: int, data: bytes, source: str = "") -> int:
         """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there.
 
-        `source`: a process of the job that is not the one that reports; its logs are kept apart.
+        `source`: a process of the job that is not the one that reports; its logs are kept apart. Raises InvalidInput
+        for one too many of them.
         """
         experiment, _ = await self._greeted(who)
-        if file not in LOG_FILES:
-            raise NotFound(f"{file!r} is no log of a trial; {', '.join(LOG_FILES)} are")
-        folder = experiment.folder.trials / attempt_directory(who.trial_id, who.attempt)
+        if file not in protocol.LOG_FILES:
+            raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
+        attempt, trials = attempt_directory(who.trial_id, who.attempt), experiment.folder.trials
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
+        if source:
+            await asyncio.to_thread(_require_few_sources, str(trials), attempt, name, file)
         try:
-            return await asyncio.to_thread(_append, folder / name, offset, data)
+            return await asyncio.to_thread(_append, str(trials), f"{attempt}/{name}", offset, data)
         except OSError as error:
             raise StoreUnavailable(f"{name} cannot be written ({error.strerror}); try again later") from error
 
@@ -131,11 +151,14 @@ class RunnerDesk:
             await self.greet(who, None, "")
         return experiment, side
 
-    async def _find(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
+    async def _find(self, who: RunnerOf, *, is_greeting: bool = False) -> tuple[OpenExperiment, RunnerSide]:
+        """The newest container that greeted is heard, and any that greets now."""
         experiment = self._supervisor.get(who.experiment_id)
         if experiment is None:
             raise await self._closed(who.experiment_id)
         side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
+        if not is_greeting and who.container and side.container not in ("", who.container):
+            raise AttemptDecided(runners.SUPERSEDED)
         return experiment, side
 
     async def _closed(self, experiment_id: str) -> Exception:
@@ -147,22 +170,37 @@ class RunnerDesk:
 
 
 async def _deliver(
-    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str]
+    experiment: OpenExperiment, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], container: str
 ) -> None:
     """A database that cannot be written must not fill the memory: what is posted comes again."""
     if experiment.database.trouble:
         raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await experiment.loop.deliver(job_name, outbox, start, end, lines)
+            await experiment.loop.deliver(job_name, outbox, start, end, lines, container=container)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
 
 
-def _append(path: Path, offset: int, data: bytes) -> int:
+def _require_few(outbox: str, known: Mapping[str, int]) -> None:
+    """Each one is a row for good, and is asked for again and again. Raises InvalidInput."""
+    if outbox not in known and len(known) >= protocol.MOST_OUTBOXES:
+        raise InvalidInput(f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some")
+
+
+def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> None:
+    """Each one is a file. Raises InvalidInput. Blocks."""
+    foreign_files.make_folder(trials, attempt)
+    with foreign_files.opened_folder(trials, attempt) as folder:
+        known = [entry for entry in os.listdir(folder) if entry.startswith(f"{file}-")]
+    if name not in known and len(known) >= MOST_SOURCES:
+        raise InvalidInput(f"source: {file} of at most {MOST_SOURCES} processes of an attempt is kept")
+
+
+def _append(trials: str, name: str, offset: int, data: bytes) -> int:
     """Writes what is new of a stretch. A stretch that begins behind the end is not taken: it comes again."""
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    foreign_files.make_folder(trials, os.path.dirname(name))
+    file = foreign_files.open_file(trials, name, os.O_WRONLY | os.O_CREAT)
     try:
         size = os.fstat(file).st_size
         if offset > size:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -20,18 +20,22 @@ from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import experiment_folder
+from nni_manager.scheduler.closed_experiments import ClosedExperiment
 from nni_manager.scheduler.experiment_status import room
 from nni_manager.scheduler.launcher import Launcher
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.store import experiments, index, trials
-from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
+#: What an experiment is read from.
+Readable = OpenExperiment | ClosedExperiment
 
 #: The platforms whose jobs are the local keeper's.
 _AT_KEEPER = frozenset({"local", "scripted"})
@@ -126,15 +130,22 @@ class Service:
                 await self._end_jobs(entry, forget=True)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
-            is_gone = await asyncio.to_thread(entry.folder.remove)
+            findings = await asyncio.to_thread(entry.folder.remove)
             await also()
-            if is_gone:
+            if findings:
+                log.warning("experiment %s is deleted, but the next start must go on: %s", id, "; ".join(findings))
+            else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
         if entry.status is ExperimentStatus.VIEWED:
             self._supervisor.look_whether_empty()
 
     async def entry(self, id: str) -> Entry:
-        return await self._supervisor.index.read(lambda c: index.get(c, id))
+        """Raises NotFound."""
+        return await self._supervisor.closed_ones.entry(id)
+
+    def known_entry(self, id: str) -> Entry | None:
+        """The same from memory; None where that takes reading."""
+        return self._supervisor.closed_ones.known_entry(id)
 
     async def entries(self) -> list[Entry]:
         """Oldest first."""
@@ -177,14 +188,19 @@ class Service:
 
     async def read(self, id: str, function: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `function` on the experiment's database, open or closed."""
+        return await self.read_by(id, lambda _: function)
+
+    async def read_by(self, id: str, choose: Callable[[Readable], Callable[[sqlite3.Connection], T]]) -> T:
+        """As `read`, with the function that `choose` answers for what is read: what is kept of an answer, is kept for
+        that, and is good as long as that is there."""
         experiment = self._supervisor.get(id)
         if experiment is not None:
-            return await experiment.database.read(function)
-        database = Database(await asyncio.to_thread(_readable, await self.entry(id)))
-        try:
-            return await database.read(function)
-        finally:
-            await database.close()
+            return await experiment.database.read(choose(experiment))
+        return await self._supervisor.closed_ones.read(id, choose)
+
+    def readable_at_once(self, id: str) -> Readable | None:
+        """What is read of an experiment, open or closed; None where that takes looking, or there is none."""
+        return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
 
     def live(self, id: str) -> Live:
         """What no database knows of it."""
@@ -258,6 +274,7 @@ class Service:
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
+        await self._supervisor.closed_ones.let_go(id)
         await self._means.view_door.close(id)
         self._supervisor.note_closed(id)
 
@@ -276,13 +293,6 @@ def _require_text(config: Mapping[str, object]) -> None:
     """Raises InvalidInput that names the field."""
     for name, value in config.items():
         require_text(name, value)
-
-
-def _readable(entry: Entry) -> Path:
-    """The database of a closed experiment. Blocks, and on a disk elsewhere for long. Raises NotFound or StoreError."""
-    database = entry.folder.require_database()
-    experiment_folder.adopt(entry.folder)
-    return database
 
 
 def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nni_manager.domain.evidence import RunnerWord
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
@@ -48,6 +48,10 @@ class Surroundings:
     ahead: int = 0
     #: The tuner cannot be asked now although it is on no recorded hold.
     tuner_trouble: Hold | None = None
+    #: A trial runner wraps the command of every job, and is to be heard or read.
+    expects_runner: bool = False
+    #: Its results may come through storage that is shared.
+    is_read: bool = False
 
     @property
     def may_submit(self) -> bool:
@@ -67,6 +71,8 @@ class Snapshot:
     stored: Mapping[str, Mapping[str, int]]
     #: Jobs whose runner has said that its command ended, and all of whose results are stored.
     drained: frozenset[str]
+    #: Of the others: outbox → (bytes stored, bytes that there are).
+    missing: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
     #: (id, status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
@@ -94,13 +100,15 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
     open_trials = trials.load_open(connection)
     failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job)]
     few = experiment.ended_trials < first_ended
+    missing = dict(_missing(connection, open_trials))
     return Snapshot(
         experiment=experiment,
         spec=spec,
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
         stored={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, here)},
-        drained=frozenset(_drained(connection, open_trials)),
+        drained=frozenset(name for name, outboxes in missing.items() if not outboxes),
+        missing=missing,
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         here=here,
@@ -127,9 +135,11 @@ def _without_handle(open_trials: Iterable[OpenTrial], here: Surroundings) -> Ite
             yield trial.job.job_name
 
 
-def _drained(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> Iterator[str]:
+def _missing(
+    connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]
+) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    """Of jobs whose runner has said that its command ended."""
     for trial in open_trials:
         if trial.job is not None and trial.job.runner_exit is not None:
             word = RunnerWord.parse(trial.job.runner_exit)
-            if runners.is_drained(connection, trial.job.job_name, word.outboxes):
-                yield trial.job.job_name
+            yield trial.job.job_name, runners.missing(connection, trial.job.job_name, word.outboxes)

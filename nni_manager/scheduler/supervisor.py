@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.scheduler.closed_experiments import ClosedExperiments
 from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import experiments, index
@@ -33,6 +34,7 @@ class Supervisor:
 
     def __init__(self, index_database: Database, means: Means) -> None:
         self.index = index_database
+        self.closed_ones = ClosedExperiments(index_database)
         self.means = means
         means.warnings.on_change = self._show_change
         self._open: dict[str, OpenExperiment] = {}
@@ -77,6 +79,7 @@ class Supervisor:
             finally:
                 for task in [*self._tasks.values(), *self._settling]:
                     task.cancel()
+                await self.closed_ones.close()
         if failure is not None:
             raise failure
 
@@ -122,6 +125,7 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        await self.closed_ones.let_go(entry.id)
         self.on_change()  # the index may have said so before it was true
         return experiment
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from nni_manager.domain.evidence import PLATFORM_DEEDS, UNHEARD, Finding, RunnerWord, weigh
+from dataclasses import replace
+
+from nni_manager.domain.evidence import (
+    NEVER_HEARD,
+    PLATFORM_DEEDS,
+    UNHEARD,
+    Finding,
+    RunnerWord,
+    missing_results,
+    weigh,
+)
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import PLATFORM_RETRIES, Outcome, Reason, StopRequest, TrialStatus, explain, outcome
 from nni_manager.scheduler.decisions import (
@@ -23,8 +33,9 @@ from trial_runner import protocol
 
 #: A trial whose platform cannot be asked for so long becomes UNKNOWN.
 UNKNOWN_AFTER_MS = 30_000
-#: Ends after which a runner has a last word.
-_SPOKEN_ENDS = frozenset({JobState.SUCCEEDED, JobState.FAILED})
+#: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
+#: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
+STORAGE_PATIENCE = 12
 
 
 def follow(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
@@ -60,17 +71,39 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
         return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
     since_ms = _waits_since(snapshot, trial, job, platform, runner)
     if since_ms is not None:
-        until_ms = since_ms + round(snapshot.spec.metric_grace_s * 1000)
+        until_ms = since_ms + round(_patience_s(snapshot, job, platform, runner) * 1000)
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
-    if runner is None and _had_a_runner(job) and job.state == JobState.SUCCEEDED and platform is not None:
-        return Finding(report=platform, doubt=UNHEARD)
-    return weigh(platform, runner)
+    finding = weigh(platform, runner)
+    return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
+
+
+def _patience_s(snapshot: Snapshot, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None) -> float:
+    """How long is waited for what is missing. Storage may show a success late, and nothing else is as dear."""
+    word = runner.report() if runner is not None else platform
+    may_lag = job.channel == protocol.PULL or (snapshot.here.is_read and not job.channel)
+    is_success = word is not None and word.state is JobState.SUCCEEDED
+    return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
+
+
+def _doubt(snapshot: Snapshot, job: AttemptRow, report: JobReport, runner: RunnerWord | None) -> str:
+    """Why results of an attempt that ended well may be missing; empty when nothing says so."""
+    found = [job.doubt]
+    if runner is not None:
+        if missing := snapshot.missing.get(job.job_name):
+            found.append(missing_results(missing))
+        found.append(runner.doubt)
+    elif report.state is JobState.SUCCEEDED:
+        if _had_a_runner(job):
+            found.append(UNHEARD)
+        elif snapshot.here.expects_runner:
+            found.append(NEVER_HEARD)
+    return "; ".join(filter(None, found))
 
 
 def _had_a_runner(job: AttemptRow) -> bool:
-    return job.channel in (protocol.PUSH, protocol.PULL)
+    return job.channel in (protocol.PUSH, protocol.PULL, protocol.EXEC)
 
 
 def _platform_end(job: AttemptRow) -> JobReport | None:
@@ -96,11 +129,18 @@ def _waits_since(
         unexplained = runner.signal is not None and platform is None and trial.asked is None
         is_complete = job.job_name in snapshot.drained and not unexplained
         return None if is_complete else job.runner_exit_ms
-    if platform is None or not _had_a_runner(job):
+    if platform is None or not _may_be_heard(snapshot, trial, job, platform):
         return None
+    return job.final_seen_ms
+
+
+def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport) -> bool:
+    """After the platform's word something may still come from the runner."""
+    if platform.state is JobState.SUCCEEDED:
+        return _had_a_runner(job) or snapshot.here.expects_runner
     is_asked = trial.asked is not None or snapshot.is_stopping
-    waits_for = _SPOKEN_ENDS if is_asked else _SPOKEN_ENDS | PLATFORM_DEEDS
-    return job.final_seen_ms if platform.state in waits_for else None
+    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_DEEDS and not is_asked)
+    return has_more and _had_a_runner(job)
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Finding, decisions: Decisions) -> None:
@@ -137,10 +177,11 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fi
 
 def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
-    message = verdict.message or (finding.doubt if succeeded else explain(report, trial.asked))
+    dropped = trial.job.doubt if trial.job is not None else ""
+    said = (verdict.message, finding.doubt) if succeeded else (explain(report, trial.asked), dropped)
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message="; ".join(filter(None, (message, trial.doubt))),
+        message="; ".join(filter(None, said)),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
     )  # fmt: skip
     decisions.records.append(record)

@@ -18,6 +18,7 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.snapshot import Proposal
 from nni_manager.scheduler.verdicts import Verdicts
 from nni_manager.scheduler.watched_tuner import HostPlace, WatchedTuner
@@ -228,7 +229,8 @@ class TunerFeed:
         try:
             await turn()
         except TunerRaised as error:
-            log.error("the tuner or assessor failed: %s\n%s", error, error.details)
+            log.error("the tuner or assessor failed: %s", error)
+            write_text(log, logging.ERROR, "the tuner or assessor", error.details, "tuner")
             await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor failed: {error}", error)
         except TunerDied as error:
             log.error("%s", error)

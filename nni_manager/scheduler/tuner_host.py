@@ -19,6 +19,9 @@ from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.tuner_process import STACK_FILE
 from nni_manager.store import nni_logs
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
+
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 #: The process gets so long to end by itself when its input is closed, in seconds: a user's class may save itself. The
 #: daemon's own end waits for it.
@@ -55,7 +58,7 @@ class TunerHost:
             "NNI_LOG_DIRECTORY": str(log_folder),
         }
         try:
-            with log_file.open("ab") as errors:
+            with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
                 nni_logs.name(log_file)
                 process = await asyncio.create_subprocess_exec(
                     interpreter, "-m", "nni_manager.scheduler.tuner_process",
@@ -140,9 +143,4 @@ def _ending(code: int) -> str:
 
 
 def _text_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 65536))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+    return foreign_files.tail(str(path.parent), path.name, 65536).decode(errors="replace")

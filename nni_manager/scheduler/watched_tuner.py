@@ -16,6 +16,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.scheduler import tuner_strays
+from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.tuner_host import TunerHost
 
 log = logging.getLogger(__name__)
@@ -94,5 +95,6 @@ class WatchedTuner:
         details = await host.stacks() if host is not None else ""
         if self.silence is silence:
             self.silence = replace(silence, details=details)
-            log.warning("%s\n%s", silence.sentence, details)
+            log.warning("%s", silence.sentence)
+            write_text(log, logging.WARNING, "the tuner", details, "tuner")
             self._changed()

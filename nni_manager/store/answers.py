@@ -41,7 +41,8 @@ json_object(
     'number', a.number, 'jobName', a.job_name, 'state', a.state, 'exitCode', a.exit_code, 'signal', a.signal,
     'reason', a.reason, 'message', a.message, 'stderrTail', a.stderr_tail, 'givenUp', nullif(a.given_up, ''),
     'submittedMs', a.intended_ms, 'startedMs', a.started_ms, 'endedMs', a.ended_ms,
-    'channel', nullif(a.channel, ''), 'runnerVersion', nullif(a.runner_version, ''), 'runnerExit', json(a.runner_exit)
+    'channel', nullif(a.channel, ''), 'runnerVersion', nullif(a.runner_version, ''), 'runnerExit', json(a.runner_exit),
+    'containers', json_array_length(a.containers), 'epoch', a.epoch
 )
 """
 
@@ -49,7 +50,7 @@ _METRIC = f"""
 json_object(
     'id', m.id, 'trialId', m.trial_id, 'attempt', m.attempt, 'type', m.type, 'sequence', m.sequence,
     'storedMs', m.stored_ms, 'result', m.data, 'value', {_NUMBER.format("m.value")},
-    'outbox', (SELECT name FROM outboxes o WHERE o.id = m.outbox), 'number', m.number
+    'outbox', (SELECT name FROM outboxes o WHERE o.id = m.outbox), 'number', m.number, 'epoch', m.epoch
 )
 """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
@@ -36,6 +38,7 @@ def connect(path: Path) -> Connection:
 
 def connect_readonly(path: Path) -> Connection:
     """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened."""
+    _require_file(path)
     try:
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode=ro", uri=True, timeout=5, isolation_level=None, check_same_thread=False
@@ -44,6 +47,14 @@ def connect_readonly(path: Path) -> Connection:
     except sqlite3.DatabaseError as error:
         raise classified(path, error) from error
     return connection
+
+
+def _require_file(path: Path) -> None:
+    """Opening a pipe that somebody put there would never end. What is not there is SQLite's to say. Raises
+    StoreCorrupt."""
+    with suppress(OSError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
 
 
 def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:

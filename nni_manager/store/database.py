@@ -52,6 +52,8 @@ class Database:
 
     def __init__(self, path: Path, on_trouble: Callable[[], None] | None = None) -> None:
         self.path = path
+        #: Grows with every commit, before anybody is answered: what is read after it was looked at is not older.
+        self.commits = 0
         #: Why nothing can be written at the moment; empty when all is well.
         self.trouble = ""
         self._on_trouble = on_trouble
@@ -188,6 +190,7 @@ class Database:
                 self._file = self._file or os.stat(self.path)
                 with commits.measured():
                     run(self.path, connection, batch)
+                self.commits += 1
                 self._set_trouble("")
                 return connection
             except sqlite3.DatabaseError as error:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nni_manager.domain.errors import NotFound, StoreUnavailable
+from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreUnavailable
 from nni_manager.store.mounts import is_on_network
+from trial_runner.wire import foreign_files, removal
+from trial_runner.wire.foreign_files import NotRegular
+
+#: Below the data directory: databases of folders on network file systems.
+_DATABASES = "databases"
+_POINTER_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,11 @@ class Folder:
 
     @property
     def database(self) -> Path:
-        """The database: here, or where the pointer says when this folder lies on a network file system."""
-        pointer = self._pointer
-        if pointer.exists():
-            return Path(json.loads(pointer.read_text(encoding="utf-8"))["database"])
-        return self.path / "db" / "nni.sqlite"
+        """The database: here, or where the pointer says when this folder lies on a network file system.
+
+        Raises StoreCorrupt for a pointer that says nothing, OSError for one that cannot be read.
+        """
+        return self._pointed_at() or self.path / "db" / "nni.sqlite"
 
     def require_database(self) -> Path:
         """`database`. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""
@@ -66,27 +71,46 @@ class Folder:
     def _pointer(self) -> Path:
         return self.path / "db" / "pointer.json"
 
+    def _pointed_at(self) -> Path | None:
+        try:
+            entry = json.loads(foreign_files.read(str(self._pointer.parent), self._pointer.name, 0, _POINTER_BYTES))
+            return Path(entry["database"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError, RecursionError, NotRegular):
+            raise StoreCorrupt(
+                f"{self._pointer} does not say where the database is; restore it from a backup"
+            ) from None
+
     def create(self, data_directory: Path) -> None:
         """Makes the folders, readable by their owner only. Raises OSError."""
         self.path.mkdir(mode=0o700, parents=True)
         for name in ("db", "log", "trials", "checkpoint"):
             (self.path / name).mkdir(mode=0o700)
         if is_on_network(self.path):
-            home = data_directory / "databases" / self.path.name
+            home = data_directory / _DATABASES / self.path.name
             draft = self._pointer.with_suffix(".tmp")
             draft.write_text(json.dumps({"database": str(home / "nni.sqlite")}), encoding="utf-8")
             draft.replace(self._pointer)  # first: who removes a half-made folder finds the rest by it
             home.mkdir(mode=0o700, parents=True)
 
-    def remove(self) -> bool:
-        """Removes what we put there, and the folder itself when nothing else is in it. Whether its database is gone."""
-        database = self.database
-        shutil.rmtree(database.parent, ignore_errors=True)
+    def remove(self) -> list[str]:
+        """Removes what we put there, and the folder itself when nothing else is in it.
+
+        Answers what of it stays, and why: sentences, none when all is gone. Blocks; never raises.
+        """
+        findings: list[str] = []
+        with suppress(OSError, StoreCorrupt):
+            home = self.database.parent
+            if home.name == self.path.name and home.parent.name == _DATABASES:  # else it leads to what is not ours
+                findings += removal.remove(str(home))
+        if findings:  # the pointer is needed then
+            return findings
         for name in ("db", "log", "trials", "checkpoint", "code", "environments", "scripted"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+            findings += removal.remove(str(self.path / name))
         with suppress(OSError):
             self.path.rmdir()
-        return not database.exists()
+        return findings
 
     def attempt(self, directory_name: str) -> Path:
         return self.trials / directory_name

@@ -39,6 +39,8 @@ class AttemptRow(NamedTuple):
     runner_exit_ms: int | None = None
     #: When the platform's end of it was stored.
     final_seen_ms: int | None = None
+    #: Why some of its results may be missing; empty: none are, as far as the store knows.
+    doubt: str = ""
 
 
 ATTEMPT_COLUMNS = AttemptRow._fields
@@ -154,10 +156,10 @@ def retries(connection: sqlite3.Connection, trial_id: str) -> tuple[int, int]:
 
 
 def offsets(connection: sqlite3.Connection, job_name: str) -> dict[str, int]:
-    """Bytes stored so far of each outbox of a job."""
+    """Bytes stored so far of each outbox of a job, of the files that its newest container writes."""
     rows = connection.execute(
-        "SELECT o.name, o.offset FROM outboxes o JOIN attempts a ON a.trial_id = o.trial_id AND a.number = o.attempt"
-        " WHERE a.job_name = ?",
+        "SELECT o.name, o.offset - o.base FROM outboxes o"
+        " JOIN attempts a ON a.trial_id = o.trial_id AND a.number = o.attempt WHERE a.job_name = ?",
         (job_name,),
     )
     return dict(rows.fetchall())

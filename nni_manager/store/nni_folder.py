@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +23,8 @@ from nni_manager.store.connection import classified, connect, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.migrate import migrate
 from nni_manager.store.nni_records import NniExperiment, NniHead, NniMetric, NniTrial
+from trial_runner.wire import foreign_files
+from trial_runner.wire.foreign_files import NotRegular
 
 T = TypeVar("T")
 
@@ -210,17 +212,22 @@ def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, m
 
 def _link_files(folder: Folder) -> None:
     """What 3.0 keeps below ``environments`` is found where we look for it, too."""
-    for directory in (folder.path / "environments").glob("*/trials/*"):
+    root = folder.path / "environments"
+    for directory in root.glob("*/trials/*"):
         target = folder.attempt(directory.name)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, ours in _FILES.items():
-            _link(directory / name, target / ours)
+            with suppress(FileNotFoundError, NotADirectoryError, NotRegular):  # not every trial has all
+                _link(root, str((directory / name).relative_to(root)), target / ours)
 
 
-def _link(source: Path, target: Path) -> None:
-    if not source.is_file() or target.exists():
-        return
-    try:
-        os.link(source, target)
-    except OSError:  # such as a file system without hard links
-        shutil.copyfile(source, target)
+def _link(root: Path, name: str, target: Path) -> None:
+    """Of a regular file that lies there itself: a link may lead anywhere. Raises OSError."""
+    with open(foreign_files.open_file(str(root), name), "rb") as source:
+        if os.path.lexists(target):
+            return
+        try:
+            os.link(root / name, target)
+        except OSError:  # such as a file system without hard links
+            with target.open("xb") as copy:
+                shutil.copyfileobj(source, copy)

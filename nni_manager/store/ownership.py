@@ -10,11 +10,11 @@ from nni_manager.domain.errors import AlreadyOwned
 
 
 class Ownership:
-    """Holds the lock file `path` until `release`. Raises AlreadyOwned, naming the holder's process."""
+    """Holds the lock file `path` until `release`. Raises AlreadyOwned, naming the holder's process, and OSError."""
 
     def __init__(self, path: Path, what: str) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,10 @@ from dataclasses import dataclass
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store import jobs
+from trial_runner.wire.outbox_name import file_of, newest_name
+
+#: Identities of containers that are kept of an attempt.
+_MOST_CONTAINERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +29,15 @@ class RunnerSide:
     runner_version: str
     #: When it was decided on, milliseconds since the epoch: before anything of it can have happened.
     intended_ms: int
+    #: Identity of its newest container; empty: none has one.
+    container: str = ""
 
 
 def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
     """Raises NotFound, or AttemptDecided when the attempt is fenced off."""
     row = connection.execute(
         "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
-        " a.intended_ms, a.closed"
+        " a.intended_ms, a.closed, json_extract(a.containers, '$[#-1]')"
         " FROM attempts a JOIN trials t ON t.id = a.trial_id, experiment e WHERE a.trial_id = ? AND a.number = ?",
         (trial_id, attempt),
     ).fetchone()
@@ -38,23 +45,82 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerS
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
     if row[5]:
         raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
-    return RunnerSide(job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4])
+    return RunnerSide(
+        job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
+        container=row[6] or "",
+    )  # fmt: skip
 
 
-def greet(connection: sqlite3.Connection, job_name: str, *, version: str, channel: str) -> None:
-    """The runner's first word."""
+def greet(
+    connection: sqlite3.Connection, job_name: str, *, version: str, channel: str, container: str = "",
+    outboxes: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """The runner's first word. Raises AttemptDecided for a container after which another one has greeted.
+
+    `outboxes`: bytes of each that a container found when it started; None: not told.
+    """
+    if container:
+        _take_over(connection, job_name, container, outboxes)
     connection.execute(
         "UPDATE attempts SET runner_version = ?, channel = ? WHERE job_name = ? AND closed = 0",
         (version, channel, job_name),
     )
 
 
+def _take_over(
+    connection: sqlite3.Connection, job_name: str, container: str, outboxes: Mapping[str, int] | None
+) -> None:
+    """The newest container greeted is the one that counts; what an earlier one said of the end is void."""
+    row = connection.execute(
+        "SELECT containers FROM attempts WHERE job_name = ? AND closed = 0", (job_name,)
+    ).fetchone()
+    known: list[str] = [] if row is None else json.loads(row[0])
+    if row is None or container in known[-1:]:
+        return
+    if container in known:
+        raise AttemptDecided(SUPERSEDED)
+    connection.execute(
+        "UPDATE attempts SET containers = ?, runner_exit = NULL, runner_exit_ms = NULL WHERE job_name = ?",
+        (json.dumps([*known, container][-_MOST_CONTAINERS:]), job_name),
+    )
+    if known and outboxes is not None:
+        _begin_afresh(connection, job_name, outboxes)
+
+
+#: What a container hears after which another one has greeted.
+SUPERSEDED = "a newer container of this attempt has greeted; nothing more is taken from this one"
+
+
+def _begin_afresh(connection: sqlite3.Connection, job_name: str, found: Mapping[str, int]) -> None:
+    """Outboxes of which the newcomer has less than is stored are other files: their offsets begin at 0 again.
+
+    What was stored of them is kept; it is of an earlier epoch.
+    """
+    stored = jobs.offsets(connection, job_name)
+    fresh = [name for name in stored if _has_less(file_of(name, stored), stored, found)]
+    if not fresh:
+        return
+    connection.execute("UPDATE attempts SET epoch = epoch + 1 WHERE job_name = ?", (job_name,))
+    connection.executemany(
+        "UPDATE outboxes SET base = offset, base_lines = lines WHERE name = ? AND (trial_id, attempt) ="
+        " (SELECT trial_id, number FROM attempts WHERE job_name = ?)",
+        [(name, job_name) for name in fresh],
+    )
+
+
+def _has_less(file: str, stored: Mapping[str, int], found: Mapping[str, int]) -> bool:
+    return found.get(file, 0) < stored[newest_name(file, stored)]
+
+
 def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: int) -> None:
     """The command has ended; the first word counts. `word`: JSON as the runner said it, by its own clock."""
     row = connection.execute(
-        "SELECT intended_ms FROM attempts WHERE job_name = ? AND closed = 0 AND runner_exit IS NULL", (job_name,)
+        "SELECT intended_ms, json_extract(containers, '$[#-1]') FROM attempts"
+        " WHERE job_name = ? AND closed = 0 AND runner_exit IS NULL",
+        (job_name,),
     ).fetchone()
-    if row is not None:
+    said_by = json.loads(word).get("container")
+    if row is not None and (not said_by or row[1] in (None, said_by)):
         connection.execute(
             "UPDATE attempts SET runner_exit = ?, runner_exit_ms = ? WHERE job_name = ?",
             (with_possible_times(word, row[0], now_ms), now_ms, job_name),
@@ -72,7 +138,7 @@ def of_trials(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[
     return {id_: (version, channel) for id_, version, channel in rows}
 
 
-def is_drained(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> bool:
-    """Whether all that the runner says it has written is stored."""
+def missing(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Outboxes of which less is stored than the runner says it has written → (bytes stored, bytes written)."""
     stored = jobs.offsets(connection, job_name)
-    return all(stored.get(name, 0) >= size for name, size in outboxes.items())
+    return {name: (stored.get(name, 0), size) for name, size in outboxes.items() if stored.get(name, 0) < size}

@@ -451,16 +451,20 @@ def test_a_link_in_a_trials_folder_is_not_followed(opened: Doors) -> None:
 # Addresses
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_door_for_others_needs_a_token(tmp_path: Path, host: str) -> None:
-    environment = {**os.environ, "HOME": str(tmp_path), "NNI_MANAGER_TOKEN": ""}
+@pytest.mark.parametrize(
+    ("host", "token", "words"),
+    [("0.0.0.0", "", "NNI_MANAGER_TOKEN"), ("::", "", "NNI_MANAGER_TOKEN"), ("0.0.0.0", "x" * 15, "16 characters")],
+)
+def test_a_door_for_others_needs_a_token(tmp_path: Path, host: str, token: str, words: str) -> None:
+    """And one that nobody guesses."""
+    environment = {**os.environ, "HOME": str(tmp_path), "NNI_MANAGER_TOKEN": token}
     command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"]
     done = subprocess.run(
         [*command, "--host", host], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 2 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert host in line and "NNI_MANAGER_TOKEN" in line
+    assert host in line and words in line
     assert not (tmp_path / "data").exists()
 
 

@@ -178,6 +178,25 @@ def test_every_process_of_a_trial_may_report(bench: Bench) -> None:
     assert sorted(m["sequence"] for m in metrics if m["type"] == "PERIODICAL") == list(range(200))
 
 
+def test_an_outbox_whose_name_is_no_text_is_one_all_the_same(bench: Bench) -> None:
+    odd = bench.run('printf \'{"type":"final","value":3}\\n\' > $NNI_SYS_DIR/outbox/$(printf \'caf\\351\')')
+    assert (odd["status"], odd["finalValue"]) == ("SUCCEEDED", 3.0)
+    assert [metric["outbox"] for metric in bench.call("GET", "/metrics")["metrics"]] == [r"outbox/caf\xe9"]
+
+
+def test_a_line_that_is_too_long_is_named_on_its_trial(bench: Bench) -> None:
+    (bench.code / "long.py").write_text(
+        "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
+        '    file.write(\'{"type": "intermediate", "value": "%s"}\\n\' % ("x" * 5_000_000))\n'
+        '    file.write(\'{"type": "final", "value": 2}\\n\')\n'
+    )
+    trial = bench.run(f"{PYTHON} long.py")
+    assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
+    assert trial["message"] == (
+        "a result of outbox/main.jsonl was dropped: it is longer than 4194304 bytes, the most that is taken"
+    )
+
+
 def test_a_line_of_a_megabyte(bench: Bench) -> None:
     trial = bench.run_code(
         "nni.report_intermediate_result({'default': 7, 'weights': 'w' * 999_900})\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.numbered import Numbered
-from tests.live_daemon import Daemon
+from tests.live_daemon import PYTHON, Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
@@ -42,6 +42,28 @@ def test_runners_that_do_not_reach_the_manager_let_themselves_be_read(listening:
     work = Numbered(listening, code, trials=4, platform={"channel": "auto", "nniManagerIp": "127.0.0.2"})
     work.wait(100)
     work.check("pull")
+
+
+@pytest.mark.parametrize("channel", ["push", "pull"])
+def test_one_limit_for_a_line(listening: Daemon, code: Path, channel: str) -> None:
+    """What one channel takes, the other takes; what it does not take, it names."""
+    (code / "long.py").write_text(
+        "import os\nwith open(os.environ['NNI_OUTBOX'], 'a') as file:\n"
+        "    for size in (2_900_000, 4_100_000, 5_000_000):\n"
+        '        value = \'{"default": %d, "x": "%s"}\' % (size, \'x\' * size)\n'
+        '        file.write(\'{"type": "intermediate", "value": %s}\\n\' % value)\n'
+    )
+    platform = {"platform": "scripted", "launch": "process", "channel": channel, "nniManagerIp": "127.0.0.1"}
+    config = {
+        "searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCodeDirectory": ".", "trialConcurrency": 1,
+        "trialCommand": f"{PYTHON} long.py", "maxTrialNumber": 1, "tuner": {"name": "Random"},
+        "trainingService": platform,
+    }  # fmt: skip
+    id_ = listening.create(config, code)
+    listening.wait(id_, "DONE")
+    (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"]
+    assert (trial["status"], trial["intermediates"], trial["lastValue"]) == ("SUCCEEDED", 2, 4_100_000)
+    assert "it is longer than 4194304 bytes" in trial["message"]
 
 
 def _check_that_it_is_clean(work: Numbered) -> None:

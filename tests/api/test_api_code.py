@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import io
 import json
 import os
 import shutil
+import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from nni_manager.api.code_folders import CodeFolders
 from nni_manager.platform_kit.archive import pack
 from nni_manager.scheduler import own_code as own_code_module
 from tests.api.world import World
+from tests.trial_runner.deep_tree import deep_tree_at
 
 pytestmark = pytest.mark.unit
 
@@ -229,17 +232,44 @@ async def test_what_is_half_removed_is_not_there(
     """As a daemon leaves it that is killed meanwhile, or a disk that refuses."""
     await api.put(sent.path, content=sent.body)
 
-    def half(folder: Path) -> None:
-        next(folder.rglob("trial.py")).unlink()
-        raise OSError(5, "Input/output error")
+    def half(path: str) -> list[str]:
+        next(Path(path).rglob("trial.py")).unlink()
+        return [f"{path} cannot be removed: Input/output error"]
 
     age(world, sent.name)
     with monkeypatch.context() as patch:
-        patch.setattr(code_folders.shutil, "rmtree", half)
+        patch.setattr(code_folders.removal, "remove", half)
         CodeFolders(world.data).sweep()
     assert (await api.get(sent.path)).status_code == 404
     assert (await api.put(sent.path, content=sent.body)).status_code == 201
     assert left(world) == [sent.name], "the rest goes with the next sweep"
+
+
+@pytest.mark.parametrize("levels", [101, 1500])
+async def test_an_upload_of_deep_folders_is_refused_and_leaves_nothing(
+    world: World, api: httpx.AsyncClient, levels: int
+) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for level in range(1, levels + 1):
+            member = tarfile.TarInfo("/".join(["d"] * level))
+            member.type = tarfile.DIRTYPE
+            archive.addfile(member)
+    body = buffer.getvalue()
+    name = hashlib.sha256(body).hexdigest()
+    answer = await api.put(f"/api/v1/code/{name}", content=body)
+    assert answer.status_code == 400 and "more than 100 deep" in answer.json()["error"]
+    assert left(world) == []
+
+
+@pytest.mark.parametrize("name", [".incoming-old", ".removed-1"])
+async def test_a_deep_tree_that_an_earlier_version_left_goes(world: World, api: httpx.AsyncClient, name: str) -> None:
+    code = world.data / "code"
+    code.mkdir()
+    with deep_tree_at(code / name, 1500):
+        age(world, name)
+        CodeFolders(world.data).sweep()
+        assert left(world) == []
 
 
 async def test_what_nobody_uses_goes_when_something_else_comes(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,11 +12,14 @@ import pytest
 import yaml
 
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.warning import ExperimentWarning
-from nni_manager.store import experiments
+from nni_manager.store import experiments, index
 from nni_manager.store.connection import Connection
-from tests.api.world import CREATED_MS, World
+from tests.api.world import CREATED_MS, MemoryPlatform, World
+from tests.trial_runner.deep_tree import deep_tree_at
+from trial_runner.wire import removal
 
 pytestmark = pytest.mark.unit
 
@@ -414,3 +419,51 @@ async def test_a_tuner_may_complain_in_halves_of_characters(api: httpx.AsyncClie
     await at_work.database.write(lambda c: experiments.set_hold(c, hold))
     found = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["hold"]
     assert (found["sentence"], found["details"]) == (r"the tuner raised \ud800", r"Traceback \udcff")
+
+
+async def test_one_whose_trial_left_a_deep_tree_is_deleted(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    with deep_tree_at(folder.attempt("good1") / "deep", 1200):
+        deleted = await api.delete(f"{EXPERIMENTS}/seeded")
+        assert deleted.status_code == 204
+        assert not folder.path.exists()
+
+
+async def test_what_of_a_deleted_one_stays_is_logged_and_left_to_the_next_start(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = await world.add("seeded")
+    monkeypatch.setattr(removal, "remove", lambda path: [f"{path} stays"])
+    assert (await api.delete(f"{EXPERIMENTS}/seeded")).status_code == 204
+    assert (await api.get(f"{EXPERIMENTS}/seeded")).status_code == 404
+    assert [id_ for id_, _ in await world.supervisor.index.read(index.leftovers)] == ["seeded"]
+    assert f"experiment seeded is deleted, but the next start must go on: {folder.path}/db stays" in caplog.text
+
+
+async def test_a_trial_listener_that_is_elsewhere_is_told_with_the_answer(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    means = world.supervisor.means
+    monkeypatch.setattr(MemoryPlatform, "capabilities", replace(MemoryPlatform.capabilities, has_runner=True))
+
+    async def open_elsewhere(experiment_id: str) -> None:
+        await asyncio.sleep(0.01)
+        means.warnings.set(experiment_id, ExperimentWarning(code="TRIAL_PORT_MOVED", message="it is elsewhere"))
+
+    monkeypatch.setattr(means.runner_door, "open", open_elsewhere)
+    answer = await api.post(EXPERIMENTS, json=world.config())
+    warned = [{"code": "TRIAL_PORT_MOVED", "message": "it is elsewhere"}]
+    assert (answer.status_code, answer.json()["warnings"]) == (201, warned)
+    assert (await api.get(f"{EXPERIMENTS}/{answer.json()['id']}")).json()["warnings"] == warned
+
+
+async def test_a_trial_listener_that_cannot_be_opened_refuses_nothing(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryPlatform, "capabilities", replace(MemoryPlatform.capabilities, has_runner=True))
+
+    async def refuse(experiment_id: str) -> None:
+        raise PlatformUnavailable("the port is in use", refused=True)
+
+    monkeypatch.setattr(world.supervisor.means.runner_door, "open", refuse)
+    assert (await api.post(EXPERIMENTS, json=world.config())).status_code == 201

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import httpx
 import pytest
@@ -90,6 +91,21 @@ async def test_what_a_trial_put_in_place_of_a_log_is_not_read(
         log.mkdir()
     answer = await api.get(f"{LOGS}/stdout")
     assert answer.status_code == 404 and "s3cret" not in answer.text
+
+
+@pytest.mark.parametrize("way", ["attempt", "trials"])
+async def test_a_folder_exchanged_for_a_link_serves_nothing(
+    api: httpx.AsyncClient, folder: Folder, tmp_path: Path, way: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "good1").mkdir(parents=True)
+    (elsewhere / "good1" / "stdout").write_text("s3cret")
+    place, aim = (folder.attempt("good1"), elsewhere / "good1") if way == "attempt" else (folder.trials, elsewhere)
+    place.rename(tmp_path / "before")
+    place.symlink_to(aim)
+    for path in (f"{LOGS}/stdout", "/experiments/seeded/api/v1/nni/trial-file/good1/stdout"):
+        answer = await api.get(path)
+        assert answer.status_code == 404 and "s3cret" not in answer.text
 
 
 ATTEMPTS = [

@@ -228,7 +228,7 @@ async def test_a_body_that_is_too_large(runner: Runner, is_chunked: bool) -> Non
     answer = await runner.client.post("metrics", content=pieces(), headers=headers)
     assert (answer.status_code, answer.json()) == (
         413,
-        {"error": "the body is larger than the 2 MB that are taken; send less"},
+        {"error": "the body is larger than the 9 MB that are taken; send less"},
     )
     assert sent <= BODY_LIMIT + 64 * 1024 if is_chunked else sent == 0, "no more was read"
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 from nni_manager.api.application import create_application
-from nni_manager.api.guard import BODY_LIMIT, Guard
+from nni_manager.api.guard import BODY_LIMIT, HARDENING, SESSION_PATH, Guard
+from nni_manager.api.token import SESSION_S, Sessions, Token
 from tests.api.world import World, raw_get
 
 pytestmark = pytest.mark.unit
@@ -92,6 +94,30 @@ async def test_what_other_pages_embed_is_refused(
         assert (await client.get(EXPERIMENTS)).status_code == status
 
 
+@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200)])
+async def test_a_form_of_another_page_is_refused(world: World, site: str, status: int) -> None:
+    """Its browser says that somebody goes from page to page, as with a link; some send no Origin with it."""
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    async with world.calling(headers=headers) as client:
+        assert (await client.post(f"{EXPERIMENTS}/stop")).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example", "Authorization": f"Bearer {TOKEN}"}, 200),
+        ({}, 401),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Content-Length": str(BODY_LIMIT + 1)}, 413),
+    ],
+    ids=str,
+)
+async def test_every_answer_is_hardened(closed_door: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
+    answer = await closed_door.get(EXPERIMENTS, headers=headers)
+    assert answer.status_code == status
+    assert {name: answer.headers.get(name) for name in HARDENING} == HARDENING
+
+
 async def test_a_unix_socket_asks_for_nothing(world: World) -> None:
     application = create_application(world.context, token=TOKEN)
     assert (await raw_get(application, EXPERIMENTS, EVIL, ("/run/control.sock", None))).status == 200
@@ -155,6 +181,60 @@ async def test_a_browser_gets_a_cookie_for_the_token(closed_door: httpx.AsyncCli
     closed_door.cookies.set(name, TOKEN, domain="localhost.local")
     closed_door.cookies.clear()
     assert (await closed_door.get(EXPERIMENTS, headers={"Cookie": f"{name}={TOKEN}"})).status_code == 401
+
+
+def test_the_cookie_says_nothing_of_the_token_and_is_new_each_time() -> None:
+    names = {Token(TOKEN).sessions.begin() for _ in range(3)}
+    assert len(names) == 3 and all(len(name) >= 32 for name in names)
+
+
+async def logged_in(client: httpx.AsyncClient) -> str:
+    """The cookie of a new session, as a browser sends it."""
+    answer = await client.get(EXPERIMENTS, params={"token": TOKEN})
+    client.cookies.clear()
+    return answer.headers["Set-Cookie"].partition(";")[0]
+
+
+async def test_a_session_is_of_one_door_of_one_daemon(world: World) -> None:
+    doors = [create_application(world.context, token=TOKEN) for _ in range(2)]
+    async with world.calling(doors[0]) as first, world.calling(doors[1]) as second:
+        cookie = await logged_in(first)
+        assert cookie.startswith("nni_manager_8080=")
+        assert (await first.get(EXPERIMENTS, headers={"Cookie": cookie})).status_code == 200
+        assert (await second.get(EXPERIMENTS, headers={"Cookie": cookie})).status_code == 401
+
+
+async def test_a_session_can_be_ended(closed_door: httpx.AsyncClient) -> None:
+    mine, another, third = [await logged_in(closed_door) for _ in range(3)]
+
+    async def statuses() -> list[int]:
+        cookies = (mine, another, third)
+        return [(await closed_door.get(EXPERIMENTS, headers={"Cookie": one})).status_code for one in cookies]
+
+    assert (await closed_door.delete(SESSION_PATH)).status_code == 401
+    answer = await closed_door.delete(SESSION_PATH, headers={"Cookie": mine})
+    assert answer.status_code == 204 and 'nni_manager_8080=""' in answer.headers["Set-Cookie"]
+    assert await statuses() == [401, 200, 200]
+    assert (await closed_door.delete(SESSION_PATH, headers={"Authorization": f"Bearer {TOKEN}"})).status_code == 204
+    assert await statuses() == [401, 401, 401]
+
+
+def test_a_session_that_nobody_uses_is_over() -> None:
+    now_s = [0.0]
+    sessions = Sessions(lambda: now_s[0])
+    headers = Headers({"cookie": f"a={sessions.begin()}"})
+    for now_s[0] in (SESSION_S, 2 * SESSION_S):
+        assert sessions.shown(headers, "a")
+    now_s[0] += SESSION_S + 1
+    assert sessions.shown(headers, "a") is None
+    assert sessions.shown(Headers(), "a") is None
+
+
+def test_sessions_are_bounded_in_number() -> None:
+    sessions = Sessions()
+    names = [sessions.begin() for _ in range(1001)]
+    shown = [sessions.shown(Headers({"cookie": f"a={name}"}), "a") for name in (names[0], names[1], names[-1])]
+    assert shown == [None, names[1], names[-1]]
 
 
 @pytest.mark.parametrize(("method", "token"), [("GET", "wrong"), ("POST", TOKEN), ("GET", "")])

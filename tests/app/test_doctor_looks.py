@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -18,11 +19,13 @@ import pytest
 from nni_manager import __version__
 from nni_manager.app.doctor import algorithms, clock, config_file, data_directory, examination, ports, running_daemon
 from nni_manager.app.doctor import keeper as keeper_look
-from nni_manager.app.doctor.finding import Finding, Verdict
+from nni_manager.app.doctor.finding import Finding, Verdict, ok
 from nni_manager.config import registered_algorithms
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.settings import Settings
 from nni_manager.domain.algorithm import Algorithm, Catalogue
+from nni_manager.platform_kit.lock_holder import Holder
+from tests.trial_runner.keeper_client_for_tests import keeper_directory
 
 pytestmark = pytest.mark.unit
 
@@ -167,7 +170,7 @@ def test_any_port(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
-    found = by_check(ports.look(Settings(data_dir=tmp_path, host="192.0.2.1", token="s3cret")))
+    found = by_check(ports.look(Settings(data_dir=tmp_path, host="192.0.2.1", token="s3cret" * 3)))
     assert found["service port"].verdict is Verdict.FAIL and found["access"].verdict is Verdict.OK
     assert not any("s3cret" in f"{each.sentence}{each.advice}" for each in found.values())
 
@@ -230,13 +233,42 @@ def test_trials_that_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return {"cpu_count": 2, "memory_bytes": 2**33, "load": [0.5, 0, 0]}
 
     monkeypatch.setattr(keeper_look, "_facts", facts)
+    monkeypatch.setattr(keeper_look, "_ANSWER_AT_WORK_S", 0.3)
     (tmp_path / "keeper").mkdir()
     with locked(tmp_path / "keeper" / "keeper.lock"):
         starts, trials = keeper_look.look(tmp_path)
         assert "2 processors, 8.0 GiB of memory, load 0.5" in starts.sentence
-        assert trials.verdict is Verdict.WARN and "4242" in trials.sentence
+        assert trials.verdict is Verdict.FAIL and "process 4242" in trials.sentence and "not answer" in trials.sentence
         with locked(tmp_path / "daemon.lock"):
             assert len(list(keeper_look.look(tmp_path))) == 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_keeper_at_work_is_asked_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    monkeypatch.setattr(keeper_look, "_try", lambda _: ok("keeper", "another one is well"))
+    monkeypatch.setattr(keeper_look, "_ANSWER_AT_WORK_S", 0.3 if not answers else 10.0)
+    with keeper_directory() as running:
+        running.start()
+        running.spawn(client := running.connect(), "job", "exec sleep 60")
+        client.close()
+        assert running.process is not None
+        os.kill(running.process.pid, signal.SIGCONT if answers else signal.SIGSTOP)
+        _, found = keeper_look.look(running.directory)
+        os.kill(running.process.pid, signal.SIGCONT)
+    assert found.verdict is (Verdict.WARN if answers else Verdict.FAIL)
+    assert str(running.process.pid) in found.sentence
+
+
+@pytest.mark.parametrize("user", [os.getuid(), os.getuid() + 1])
+def test_a_lock_that_another_user_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int) -> None:
+    (tmp_path / "start.lock").touch()
+    holder = Holder(pid=77, user=user, name="flock")
+    monkeypatch.setattr(data_directory, "holders", lambda path: [holder] if path == tmp_path / "start.lock" else [])
+    found = [one for one in data_directory.look(tmp_path) if one.verdict is Verdict.FAIL]
+    if user == os.getuid():
+        assert found == []
+    else:
+        assert f"process 77 (flock, user {user}) holds a lock on {tmp_path}/start.lock" in found[0].sentence
 
 
 def test_a_tuner_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

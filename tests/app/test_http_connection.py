@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 import uvloop
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.app import http_connection
+from nni_manager.app import descriptors, http_connection
+from nni_manager.app import doors as doors_module
 from nni_manager.app.doors import Doors
+from nni_manager.app.log import Sparing
 from nni_manager.app.ports import reserve
+from nni_manager.scheduler import experiment_log
 
 pytestmark = pytest.mark.unit
 
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def body_and_all(scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,7 +105,7 @@ async def test_a_head_that_does_not_come(doors: Doors, client: Client, sent: byt
 async def test_between_requests_and_in_them_is_no_head(doors: Doors, client: Client) -> None:
     await client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na")
     await until(lambda: any(connection.cycle for connection in connections(doors)))
-    close_slow(doors, 3600)
+    close_slow(doors, http_connection.BODY_S - 1)
     await client.send(b"b")
     assert (await client.answer()).endswith(b"\r\n\r\nab")
     close_slow(doors, 3600)
@@ -119,6 +124,165 @@ async def test_the_second_head_has_its_own_time(doors: Doors, client: Client) ->
     assert not connection.transport.is_closing()
     close_slow(doors, http_connection.HEAD_S + 1)
     assert await client.is_closed()
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 9\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
+async def test_a_body_that_does_not_come(doors: Doors, client: Client, framing: bytes) -> None:
+    await client.send(POST + framing)
+    await until(lambda: any(connection._body_bytes for connection in connections(doors)))
+    (connection,) = connections(doors)
+    close_slow(doors, http_connection.BODY_S - 1)
+    assert not connection.transport.is_closing()
+    close_slow(doors, http_connection.BODY_S + 1)
+    assert connection.transport.is_closing()
+    close_slow(doors, http_connection.BODY_S + http_connection.LINGER_S + 2)
+    assert await client.is_closed()
+
+
+async def test_a_large_body_may_take_its_time(doors: Doors, client: Client) -> None:
+    size = 100 * http_connection.BODY_BYTES_A_SECOND
+    await client.send(POST + f"Content-Length: {size + 1}\r\n\r\n".encode() + b"a" * size)
+    await until(lambda: connections(doors))
+    (connection,) = connections(doors)
+    await until(lambda: connection._body_bytes == size)
+    close_slow(doors, http_connection.BODY_S + 99)
+    assert not connection.transport.is_closing()
+    await client.send(b"b")
+    assert (await client.answer()).endswith(b"ab")
+
+
+async def test_who_waits_for_us_is_not_slow() -> None:
+    """An application that does not read yet: its client is not let send."""
+    go_on = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await go_on.wait()
+        await body_and_all(scope, receive, send)
+
+    async with served(slow) as (doors, client):
+        size = 1024 * 1024
+        sending = asyncio.create_task(client.send(POST + f"Content-Length: {size}\r\n\r\n".encode() + b"a" * size))
+        await until(lambda: connections(doors) and connections(doors)[0].cycle)
+        (connection,) = connections(doors)
+        await until(lambda: connection.flow.read_paused)
+        close_slow(doors, 3600)
+        go_on.set()
+        assert len(await client.answer()) > size
+        await sending
+
+
+# ------------------------------------------------------------------------------------------------ bodies nobody reads
+
+
+async def refuse(_: Scope, __: Receive, send: Send) -> None:
+    """Without a look at the body."""
+    await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+@asynccontextmanager
+async def served(application: ASGIApp) -> AsyncIterator[tuple[Doors, Client]]:
+    doors = Doors(application)
+    await doors.open_service(reserve("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors.open[0].address.rpartition(":")[2]))
+    yield doors, Client(reader, writer)
+    writer.close()
+    await doors.close()
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 900\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
+async def test_a_refusal_ends_the_connection_whose_body_it_did_not_read(framing: bytes) -> None:
+    async with served(refuse) as (doors, client):
+        await client.send(POST + framing)
+        answer = await client.answer()
+        assert answer.startswith(b"HTTP/1.1 403 ") and b"\r\nconnection: close\r\n" in answer
+        assert await client.reader.read() == b""
+        (connection,) = connections(doors)
+        close_slow(doors, http_connection.LINGER_S + 1)
+        await until(lambda: not connections(doors))
+        assert connection.transport.is_closing()
+
+
+async def test_who_is_still_sending_gets_to_see_the_refusal() -> None:
+    async with served(refuse) as (doors, client):
+        size = 4 * 1024 * 1024
+        await client.send(POST + f"Content-Length: {size}\r\n\r\n".encode())
+        for _ in range(size // 65536):
+            await client.send(b"a" * 65536)
+        assert (await client.answer()).endswith(b"\r\n\r\nno")
+        client.writer.close()
+        await until(lambda: not connections(doors))
+
+
+async def test_a_body_that_has_come_keeps_the_connection() -> None:
+    async with served(refuse) as (_, client):
+        for _ in range(2):
+            await client.send(POST + b"Content-Length: 2\r\n\r\nab")
+            assert b"connection: close" not in await client.answer()
+
+
+# ------------------------------------------------------------------------------------------------ many, and no HTTP
+
+
+async def test_connections_leave_room_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors_module, "Connections", lambda: descriptors.Connections(files=16))
+    async with served(body_and_all) as (doors, first):
+        port = doors.open[0].port
+        others = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(6)]
+        for client in (first, *others[:3]):
+            await client.send(GET + b"\r\n")
+            await client.answer()
+        for client in others[3:]:
+            assert await client.is_closed()
+        first.writer.close()
+        await until(lambda: len(connections(doors)) == 3)
+        again = Client(*await asyncio.open_connection("127.0.0.1", port))
+        await again.send(GET + b"\r\n")
+        assert b" 200 " in await again.answer()
+        for client in (*others, again):
+            client.writer.close()
+
+
+def test_one_port_leaves_room_for_the_others() -> None:
+    open_ = descriptors.Connections(files=16)
+    assert [open_.enter(port) for port in (1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3)] == [True] * 4 + [False] + [True] * 4 + [
+        False
+    ] * 2
+    open_.leave(1)
+    assert open_.enter(3) and not open_.enter(1)
+
+
+async def test_what_is_no_http_is_said_once_and_in_nobody_s_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "_no_http", Sparing(logging.getLogger("nni_manager.test")))
+    said_by: list[str] = []
+    caplog.handler.addFilter(lambda _: said_by.append(experiment_log.current.get()) or True)
+    doors = Doors(body_and_all)
+    token = experiment_log.current.set("exp1")  # whose first job wants the trial listener opened
+    await doors.open_trial_listener(reserve("127.0.0.1", 0), body_and_all)
+    experiment_log.current.reset(token)
+    for _ in range(30):
+        client = Client(*await asyncio.open_connection("127.0.0.1", doors.open[0].port))
+        await client.send(b"\x16\x03\x01 no HTTP\r\n\r\n")
+        answer = await client.answer()
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"\r\nx-content-type-options: nosniff\r\n" in answer
+        client.writer.close()
+    await doors.close()
+    found = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [record.getMessage() for record in found] == ["a client sent something that is no HTTP"]
+    assert said_by and set(said_by) == {""}
+
+
+def test_what_is_said_sparingly_says_how_often_it_was_so(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = [0.0]
+    sparing = Sparing(logging.getLogger("nni_manager.test"), lambda: now_s[0])
+    for now_s[0] in (0, 1, 59, 61, 62, 130):
+        sparing.warning("it rains")
+    assert [record.getMessage() for record in caplog.records] == [
+        "it rains", "it rains (and 2 times more since that was said last)",
+        "it rains (and 1 times more since that was said last)",
+    ]  # fmt: skip
 
 
 async def test_a_head_without_end_is_refused(doors: Doors, client: Client) -> None:
@@ -151,7 +315,6 @@ async def test_what_comes_behind_a_body_is_not_kept(doors: Doors, client: Client
 # ------------------------------------------------------------------------------------------------ other protocols
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"
-POST = GET.replace(b"GET", b"POST")
 #: A body that is itself a request, and one in two chunks.
 INNER = GET + b"\r\n"
 BODIES = [

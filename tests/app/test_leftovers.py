@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
+from tests.trial_runner.deep_tree import make_deep_tree, place_for_deep_trees
+from trial_runner.wire import removal
 
 pytestmark = pytest.mark.unit
 
@@ -85,8 +86,42 @@ async def test_what_cannot_be_removed_is_left_to_the_next_start(
 ) -> None:
     await database.write(lambda c: index.set_leftover(c, "half", folder))
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr(removal, "remove", lambda path: [f"{path} stays"])
         await leftovers.clear(database, tmp_path)
     assert folder.database.exists() and await left(database) == ["half"]
     await leftovers.clear(database, tmp_path)
     assert not folder.path.exists() and await left(database) == []
+
+
+async def test_a_deep_tree_that_a_trial_left_goes_too(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    with place_for_deep_trees() as place:
+        folder = Folder(place / "half")
+        folder.create(place)
+        folder.attempt("abcde").mkdir()
+        make_deep_tree(folder.attempt("abcde"), 1200)
+        await database.write(lambda c: index.set_leftover(c, "half", folder))
+        await leftovers.clear(database, place)
+        assert not folder.path.exists() and await left(database) == []
+    assert caplog.text.count("cannot be removed") == 0
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), OSError("odd"), KeyError("odd")])
+async def test_nothing_about_a_leftover_ends_the_daemon(
+    tmp_path: Path, database: Database, folder: Folder, error: Exception, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    other = Folder(tmp_path / "other")
+    other.create(tmp_path)
+    for id_, one in (("half", folder), ("other", other)):
+        await database.write(lambda c, id_=id_, one=one: index.set_leftover(c, id_, one))
+    removed = Folder.remove
+
+    def remove(self: Folder) -> list[str]:
+        if self == folder:
+            raise error
+        return removed(self)
+
+    monkeypatch.setattr(Folder, "remove", remove)
+    await leftovers.clear(database, tmp_path)
+    assert await left(database) == ["half"] and not other.path.exists()
+    assert str(error) in caplog.text and str(folder.path) in caplog.text

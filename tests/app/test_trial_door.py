@@ -21,6 +21,7 @@ from nni_manager.app.ports import reserve
 from nni_manager.app.trial_door import TrialDoor
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.scheduler.warnings import DaemonWarnings
 from tests.app.foreign_port import free_port, listening, listening_at
 
 pytestmark = pytest.mark.unit
@@ -39,12 +40,14 @@ class Says:
 
 @asynccontextmanager
 async def opened(
-    data: Path, *, allowed: bool = True, at_work: Collection[str] = (), **settings: object
-) -> AsyncIterator[tuple[TrialDoor, Doors]]:
+    data: Path, *, allowed: bool = True, at_work: Collection[str] = (), warnings: DaemonWarnings | None = None,
+    **settings: object,
+) -> AsyncIterator[tuple[TrialDoor, Doors]]:  # fmt: skip
     """A daemon's doors, without the daemon. `at_work`: the experiments it works on."""
     doors = Doors(Says("service"))
     chosen = {"trial_host": "127.0.0.1", "port": 0, **settings}
-    door = TrialDoor(Settings(data_dir=data, **chosen), allowed=allowed)  # type: ignore[arg-type]
+    made = Settings(data_dir=data, **chosen)  # type: ignore[arg-type]
+    door = TrialDoor(made, warnings or DaemonWarnings(), allowed=allowed)
     door.bind(doors, Says("trials"), at_work.__contains__)
     yield door, doors
     await doors.close()
@@ -199,18 +202,33 @@ async def test_where_it_is_beside_a_view(tmp_path: Path) -> None:
         pass
     doors = Doors(Says("service"))
     settings = Settings(data_dir=tmp_path, trial_host="127.0.0.1")
-    door = TrialDoor(settings, allowed=True, neighbour=lambda: port - 1)
+    door = TrialDoor(settings, DaemonWarnings(), allowed=True, neighbour=lambda: port - 1)
     door.bind(doors, Says("trials"), lambda _: True)
     await door.open("exp1")
     assert port_of(door) == port
     await doors.close()
 
 
-async def test_beside_the_service_somebody_else_may_be(tmp_path: Path) -> None:
+async def test_beside_the_service_somebody_else_may_be_and_everybody_is_warned(tmp_path: Path) -> None:
+    warnings = DaemonWarnings()
     with listening() as port:
-        async with opened(tmp_path, port=port - 1) as (door, _):
+        async with opened(tmp_path, port=port - 1, warnings=warnings) as (door, _):
             await door.open("exp1")
-            assert port_of(door) != port
+            await door.open("exp2")
+            moved = port_of(door)
+            assert moved != port
+            for id_ in ("exp1", "exp2"):
+                ((code, message),) = [(one.code, one.message) for one in warnings.of(id_)]
+                assert code == "TRIAL_PORT_MOVED" and f"is on port {moved} and not on {port}" in message
+            await door.close("exp2")
+            assert warnings.of("exp2") == ()
+    later = DaemonWarnings()
+    async with opened(tmp_path, at_work=["exp1"], port=port - 1, warnings=later) as (door, _):
+        await door.open("exp1")
+        assert port_of(door) == moved and later.of("exp1") == warnings.of("exp1"), "the next daemon, for its jobs"
+        await door.close("exp1")
+        await door.open("exp1")
+        assert port_of(door) == port and later.of("exp1") == ()
 
 
 @pytest.mark.parametrize("port", [0, 65535])
@@ -268,7 +286,7 @@ async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as (door, _):
         await door.open("exp1")
         assert json.loads((tmp_path / "trial-listener.json").read_text()) == {
-            "port": port_of(door), "experiments": ["exp1"],
+            "port": port_of(door), "experiments": ["exp1"], "expected": 0,
         }  # fmt: skip
 
 
@@ -280,7 +298,8 @@ async def test_no_listen(tmp_path: Path) -> None:
 
 
 async def test_whoever_opens_it_waits_for_the_doors(tmp_path: Path) -> None:
-    doors, door = Doors(Says("service")), TrialDoor(Settings(data_dir=tmp_path, trial_host="127.0.0.1"), allowed=True)
+    settings = Settings(data_dir=tmp_path, trial_host="127.0.0.1")
+    doors, door = Doors(Says("service")), TrialDoor(settings, DaemonWarnings(), allowed=True)
     opening = asyncio.ensure_future(door.open("exp1"))
     gives_up = asyncio.ensure_future(door.open("exp2"))
     await asyncio.sleep(0)

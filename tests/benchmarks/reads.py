@@ -39,7 +39,10 @@ def check_status(folder: Path, table: Table) -> None:
         for _ in range(_REPEATS):
             theirs.append(measure(*_nnis(nni)("check-status"), _ASKED_SMALL).p50)
             ours.append(measure(*_ours(port, id_)("check-status"), _ASKED_SMALL).p50)
+        daemon.call("POST", f"/experiments/{id_}/stop")
+        closed = [measure(*_ours(port, id_)("check-status"), _ASKED_SMALL).p50 for _ in range(_REPEATS)]
     table.row("`check-status` p50, ms", ours, at_most(1.0, NNI), nni=theirs)
+    table.row("`check-status` p50, ms, stopped experiment", closed, at_most(1.0, NNI), nni=theirs)
 
 
 def measure_all(folder: Path, table: Table) -> None:
@@ -49,11 +52,16 @@ def measure_all(folder: Path, table: Table) -> None:
             found = _measure(_ours(port, ids[size]))
             _rows(table, size, found, theirs[size])
         _full_rate(folder / "rate", daemon, port, ids[_SIZES[-1]], table)
+        for size in _SIZES:
+            daemon.call("POST", f"/experiments/{ids[size]}/stop")
+            daemon.call("POST", "/experiments/view", json={"id": ids[size]})
+            _rows(table, size, _measure(_ours(port, ids[size])), theirs[size], " viewed")
 
 
-def _rows(table: Table, size: int, ours: dict[str, Latencies], nni: dict[str, Latencies]) -> None:
+def _rows(table: Table, size: int, ours: dict[str, Latencies], nni: dict[str, Latencies], how: str = "") -> None:
+    """`how`: the experiment is looked at, if not at work; NNI's is viewed in both."""
     trials, metrics = "trial-jobs", "metric-data"
-    count = f"{size:,} trials"
+    count = f"{size:,}{how} trials"
     table.row(f"`{trials}` p50, ms, {count}", ours[trials].p50, at_most(0.1, NNI), nni=nni[trials].p50)
     table.row(f"other calls' p98 meanwhile, ms, {count}", ours["others"].p98, at_most(20), nni=nni["others"].p98)
     if size == _SIZES[-1]:

@@ -13,6 +13,7 @@ from stand_in_daemon import StandInDaemon
 
 from nni_manager.cli import daemon
 from nni_manager.client.address import Address
+from nni_manager.config.data_directory import make_data_directory
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.store.ownership import Ownership
 
@@ -138,3 +139,36 @@ def test_one_that_runs_and_whose_socket_was_removed_is_found_when_it_is_back(
         threading.Timer(0.5, lambda: hidden.rename(stand_in.directory / "control.json")).start()
         assert daemon.reach(tmp_path) == Address(socket=str(tmp_path / "control.sock"))
         lock.release()
+
+
+_HOLD = (
+    "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX); print('held', flush=True); input()"
+)
+
+
+def test_a_start_that_somebody_holds_up_is_told_and_ends_with_his_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(daemon, "_TELL_AFTER_S", 0.0)
+    monkeypatch.setattr(daemon, "_LOCK_PATIENCE_S", 0.3)
+    (tmp_path / "start.lock").touch(mode=0o644)
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(tmp_path / "start.lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(NniManagerError, match=rf"process {holder.pid} \(python.*user \d+\) has held .*start\.lock"):
+            daemon.reach(tmp_path)
+        holder.communicate(b"\n")
+    assert f"waiting for process {holder.pid}" in capsys.readouterr().err
+    assert (tmp_path / "start.lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_data_directory_that_others_may_enter_becomes_private(tmp_path: Path) -> None:
+    data = tmp_path / "nni-experiments"
+    data.mkdir(mode=0o755)
+    data.chmod(0o755)
+    make_data_directory(data)
+    assert data.stat().st_mode & 0o777 == 0o700
+    data.chmod(0o1777)
+    make_data_directory(data)
+    assert data.stat().st_mode & 0o7777 == 0o1777, "a folder like /tmp is not ours alone"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nni_manager.config import yaml_reader
 from nni_manager.domain.errors import Problem
 from nni_manager.domain.experiment import ExperimentSpec
 
@@ -107,3 +108,19 @@ def test_a_file_in_another_encoding(refusals: Refusals, tmp_path: Path) -> None:
     [problem] = refusals(searchSpace=None, searchSpaceFile="space")
     assert (problem.line, problem.field) == (1, "searchSpaceFile")
     assert "not UTF-8 text" in problem.message
+
+
+def test_its_lines_are_looked_up_once(refusals: Refusals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = yaml_reader.parse
+    monkeypatch.setattr(yaml_reader, "parse", lambda text: parsed.append(text) or parse(text))
+    text = "".join(f"x{number}: {{_type: nope, _value: [1]}}\n" for number in range(20))
+    (tmp_path / "space").write_text(text)
+    assert len(refusals(searchSpace=None, searchSpaceFile="space")) == 20
+    assert parsed.count(text) == 2, "once to read it, once for all lines"
+
+
+def test_so_many_faults_are_not_all_looked_for(refusals: Refusals) -> None:
+    space = {f"x{number}": {"_type": "nope", "_value": [1]} for number in range(300)}
+    assert len(refusals(searchSpace=space)) == 100
+    assert len(refusals(**{f"unknown{number}": 1 for number in range(300)})) == 100

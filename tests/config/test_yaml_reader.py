@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nni_manager.config.document import MAX_DEPTH, Unreadable
+from nni_manager.config import document, yaml_reader
+from nni_manager.config.document import MAX_DEPTH, Patience, Unreadable
 from nni_manager.config.yaml_reader import parse
 
 pytestmark = pytest.mark.unit
@@ -136,3 +137,43 @@ def test_json_escapes_characters_in_halves(text: str) -> None:
     value = {text: [text]}
     assert parse(json.dumps(value)).root.value == value
     assert parse(r'["\uD83D\uDE00"]').root.value == ["\U0001f600"]
+
+
+# ------------------------------------------------------------------------------------------------ work
+
+
+def test_what_is_merged_counts_before_it_is_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of many small mappings may merge a large one: the work is refused, not only what comes of it."""
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 5_000)
+    large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
+    with pytest.raises(Unreadable, match="holds more than") as refused:
+        parse(large + "b:\n" + "- {<<: *a}\n" * 1_000)
+    assert refused.value.line == 6, "the fourth time"
+
+
+def test_what_is_merged_in_vain_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_reader, "MAX_VALUES", 5_000)
+    large = "a: &a {" + ", ".join(f"k{number}: 1" for number in range(1_000)) + "}\n"
+    with pytest.raises(Unreadable, match="holds more than"):
+        parse(large + "b:\n" + "  <<: *a\n" * 5)
+
+
+def test_directives_are_no_way_to_keep_it_busy() -> None:
+    parse("%TAG !a! tag:a\n---\na: 1")
+    with pytest.raises(Unreadable, match="lines begin with %"):
+        parse("".join(f"%TAG !{number}! tag:a\n" for number in range(200)) + "---\na: 1")
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_nobody_is_worked_for_who_does_not_wait(ended: bool) -> None:
+    patience = Patience(3600 if ended else -1)
+    if ended:
+        patience.end()
+    token = document.patience.set(patience)
+    try:
+        assert parse("- 1\n" * 900).root.size == 901, "small ones are read all the same"
+        with pytest.raises(Unreadable, match="takes longer than") as refused:
+            parse("- 1\n" * 5_000)
+        assert refused.value.line < 2_000
+    finally:
+        document.patience.reset(token)

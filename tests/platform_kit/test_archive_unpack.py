@@ -7,6 +7,7 @@ import importlib
 import io
 import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -130,11 +131,154 @@ def test_too_many_bytes(tmp_path: Path, target: Path, monkeypatch: pytest.Monkey
     assert not (target / "b").exists()
 
 
-def test_a_header_that_inflates_without_end(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long name is read whole before anybody can look at it."""
+def test_contents_that_inflate_without_end(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers that are thrown away count, too."""
     monkeypatch.setattr(MODULE, "MOST_BYTES", 2**20)
     monkeypatch.setattr(MODULE, "_OVERHEAD_BYTES", 2**20)
-    with tarfile.open(tmp_path / "sent", "w:gz", format=tarfile.PAX_FORMAT) as tar:
-        tar.addfile(tarfile.TarInfo("x" * 5_000_000))
+    comments = tar_header("c", b"g", 60_000) + b"11 path=ab\n".ljust(-(-60_000 // 512) * 512, b"\0")
     with pytest.raises(InvalidInput, match="more than 1 MB"):
-        unpack(tmp_path / "sent", target)
+        unpack(sent(tmp_path, comments * 100), target)
+
+
+# ------------------------------------------------------------------------------------------------ made to harm
+
+
+def tar_header(name: str, kind: bytes, size: int | bytes, *, magic: bytes = b"ustar\x0000") -> bytes:
+    """One block; `size` as bytes stands there as it is."""
+    field = size if isinstance(size, bytes) else b"%011o\0" % size
+    block = bytearray(512)
+    for start, value in ((0, name.encode()), (100, b"0000644\0"), (124, field), (156, kind), (257, magic)):
+        block[start : start + len(value)] = value
+    block[148:156] = b"%06o\0 " % (sum(block) + 8 * 32)
+    return bytes(block)
+
+
+def record(name: str, value: bytes) -> bytes:
+    """Of a PAX header."""
+    rest = b" " + name.encode() + b"=" + value + b"\n"
+    length = len(rest) + 1
+    while len(str(length)) + len(rest) != length:
+        length = len(str(length)) + len(rest)
+    return str(length).encode() + rest
+
+
+def pax(*records: bytes) -> bytes:
+    data = b"".join(records)
+    return tar_header("x", b"x", len(data)) + data.ljust(-(-len(data) // 512) * 512, b"\0")
+
+
+def sent(tmp_path: Path, data: bytes) -> Path:
+    (tmp_path / "sent").write_bytes(gzip.compress(data, 1))
+    return tmp_path / "sent"
+
+
+FILE_HEADER = tar_header("a", b"0", 0)
+BAD = {
+    "a long name of PAX": pax(record("path", b"x" * 300)) + FILE_HEADER,
+    "a long folder": pax(record("path", b"x" * 300)) + tar_header("a", b"5", 0),
+    "a path longer than any": pax(record("path", b"x" * 5_000)) + FILE_HEADER,
+    "a long name of GNU": tar_header("n", b"L", 300) + b"x" * 300 + b"\0" * 212 + FILE_HEADER,
+    "a name that is announced": tar_header("n", b"L", 340_000_000),
+    "a PAX header that is announced": tar_header("n", b"x", 340_000_000),
+    "a global header that is announced": tar_header("n", b"g", 340_000_000),
+    "a name of zeros": tar_header("n", b"L", 512) + b"\0" * 512 + FILE_HEADER,
+    "a NUL in a name": pax(record("path", b"a\0b")) + FILE_HEADER,
+    "a name that is no text": pax(record("path", b"\xff\xfe" * 200)) + FILE_HEADER,
+    "a record without a length": tar_header("x", b"x", 512) + b"path=a\n".ljust(512, b"x") + FILE_HEADER,
+    "a record of no length": tar_header("x", b"x", 512) + b"0 path=a\n".ljust(512, b"\0") + FILE_HEADER,
+    "a record longer than all": tar_header("x", b"x", 512) + b"999 path=a\n".ljust(512, b"\0") + FILE_HEADER,
+    "a record's length of many digits": tar_header("x", b"x", 5120) + b"9" * 5120 + FILE_HEADER,
+    "a size of PAX of many digits": pax(record("size", b"9" * 5_000)) + FILE_HEADER,
+    "a negative size of PAX": pax(record("size", b"-1")) + FILE_HEADER,
+    "a size of PAX that is none": pax(record("size", b"1e9")) + FILE_HEADER,
+    "a sparse file of GNU": tar_header("a", b"S", 512, magic=b"ustar  \0") + b"\0" * 512,
+    "a sparse map of PAX": pax(
+        record("GNU.sparse.major", b"1"), record("GNU.sparse.minor", b"0"), record("GNU.sparse.realsize", b"9")
+    ) + tar_header("a", b"0", 512) + b"999999999999\n" * 30 + b"\0" * 122,
+    "a huge size": tar_header("a", b"0", b"\x80" + b"\xff" * 11),
+    "a negative size": tar_header("a", b"0", b"\xff" * 12),
+    "a size that is none": tar_header("a", b"0", b"12x4567890\0 "),
+    "a size with underscores": tar_header("a", b"0", b"1_0_0_0_0_0\0"),
+    "a file longer than the archive": tar_header("a", b"0", 10_000) + b"x" * 512,
+    "half a header": FILE_HEADER + FILE_HEADER[:100],
+    "a wrong sum": FILE_HEADER[:148] + b"000001\0 " + FILE_HEADER[156:],
+    "a sum that is none": FILE_HEADER[:148] + b"\xff" * 8 + FILE_HEADER[156:],
+    "a kind that nobody knows": tar_header("a", b"Z", 0),
+    "no name": tar_header("", b"0", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_what_was_made_to_harm_is_refused_and_costs_no_memory(tmp_path: Path, target: Path, data: bytes) -> None:
+    path = sent(tmp_path, data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="the code archive"):
+            unpack(path, target)
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_headers_upon_headers_are_no_harm(tmp_path: Path, target: Path) -> None:
+    unpack(sent(tmp_path, pax(record("comment", b"x")) * 3_000 + FILE_HEADER), target)
+    assert (target / "a").is_file()
+
+
+def test_a_small_upload_with_a_huge_name_costs_no_memory(tmp_path: Path, target: Path) -> None:
+    """As it was found: 340 MB of zeros are 340 KB."""
+    with gzip.open(tmp_path / "sent", "wb", 1) as file:
+        file.write(tar_header("n", b"L", 340_000_000))
+        for _ in range(20):
+            file.write(b"x" * 1_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="longer than 64 KiB"):
+            unpack(tmp_path / "sent", target)
+        assert tracemalloc.get_traced_memory()[1] < 3 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_chain_of_links_without_end(tmp_path: Path, target: Path) -> None:
+    links = [(f"l{number}", LINK, f"l{number + 1}") for number in range(1_990)]
+    try:
+        unpack(archive(tmp_path, *links), target)  # newer Pythons follow it
+    except InvalidInput as error:
+        assert "too many others" in str(error)
+
+
+def test_a_link_to_a_name_that_no_file_can_have(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(InvalidInput, match="a name that no file can have"):
+        unpack(archive(tmp_path, ("a", LINK, "b/" * 3_000)), target)
+
+
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_what_other_programs_pack_comes_out(tmp_path: Path, target: Path, format: int) -> None:
+    folders, files = ["d", f"d/{'e' * 90}"], [f"d/{'e' * 90}/{'f' * 60}"]
+    target_of_link = "d"
+    if format != tarfile.USTAR_FORMAT:
+        folders.append(f"d/{'e' * 90}/{'g' * 60}")
+        files += [f"{folders[-1]}/{'h' * 90}", "d/\u00e4\udcff"]
+        target_of_link = files[-2]
+    with tarfile.open(tmp_path / "sent", "w:gz", format=format, errors="surrogateescape") as tar:
+        for name in folders:
+            member = tarfile.TarInfo(name)
+            member.type = tarfile.DIRTYPE
+            tar.addfile(member)
+        for name in files:
+            member = tarfile.TarInfo(name)
+            member.size = 700
+            tar.addfile(member, io.BytesIO(b"x" * 700))
+        member = tarfile.TarInfo("link")
+        member.type, member.linkname = tarfile.SYMTYPE, target_of_link
+        tar.addfile(member)
+    unpack(tmp_path / "sent", target)
+    found = {os.path.relpath(path, target) for path in target.rglob("*")}
+    assert found == {*folders, *files, "link"} and os.readlink(target / "link") == target_of_link
+    assert all((target / name).read_bytes() == b"x" * 700 for name in files)
+
+
+def test_an_empty_one(tmp_path: Path, target: Path) -> None:
+    unpack(archive(tmp_path), target)
+    assert list(target.iterdir()) == []

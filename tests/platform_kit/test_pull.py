@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +19,8 @@ from nni_manager.domain.errors import StoreUnavailable, VersionRefused
 from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit import outbox_file, pull
 from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.testing import Chunk, Recorder, unreachable_keeper
+from nni_manager.platform_kit.testing import Chunk, Lag, Recorder, lagging_storage, unreachable_keeper
+from tests.trial_runner.deep_tree import deep_tree_at
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
@@ -41,8 +45,8 @@ class Attempt:
         pull.follow(JOB, self.folder, self.logs)
         return pull
 
-    def greet(self, version: object = "0.6.0") -> None:
-        (self.folder / protocol.RUNNER_FILE).write_text(json.dumps({"version": version}))
+    def greet(self, version: object = "0.6.0", **more: object) -> None:
+        (self.folder / protocol.RUNNER_FILE).write_text(json.dumps({"version": version, **more}))
 
     def report(self, text: str, outbox: str = MAIN) -> None:
         path = self.folder / outbox
@@ -50,8 +54,8 @@ class Attempt:
         with path.open("a") as file:
             file.write(text)
 
-    def exit(self, code: int | None, signal: int | None = None, pid: int = 7) -> None:
-        word = {"pid": pid, "exit_code": code, "signal": signal, "started_ms": 1000, "ended_ms": 2000}
+    def exit(self, code: int | None, signal: int | None = None, pid: int = 7, **more: object) -> None:
+        word = {"pid": pid, "exit_code": code, "signal": signal, "started_ms": 1000, "ended_ms": 2000, **more}
         (self.folder / protocol.EXIT_FILE).write_text(json.dumps(word))
 
     async def look(self) -> None:
@@ -90,7 +94,7 @@ async def test_a_greeting_without_a_version_is_passed_on_as_such(attempt: Attemp
 
 
 async def test_a_refused_runner_is_read_no_more(attempt: Attempt) -> None:
-    async def refuse(*_: object) -> None:
+    async def refuse(*_: object, **__: object) -> None:
         raise VersionRefused("no")
 
     attempt.recorder._greet = refuse  # type: ignore[method-assign]
@@ -159,7 +163,7 @@ async def test_the_end_comes_after_all_results_with_their_sizes(attempt: Attempt
     assert attempt.recorder.lines(JOB, "outbox/sub/worker.jsonl") == [FINAL]
     assert attempt.word == {
         "exitCode": 0, "signal": None, "stderrTail": "", "startedMs": 1000, "endedMs": 2000,
-        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)},
+        "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)}, "container": "", "doubt": "",
     }  # fmt: skip
     assert attempt.pull.is_over(JOB)
 
@@ -204,6 +208,198 @@ async def test_of_an_end_only_numbers_are_taken(attempt: Attempt) -> None:
     assert (attempt.word["exitCode"], attempt.word["signal"], attempt.word["endedMs"]) == (None, 9, None)
 
 
+# ------------------------------------------------------------------------------------------------ storage that lags
+
+
+SIZE = len(FINAL) + 1
+
+
+async def test_results_that_become_visible_after_the_end_are_taken(attempt: Attempt) -> None:
+    (attempt.folder / "outbox").rmdir()
+    attempt.greet()
+    attempt.exit(0, outboxes={MAIN: SIZE, "outbox/2.jsonl": 3}, logs={"stdout": 0})
+    await attempt.look()
+    assert attempt.word["outboxes"] == {MAIN: SIZE, "outbox/2.jsonl": 3}, "so much is to come"
+    assert not attempt.pull.is_over(JOB)
+    (attempt.folder / "outbox").mkdir()
+    attempt.report(FINAL[:10])
+    await attempt.look()
+    attempt.report(FINAL[10:] + "\n")
+    await attempt.look()
+    assert not attempt.pull.is_over(JOB)
+    attempt.report("{}\n", "outbox/2.jsonl")
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL] and attempt.pull.is_over(JOB)
+
+
+async def test_what_became_visible_late_is_taken_also_when_nobody_waits_any_more(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.exit(0, outboxes={MAIN: SIZE})
+    attempt.pull.finish(JOB, 0.0)
+    await attempt.look()
+    assert attempt.pull.is_over(JOB), "the platform's word is kept back no longer"
+    attempt.report(FINAL + "\n")
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+
+
+async def test_a_frame_that_is_not_whole_yet_is_not_given_up(attempt: Attempt) -> None:
+    data = frame(FINAL) + frame(FINAL)
+    path = attempt.folder / protocol.METRICS_FILE
+    path.parent.mkdir()
+    path.write_bytes(data[:-5])
+    attempt.greet()
+    attempt.exit(0, outboxes={protocol.METRICS_FILE: len(data)})
+    await attempt.look()
+    path.write_bytes(data)
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, protocol.METRICS_FILE) == [FINAL, FINAL] and attempt.pull.is_over(JOB)
+
+
+async def test_a_rest_that_is_no_record_is_named_and_waited_for_no_longer(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report(FINAL + '\n{"type')
+    attempt.exit(0, outboxes={MAIN: SIZE + 6})
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL, '{"type'] and attempt.pull.is_over(JOB)
+
+
+async def test_a_file_that_seems_shorter_for_a_while_costs_nothing(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    with lagging_storage(attempt.folder, Lag.TRUNCATED):
+        attempt.report(FINAL + "\n")
+        await attempt.look()
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', FINAL]
+
+
+async def test_a_stale_outbox_holds_up_neither_the_others_nor_the_end(
+    attempt: Attempt, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    attempt.report("{}\n", "outbox/2.jsonl")
+    attempt.exit(0, outboxes={MAIN: SIZE, "outbox/2.jsonl": 3})
+    next_stretch = outbox_file.next_stretch
+
+    def stale(folder: Path, outbox: str, start: int, **more: Any) -> outbox_file.Stretch | None:
+        if outbox == "outbox/2.jsonl":
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return next_stretch(folder, outbox, start, **more)
+
+    with patch.object(outbox_file, "next_stretch", stale):
+        await attempt.look()
+        await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL] and attempt.word["exitCode"] == 0
+    assert caplog.text.count("Stale file handle") == 1 and not attempt.pull.is_over(JOB)
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, "outbox/2.jsonl") == ["{}"] and attempt.pull.is_over(JOB)
+
+
+async def test_the_end_waits_a_moment_for_its_logs_and_says_what_is_missing(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt.greet()
+    (attempt.folder / "stderr").write_text("out ")
+    attempt.exit(3, outboxes={}, logs={"stderr": 11, "stdout": 0})
+    await attempt.look()
+    assert attempt.recorder.ends == {}
+    monkeypatch.setattr(pull, "LOG_PATIENCE_S", 0.0)
+    await attempt.look()
+    assert attempt.word["doubt"] == "its logs are not complete: 4 of 11 bytes of stderr could be read in time"
+    (attempt.folder / "stderr").write_text("out of luck")
+    await attempt.look()
+    assert (attempt.logs / "stderr").read_text() == "out of luck" and attempt.pull.is_over(JOB)
+
+
+@pytest.mark.parametrize(
+    "sizes", [None, [], "x", {MAIN: "7"}, {MAIN: -1}, {MAIN: 2**70}, {"nowhere": 9, "outbox/../x": 9}]
+)
+async def test_sizes_that_make_no_sense_are_not_waited_for(attempt: Attempt, sizes: object) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    attempt.exit(0, outboxes=sizes, logs=sizes)
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL] and attempt.pull.is_over(JOB)
+
+
+# ------------------------------------------------------------------------------------------------ odd outboxes
+
+
+async def test_an_outbox_whose_name_is_no_text_is_one_all_the_same(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n", os.fsdecode(b"outbox/caf\xe9.jsonl"))
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, r"outbox/caf\xe9.jsonl") == [FINAL]
+
+
+async def test_a_fault_in_what_one_trial_left_costs_no_other(
+    attempt: Attempt, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail_for_one(chunk: Chunk) -> None:
+        if chunk.job_name == JOB:
+            raise TypeError("a fault of ours")
+
+    other = tmp_path / "other"
+    (other / "outbox").mkdir(parents=True)
+    attempt.pull.follow("other", other, tmp_path / "trials" / "b")
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    for path in (attempt.folder / protocol.RUNNER_FILE, attempt.folder / MAIN):
+        (other / path.relative_to(attempt.folder)).write_bytes(path.read_bytes())
+    attempt.recorder.before_storing = fail_for_one
+    await attempt.look()
+    await attempt.look()
+    assert attempt.recorder.lines("other", MAIN) == [FINAL]
+    assert caplog.text.count("cannot be taken now: a fault of ours") == 1 and "Traceback" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------ containers
+
+
+A, B = "a" * 16, "b" * 16
+
+
+async def test_a_second_container_is_greeted_and_its_predecessor_s_end_is_none(attempt: Attempt) -> None:
+    attempt.greet(container=A, outboxes={})
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    attempt.greet(container=B, outboxes={MAIN: 9})
+    attempt.exit(1, outboxes={MAIN: 9}, container=A)
+    attempt.report('{"b": 2}\n')
+    await attempt.look()
+    assert attempt.recorder.containers == {JOB: [A, B]} and attempt.recorder.ends == {}
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', '{"b": 2}']
+    attempt.exit(0, outboxes={MAIN: 18}, container=B)
+    await attempt.look()
+    assert (attempt.word["exitCode"], attempt.word["container"]) == (0, B)
+
+
+async def test_a_second_container_on_fresh_files_is_read_from_their_beginning(attempt: Attempt) -> None:
+    attempt.greet(container=A, outboxes={})
+    attempt.report('{"a": 1}\n{"a": 2}\n')
+    await attempt.look()
+    (attempt.folder / MAIN).unlink()
+    attempt.greet(container=B, outboxes={})
+    attempt.report('{"b": 1}\n')
+    await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', '{"a": 2}', '{"b": 1}']
+
+
+async def test_storage_that_shows_the_first_container_again_changes_nothing(attempt: Attempt) -> None:
+    attempt.greet(container=A, outboxes={})
+    await attempt.look()
+    attempt.greet(container=B, outboxes={})
+    await attempt.look()
+    attempt.greet(container=A, outboxes={})
+    attempt.report('{"b": 1}\n')
+    await attempt.look()
+    assert attempt.recorder.containers == {JOB: [A, B]}
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"b": 1}']
+
+
 async def test_logs_are_copied_as_they_grow(attempt: Attempt) -> None:
     attempt.greet()
     (attempt.folder / "stdout").write_text("one\n")
@@ -223,6 +419,25 @@ async def test_links_lead_nowhere(attempt: Attempt, tmp_path: Path) -> None:
     (attempt.folder / MAIN).symlink_to(secret)
     await attempt.look()
     assert attempt.recorder.handed_over == [] and not (attempt.logs / "stdout").exists()
+
+
+async def test_a_deep_outbox_ends_nothing(attempt: Attempt) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    with deep_tree_at(attempt.folder / "outbox" / "deep", 1900):
+        await attempt.look()
+    assert attempt.recorder.lines(JOB, MAIN) == [FINAL]
+
+
+@pytest.mark.parametrize("way", ["", "outbox"])
+async def test_no_link_is_followed_above_a_file_either(attempt: Attempt, tmp_path: Path, way: str) -> None:
+    attempt.greet()
+    attempt.report(FINAL + "\n")
+    place = attempt.folder / way
+    place.rename(tmp_path / "secret")
+    place.symlink_to(tmp_path / "secret")
+    await attempt.look()
+    assert attempt.recorder.handed_over == []
 
 
 async def test_a_job_that_ended_without_a_word_is_given_up_after_a_while(attempt: Attempt) -> None:
@@ -306,9 +521,9 @@ def frame(text: str) -> bytes:
     return b"ME%06d" % len(data) + data
 
 
-def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRICS_FILE) -> list[Sequence[str]]:
+def stretches(folder: Path, *, is_ended: bool = False, name: str = protocol.METRICS_FILE) -> list[Sequence[str]]:
     found, start = [], 0
-    while (stretch := outbox_file.next_stretch(folder, name, start, is_all=is_all)) is not None:
+    while (stretch := outbox_file.next_stretch(folder, name, start, is_ended=is_ended)) is not None:
         assert stretch.start == start < stretch.end
         found.append(stretch.lines)
         start = stretch.end
@@ -316,7 +531,7 @@ def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRIC
 
 
 @pytest.mark.parametrize(
-    ("data", "is_all", "expected"),
+    ("data", "is_ended", "expected"),
     [
         (frame("a") + frame("ä"), False, ["a", "ä"]),
         (frame("a") + frame("b")[:-1], False, ["a"]),
@@ -327,11 +542,11 @@ def stretches(folder: Path, *, is_all: bool = False, name: str = protocol.METRIC
         (b"", True, []),
     ],
 )
-def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_all: bool, expected: list[str]) -> None:
+def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_ended: bool, expected: list[str]) -> None:
     (tmp_path / ".nni").mkdir()
     (tmp_path / protocol.METRICS_FILE).write_bytes(data)
     assert outbox_file.names(tmp_path) == [protocol.METRICS_FILE]
-    assert [line for lines in stretches(tmp_path, is_all=is_all) for line in lines] == expected
+    assert [line for lines in stretches(tmp_path, is_ended=is_ended) for line in lines] == expected
 
 
 def test_a_frame_that_is_completed_later_is_not_lost(tmp_path: Path) -> None:
@@ -339,10 +554,10 @@ def test_a_frame_that_is_completed_later_is_not_lost(tmp_path: Path) -> None:
     path, data = tmp_path / protocol.METRICS_FILE, frame("first") + frame("second")
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
-        before = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, 0, is_all=False)
+        before = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, 0, is_ended=False)
         path.write_bytes(data)
         start = 0 if before is None else before.end
-        after = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, start, is_all=False)
+        after = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, start, is_ended=False)
         taken = [*(before.lines if before else ()), *(after.lines if after else ())]
         assert taken == ["first", "second"], cut
 

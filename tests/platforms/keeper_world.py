@@ -89,6 +89,9 @@ class KeeperWorld(World):
     async def write_log(self, handle: JobHandle, line: str) -> None:
         await self.tell(handle, f"print {line}")
 
+    async def report(self, handle: JobHandle, line: str) -> None:
+        await self.tell(handle, f"report {line}")
+
     def pid(self, handle: JobHandle) -> int:
         """The main process, as the keeper recorded it."""
         entries = map(json.loads, self._state_file(handle).read_text().splitlines())

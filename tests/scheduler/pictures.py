@@ -90,7 +90,8 @@ class Plan:
     def __init__(
         self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
-        drained: tuple[str, ...] = (), stored: dict[str, dict[str, int]] | None = None, **here: Any,
+        drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
+        stored: dict[str, dict[str, int]] | None = None, **here: Any,
     ) -> None:  # fmt: skip
         surroundings = Surroundings(**{"now_ms": NOW, **here})
         self.snapshot = Snapshot(
@@ -98,6 +99,7 @@ class Plan:
             retries={t.id: (0, 0) for t in trials if t.job is not None and _has_ended(t.job)} | (retries or {}),
             stored={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}),
             drained=frozenset(job_name("exp1", id, 1) for id in drained),
+            missing={job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()},
             fresh_ids=tuple(f"new{n:02}" for n in range(len(surroundings.proposals))), first_ended=first_ended,
             here=surroundings,
         )  # fmt: skip

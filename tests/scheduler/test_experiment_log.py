@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nni_manager.scheduler import experiment_log
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.experiment_log import ExperimentLog, Formatter
 
 _log = logging.getLogger("nni_manager.tests")
@@ -67,3 +69,57 @@ def test_every_line_has_the_second_it_was_made_in() -> None:
         seconds.append(when[-2:])
 
     assert seconds == ["40", "40", "41"]
+
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\r\n[2026-01-01 00:00:00] INFO (forged) all is well\x85\u2028\u202egone\x00"
+
+
+def test_nothing_in_a_message_ends_its_line_or_moves_a_cursor(log: ExperimentLog, tmp_path: Path) -> None:
+    _log.warning("job %s wrote %s", "j1", EVIL)
+
+    (line,) = _written(tmp_path).splitlines()
+    assert line.isprintable() and line.count("\\x1b") == 2 and r"\r\n[2026-01-01" in line and r"\u202egone\x00" in line
+
+
+def test_nor_in_a_traceback(log: ExperimentLog, tmp_path: Path) -> None:
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError:
+        _log.exception("Cannot go on")
+
+    assert "\x1b" not in _written(tmp_path) and r"ValueError: \x1b[2J" in _written(tmp_path)
+
+
+def test_what_is_plain_stays_as_it_is(log: ExperimentLog, tmp_path: Path) -> None:
+    _log.info("näher\t%s", "試験\u3000\xa0C:\\new")
+
+    assert _written(tmp_path).endswith("näher\t試験\u3000\xa0C:\\new\n")
+
+
+def test_what_a_job_wrote_at_last_is_a_line_for_a_line(log: ExperimentLog, tmp_path: Path) -> None:
+    report = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail=f"Traceback\n\n  File x\n{EVIL}\n")
+    journal.write((), (), [("nni_exp_e1_trial_t1", report)])
+
+    lines = _written(tmp_path).splitlines()
+    assert all(line.isprintable() and "(journal)" in line.replace("experiment_log", "journal") for line in lines)
+    assert lines[1].endswith("job nni_exp_e1_trial_t1 wrote at last:   File x")
+    assert not [line for line in lines if line.startswith("[2026-01-01")]
+
+
+def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, tmp_path: Path) -> None:
+    report = JobReport(state=JobState.FAILED, exit_code=1, stderr_tail="\n".join(map(str, range(1000))))
+    journal.write((), (), [("j", report)])
+
+    lines = _written(tmp_path).splitlines()
+    assert len(lines) == 40 and lines[-1].endswith("wrote at last: 999")
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_a_trial_put_in_its_place_is_neither_waited_for_nor_followed(tmp_path: Path, kind: str) -> None:
+    place, elsewhere = tmp_path / "nnimanager.log", tmp_path / "elsewhere"
+    os.mkfifo(place) if kind == "pipe" else place.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="not a regular file"):
+        ExperimentLog("exp1", tmp_path, "info")
+    assert not elsewhere.exists()
+    assert not any(isinstance(one, ExperimentLog) for one in logging.getLogger("nni_manager").handlers)

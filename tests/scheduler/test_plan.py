@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.evidence import UNHEARD
+from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.domain.wait import WaitCode
@@ -555,6 +555,41 @@ def test_a_success_whose_runner_was_never_heard_says_that_results_may_be_missing
     assert (record.status, record.message, record.disagreement) == ("SUCCEEDED", UNHEARD, UNHEARD)
     (record,) = Plan(with_runner("aaaaa", "SUCCEEDED", ago_ms=GRACE_MS, channel="keeper")).records(Finish)
     assert (record.message, record.disagreement) == ("", "")
+
+
+@pytest.mark.parametrize(("channel", "here", "grace"), [
+    ("push", {}, 1), ("pull", {}, 12), ("exec", {}, 1),
+    ("", {"expects_runner": True}, 1), ("", {"expects_runner": True, "is_read": True}, 12),
+])  # fmt: skip
+def test_how_long_a_success_waits_for_what_is_missing(channel: str, here: dict[str, bool], grace: int) -> None:
+    """Storage may show it late; a failure has less to lose, and somebody who waits for its place."""
+    for said in (None, EXIT_0):
+        state = "RUNNING" if said else "SUCCEEDED"
+        early = with_runner("aaaaa", state, said=said, ago_ms=grace * GRACE_MS - 1, channel=channel)
+        assert Plan(early, **here).records(Finish) == []
+        late = with_runner("aaaaa", state, said=said, ago_ms=grace * GRACE_MS, channel=channel)
+        assert outcome_of(Plan(late, **here)) == ("SUCCEEDED", "")
+    failed = with_runner("aaaaa", "FAILED", said=EXIT_3, exit_code=3, ago_ms=GRACE_MS, channel=channel)
+    assert outcome_of(Plan(failed, **here))[0] == "FAILED"
+
+
+def test_a_success_without_all_its_results_says_so() -> None:
+    missing = {"aaaaa": {"outbox/main.jsonl": (20, 70), "outbox/2.jsonl": (0, 9)}}
+    (record,) = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=GRACE_MS), missing=missing).records(Finish)
+    assert "20 of 70 bytes of outbox/main.jsonl; 0 of 9 bytes of outbox/2.jsonl came in time" in record.message
+    assert (record.status, record.disagreement) == ("SUCCEEDED", record.message)
+
+
+def test_a_success_whose_runner_was_not_heard_at_all_says_so() -> None:
+    never = with_runner("aaaaa", "SUCCEEDED", channel="", ago_ms=12 * GRACE_MS)
+    (record,) = Plan(never, expects_runner=True, is_read=True).records(Finish)
+    assert (record.status, record.message) == ("SUCCEEDED", NEVER_HEARD)
+
+
+def test_doubts_of_the_store_and_of_the_runner_stand_on_the_trial() -> None:
+    said = '{"exitCode": 0, "doubt": "its logs are not complete"}'
+    (record,) = Plan(with_runner("aaaaa", said=said, doubt="a result was dropped"), drained=("aaaaa",)).records(Finish)
+    assert record.message == "a result was dropped; its logs are not complete"
 
 
 def test_results_on_their_way_are_waited_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import sqlite3
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.errors import AttemptDecided, NotFound, StoreUnavailable, TooBusy, VersionRefused
+from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.scheduler import runner_desk
 from nni_manager.scheduler.runner_desk import RunnerOf
 from tests.api.world import MemoryPlatform
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
+from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
@@ -66,6 +68,66 @@ async def test_results_are_stored_once_and_in_order(world: RunnerWorld) -> None:
     assert await world.desk.lines(world.who, "outbox/other.jsonl", 0, b, second) == b
     assert await world.desk.offsets(world.who) == {OUTBOX: a + b, "outbox/other.jsonl": b}
     assert (await world.trial())["intermediates"] == 4
+
+
+async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -> None:
+    old, new = (dataclasses.replace(world.who, container=letter * 16) for letter in "ab")
+    await world.desk.greet(old, "0.6.0", "push", {})
+    (first, a), (second, b) = lines_of(1, 2), lines_of(7)
+    assert await world.desk.lines(old, OUTBOX, 0, a, first) == a
+    await world.desk.greet(new, "0.6.0", "push", {})
+    for refused in (
+        world.desk.lines(old, OUTBOX, a, a + b, second), world.desk.write_log(old, "stdout", 0, b"old"),
+        world.desk.must_stop(old), world.desk.exited(old, EXIT_0), world.desk.greet(old, "0.6.0", "push", {}),
+    ):  # fmt: skip
+        with pytest.raises(AttemptDecided, match="a newer container"):
+            await refused
+    assert await world.desk.offsets(new) == {OUTBOX: 0}, "its file is another"
+    assert await world.desk.lines(new, OUTBOX, 0, b, second) == b
+    await world.desk.exited(new, {**EXIT_0, "outboxes": {OUTBOX: b}})
+    trial = await world.ended()
+    assert (trial["status"], trial["intermediates"], trial["message"]) == ("SUCCEEDED", 3, "")
+    assert (trial["attempts"][0]["containers"], trial["attempts"][0]["epoch"]) == (2, 1)
+
+
+async def test_who_only_logs_is_no_container(world: RunnerWorld) -> None:
+    reporter = dataclasses.replace(world.who, container="a" * 16)
+    await world.desk.greet(reporter, "0.6.0", "push", {})
+    await world.desk.greet(world.who, "0.6.0", "push")
+    assert await world.desk.write_log(world.who, "stdout", 0, b"worker", "node-1") == 6
+    assert await world.desk.must_stop(reporter) is False
+
+
+async def test_a_line_that_was_too_long_is_named_on_the_trial(
+    world: RunnerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.greet()
+    size = 2 * protocol.MAX_RECORD
+    assert await world.desk.lines(world.who, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
+    await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
+    trial = await world.ended()
+    assert trial["status"] == "SUCCEEDED" and "longer than 4194304 bytes" in trial["message"]
+    assert "line 1 is longer than 4194304 bytes, the most that is taken; report less at once" in caplog.text
+
+
+async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with make_runner_world(tmp_path, monkeypatch, metricGrace="0.1s") as world:
+        await world.greet()
+        await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: 40}})
+        trial = await world.ended()
+    assert trial["status"] == "SUCCEEDED" and f"0 of 40 bytes of {OUTBOX} came in time" in trial["message"]
+
+
+async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) -> None:
+    await world.greet()
+    loop = world.experiment.loop
+    (lines, size), job = lines_of(1), world.who.job_name
+    await loop.deliver(job, "outbox/\udce9", 0, size, lines)
+    ended = JobReport(state=JobState.SUCCEEDED, exit_code=0)
+    await loop.deliver(job, "outbox/\udce9", size, 2 * size, lines, ended)
+    await world.desk.exited(world.who, EXIT_0)
+    trial = await world.ended()
+    assert (trial["status"], trial["intermediates"]) == ("SUCCEEDED", 2)
 
 
 async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
@@ -245,6 +307,29 @@ async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorl
     await world.desk.write_log(world.who, "stderr", 0, b"of the reporter")
     found = {path.name: path.read_bytes() for path in world.folder().iterdir()}
     assert found == {"stderr": b"of the reporter", "stderr-.._.._worker_1_": b"of a worker"}
+
+
+async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_desk, "MOST_SOURCES", 2)
+    await world.greet()
+    for source in ("a", "b"):
+        assert await world.desk.write_log(world.who, "stdout", 0, b"x", source) == 1
+    with pytest.raises(InvalidInput, match="at most 2 processes"):
+        await world.desk.write_log(world.who, "stdout", 0, b"x", "c")
+    assert await world.desk.write_log(world.who, "stdout", 1, b"y", "b") == 2, "those there are go on"
+    assert await world.desk.write_log(world.who, "stdout", 0, b"z") == 1, "so does the reporter's own"
+
+
+async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_OUTBOXES", 2)
+    await world.greet()
+    lines, size = lines_of(1)
+    for name in ("a", "b"):
+        assert await world.desk.lines(world.who, f"outbox/{name}", 0, size, lines) == size
+    with pytest.raises(InvalidInput, match="at most 2"):
+        await world.desk.lines(world.who, "outbox/c", 0, size, lines)
+    assert await world.desk.lines(world.who, "outbox/b", size, 2 * size, lines) == 2 * size
+    assert set(await world.desk.offsets(world.who)) == {"outbox/a", "outbox/b"}
 
 
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])

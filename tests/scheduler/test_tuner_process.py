@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from nni_manager.domain.errors import TunerDied
+from nni_manager.scheduler.tuner_host import TunerHost
 from nni_manager.scheduler.tuner_process import STACK_FILE
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder, encode
@@ -267,3 +269,10 @@ def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.timeout(10)
+async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "dispatcher.log")
+    with pytest.raises(TunerDied, match="not a regular file"):
+        await TunerHost.start(interpreter=sys.executable, environment={}, folder=tmp_path, log_folder=tmp_path, gpus="")

@@ -75,7 +75,7 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     assert attempt == {
         "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "", "message": "",
         "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
-        "channel": None, "runnerVersion": None, "runnerExit": None,
+        "channel": None, "runnerVersion": None, "runnerExit": None, "containers": 0, "epoch": 0,
     }  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def test_metrics_in_the_order_they_were_stored(connection: sqlite3.Connection) -
     assert [m["id"] for m in everything] == [1, 2, 3, 4, 5, 6]
     assert everything[1] == {
         "id": 2, "trialId": "aaaaa", "attempt": 1, "type": "FINAL", "sequence": 0, "storedMs": 0,
-        "result": '{"default": 1, "x": "ü"}', "value": 1.0, "outbox": "outbox/main.jsonl", "number": 1,
+        "result": '{"default": 1, "x": "ü"}', "value": 1.0, "outbox": "outbox/main.jsonl", "number": 1, "epoch": 0,
     }  # fmt: skip
     assert (everything[2]["result"], everything[2]["value"], everything[2]["sequence"]) == ("NaN", None, 1)
     assert [m["id"] for m in find("bbbbb")] == [4, 5, 6]

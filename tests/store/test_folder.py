@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.store import folder as module
 from nni_manager.store.folder import Folder
 
@@ -46,3 +49,42 @@ def test_only_what_is_ours_is_removed(tmp_path: Path) -> None:
     (folder.path / "notes.txt").unlink()
     folder.remove()
     assert not folder.path.exists()
+
+
+@pytest.mark.parametrize("content", ["", "[", "[" * 60_000, "7", "{}", '{"database": 7}', None])
+def test_a_pointer_that_says_nothing_is_named_and_costs_nothing_but_this_experiment(
+    tmp_path: Path, content: str | None
+) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    pointer = folder.path / "db" / "pointer.json"
+    if content is None:
+        os.mkfifo(pointer)
+    else:
+        pointer.write_text(content)
+    with pytest.raises(StoreCorrupt, match=r"pointer\.json does not say"):
+        folder.require_database()
+    assert folder.remove() == []
+    assert not folder.path.exists()
+
+
+def test_a_pointer_to_what_is_not_ours_removes_nothing_there(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    (folder.path / "db" / "pointer.json").write_text(json.dumps({"database": str(home / "nni.sqlite")}))
+    assert folder.remove() == []
+    assert home.exists() and not folder.path.exists()
+
+
+def test_links_that_trials_put_in_place_of_our_folders_go_alone(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    folder.trials.rmdir()
+    folder.trials.symlink_to(kept)
+    assert folder.remove() == []
+    assert (kept / "file").exists() and not folder.path.exists()

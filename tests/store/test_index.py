@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.errors import NotFound, StoreError
+from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
@@ -177,3 +178,13 @@ def test_a_folder_on_a_network_is_found_by_its_pointer(tmp_path: Path, empty_dat
     (tmp_path / "exp1" / "db" / "pointer.json").write_text(json.dumps({"database": str(home.database)}))
     (entry,) = index.find_folders(tmp_path)
     assert (entry.id, entry.folder.path) == ("exp1", tmp_path / "exp1")
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_in_place_of_a_database_is_not_waited_for(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    os.mkfifo(folder.database)
+    with pytest.raises(StoreCorrupt, match="is no file"):
+        index.read_folder(folder)
+    assert index.find_folders(tmp_path) == []

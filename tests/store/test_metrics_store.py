@@ -150,7 +150,7 @@ def test_an_outbox_in_the_place_of_another_has_new_lines_from_the_first_that_dif
     assert stored(connection) == ["1", "2", "3", "4", "3", "5"]
     report(connection, job, final(5), outbox="outbox/a/4")
     assert one(connection, "SELECT final_data FROM trials") == "5"
-    assert "with >> in a shell" in str(one(connection, "SELECT doubt FROM trials"))
+    assert "with >> in a shell" in str(one(connection, "SELECT doubt FROM attempts"))
 
 
 def test_what_each_report_writes_over_is_kept(connection: sqlite3.Connection, job: str) -> None:

@@ -144,6 +144,23 @@ def test_runners_of_old_releases(tmp_path: Path, name: str, runner: tuple[str, s
     connection.close()
 
 
+def test_containers_come_to_attempts_of_old_releases(tmp_path: Path) -> None:
+    path = tmp_path / "nni.sqlite"
+    shutil.copy(OLD / "0003.sqlite", path)
+    migrate.migrate(path, "experiment")
+    connection = connect(path)
+    side = runners.find(connection, "runs1", 1)
+    assert (side.container, jobs.offsets(connection, side.job_name)) == ("", {"outbox/main.jsonl": 10})
+    for container in ("a" * 16, "b" * 16):
+        runners.greet(connection, side.job_name, version="0.6.1", channel="push", container=container, outboxes={})
+    assert jobs.offsets(connection, side.job_name) == {"outbox/main.jsonl": 0}
+    epochs = connection.execute(
+        "SELECT m.epoch, a.epoch FROM metrics m JOIN attempts a USING (trial_id) WHERE m.trial_id = 'runs1'"
+    ).fetchall()
+    assert epochs == [(0, 1)]
+    connection.close()
+
+
 def test_there_is_a_database_of_every_released_schema() -> None:
     released = len(list((resources.files("nni_manager.store.migrations") / "experiment").glob("*.sql")))
     assert {path.stem for path in OLD.glob("*.sqlite")} == {f"{number:04}" for number in range(1, released + 1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Sequence
@@ -278,6 +279,24 @@ def test_files_of_its_trials_are_found(old: Old) -> None:
     assert (old.folder.attempt("aaaaa") / "stdout").read_text() == "said"
     assert (old.folder.attempt("aaaaa") / "trial.log").read_text() == "logged"
     assert (place / "trial.stdout").exists()
+
+
+@pytest.mark.parametrize("way", ["trial.stdout", "aaaaa", "environments"])
+def test_links_among_them_are_not_followed(old: Old, tmp_path: Path, way: str) -> None:
+    secret = tmp_path / "elsewhere" / "local-env" / "trials" / "aaaaa"
+    secret.mkdir(parents=True)
+    (secret / "trial.stdout").write_text("s3cret")
+    place = old.folder.path / "environments" / "local-env" / "trials" / "aaaaa"
+    if way == "trial.stdout":
+        place.mkdir(parents=True)
+        (place / "trial.stdout").symlink_to(secret / "trial.stdout")
+    elif way == "aaaaa":
+        place.parent.mkdir(parents=True)
+        place.symlink_to(secret)
+    else:
+        (old.folder.path / "environments").symlink_to(tmp_path / "elsewhere")
+    old.take_over().close()
+    assert not os.path.lexists(old.folder.attempt("aaaaa") / "stdout")
 
 
 def test_the_original_is_kept_and_a_crash_half_way_harms_nothing(old: Old) -> None:

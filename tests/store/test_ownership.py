@@ -55,3 +55,11 @@ def test_another_process_is_named_and_its_death_ends_the_lock(tmp_path: Path) ->
     other.wait()
     other.stdout.close()
     Ownership(path, "the folder").release()
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "owner.lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError):
+        Ownership(tmp_path / "owner.lock", "it")
+    assert (tmp_path / "precious").read_text() == "precious"

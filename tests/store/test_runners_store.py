@@ -10,6 +10,7 @@ import pytest
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import StopRequest
 from nni_manager.domain.wait import WaitCode
 from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
@@ -107,7 +108,7 @@ def test_when_everything_is_there(
     connection: sqlite3.Connection, job: str, outboxes: dict[str, int], is_drained: bool
 ) -> None:
     report(connection, job, intermediate(1), final(2), at=5)
-    assert runners.is_drained(connection, job, outboxes) is is_drained
+    assert (runners.missing(connection, job, outboxes) == {}) is is_drained
 
 
 def test_results_after_the_word_about_the_end_say_so(connection: sqlite3.Connection, job: str) -> None:
@@ -159,3 +160,113 @@ def test_of_a_forgotten_job_nothing_more_is_said(connection: sqlite3.Connection,
     jobs.set_forgotten(connection, job)
     jobs.set_report(connection, job, JobReport(state=JobState.LOST), 8)
     assert one(connection, "SELECT state FROM attempts") == "RUNNING"
+
+
+# ------------------------------------------------------------------------------------------------ containers
+
+A, B, C = "a" * 16, "b" * 16, "c" * 16
+MAIN = "outbox/main.jsonl"
+
+
+def greet(connection: sqlite3.Connection, job: str, container: str, **outboxes: int) -> None:
+    found = {f"outbox/{name}.jsonl": size for name, size in outboxes.items()}
+    runners.greet(connection, job, version="0.6.0", channel="push", container=container, outboxes=found)
+
+
+def send(
+    connection: sqlite3.Connection, job: str, container: str, start: int, *values: float, outbox: str = MAIN
+) -> metrics.Receipt:
+    """Lines of ten bytes each."""
+    found = tuple(
+        Metric(type=MetricType.PERIODICAL, data=str(value), value=value, number=number)
+        for number, value in enumerate(values)
+    )
+    end = start + 10 * len(values)
+    chunk = metrics.Chunk(
+        job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found, container=container
+    )
+    return metrics.store(connection, chunk, 7)
+
+
+def shown(connection: sqlite3.Connection) -> list[tuple[float, int, int, int]]:
+    return connection.execute("SELECT value, sequence, number, epoch FROM metrics ORDER BY id").fetchall()
+
+
+def test_the_newest_container_that_greeted_is_the_one_that_counts(connection: sqlite3.Connection, job: str) -> None:
+    greet(connection, job, A)
+    assert send(connection, job, A, 0, 1).stored is metrics.Stored.NEW
+    runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 8)
+    greet(connection, job, B, main=10)
+    assert attempt(connection).runner_exit is None, "what a container said of its end is void when another comes"
+    assert send(connection, job, A, 10, 2).stored is metrics.Stored.FENCED
+    runners.set_exit(connection, job, json.dumps({"exitCode": 1, "container": A}), 9)
+    assert attempt(connection).runner_exit is None
+    with pytest.raises(AttemptDecided, match="a newer container"):
+        greet(connection, job, A)
+    assert runners.find(connection, "aaaaa", 1).container == B
+    runners.set_exit(connection, job, json.dumps({"exitCode": 0, "container": B}), 9)
+    assert attempt(connection).runner_exit_ms == 9
+
+
+def test_a_new_container_on_the_same_files_goes_on(connection: sqlite3.Connection, job: str) -> None:
+    greet(connection, job, A)
+    send(connection, job, A, 0, 1, 2)
+    greet(connection, job, B, main=30)
+    assert jobs.offsets(connection, job) == {MAIN: 20}
+    assert send(connection, job, B, 20, 3).stored is metrics.Stored.NEW
+    assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (3, 2, 2, 0)]
+
+
+def test_a_new_container_on_fresh_files_begins_afresh_and_what_was_is_kept_and_marked(
+    connection: sqlite3.Connection, job: str
+) -> None:
+    greet(connection, job, A)
+    send(connection, job, A, 0, 1, 2)
+    greet(connection, job, B)
+    greet(connection, job, B)  # the answer was lost
+    assert jobs.offsets(connection, job) == {MAIN: 0}
+    assert send(connection, job, B, 0, 5).stored is metrics.Stored.NEW
+    assert send(connection, job, B, 0, 5).stored is metrics.Stored.REPEAT
+    assert send(connection, job, B, 20, 7).stored is metrics.Stored.GAP
+    assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (5, 2, 2, 1)]
+    assert runners.missing(connection, job, {MAIN: 20}) == {MAIN: (10, 20)}
+    greet(connection, job, C)
+    assert send(connection, job, C, 0, 6).stored is metrics.Stored.NEW
+    (found,) = json.loads(answers.trial(connection, "aaaaa"))["attempts"]
+    assert (found["containers"], found["epoch"]) == (3, 2)
+    page = answers.Page(limit=9, offset=0)
+    told = json.loads(answers.metrics(connection, trial_id="aaaaa", type=None, after=0, page=page))["metrics"]
+    assert [metric["epoch"] for metric in told] == [0, 0, 1, 2]
+
+
+def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Connection, job: str) -> None:
+    runners.greet(connection, job, version="0.6.0", channel="push")
+    assert send(connection, job, "", 0, 1).stored is metrics.Stored.NEW
+    runners.greet(connection, job, version="0.6.0", channel="push")
+    assert send(connection, job, "", 10, 2).stored is metrics.Stored.NEW
+    runners.set_exit(connection, job, WORD, 9)
+    assert attempt(connection).runner_exit == WORD
+
+
+def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, job: str) -> None:
+    for begin, doubt in ((0, "too long"), (10, "another"), (20, "too long")):
+        chunk = metrics.Chunk(job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt)
+        metrics.store(connection, chunk, 7)
+    assert attempt(connection).doubt == "too long; another"
+
+
+def test_an_outbox_that_took_another_s_place_goes_on_in_the_next_container(
+    connection: sqlite3.Connection, job: str
+) -> None:
+    """What a container finds is the file that took the place."""
+    greet(connection, job, A)
+    send(connection, job, A, 0, 1, 2, 3)
+    assert send(connection, job, A, 0, 1, 4, outbox=f"{MAIN}/2").doubt
+    stored = {MAIN: 30, f"{MAIN}/2": 20}
+    greet(connection, job, B, main=20)
+    assert jobs.offsets(connection, job) == stored, "it is there whole"
+    greet(connection, job, C)
+    assert jobs.offsets(connection, job) == dict.fromkeys(stored, 0)
+    assert not send(connection, job, C, 0, 1, 4, outbox=f"{MAIN}/2").doubt
+    send(connection, job, C, 0, 1, 5, outbox=f"{MAIN}/3")
+    assert [value for value, *_ in shown(connection)] == [1, 2, 3, 4, 1, 4, 5]

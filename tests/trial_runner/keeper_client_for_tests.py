@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trial_runner import protocol
+from trial_runner.wire import removal
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 20.0
@@ -221,7 +221,7 @@ def keeper_directory() -> Iterator[KeeperProcess]:
         yield keeper
     finally:
         keeper.clean_up()
-        shutil.rmtree(directory)
+        assert removal.remove(str(directory)) == []
 
 
 def claim_of(keeper: KeeperProcess, name: str) -> Message:

@@ -50,6 +50,8 @@ class FakeListener:
         self.statuses: list[Body] = []
         self.versions: list[Body] = []
         self.posts: list[tuple[str, Body]] = []
+        #: What each request says of the container it comes from.
+        self.containers: list[str | None] = []
         self.stop: float | None = None
         self.connections = 0
         self.before: Misbehaviour = lambda route, body: None
@@ -181,6 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         folder, _, route = self.path.rpartition("/")
+        self.owner.containers.append(self.headers[protocol.CONTAINER_HEADER])
         if self.headers["Authorization"] != f"Bearer {TOKEN}" or folder != PATH:
             answer = Answer(401, {"error": "no such token"})
         else:

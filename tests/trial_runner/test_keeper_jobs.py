@@ -201,11 +201,14 @@ def test_facts_are_the_machine_s(client: Client) -> None:
     assert len(facts["load"]) == 3
 
 
-@pytest.mark.parametrize("name", ["../stdout", "/etc/passwd", "out/../../x", "escape", "pipe", "outbox", "missing"])
+@pytest.mark.parametrize(
+    "name", ["../stdout", "/etc/passwd", "out/../../x", "escape", "inside", "pipe", "outbox", "missing"]
+)
 def test_only_regular_files_inside_the_attempt_are_read(keeper: KeeperProcess, client: Client, name: str) -> None:
     attempt = keeper.attempt("job")
     attempt.mkdir(parents=True)
     (attempt / "escape").symlink_to("/etc/passwd")
+    (attempt / "inside").symlink_to("outbox/file")
     os.mkfifo(attempt / "pipe")
     (attempt / "outbox").mkdir()
     with pytest.raises(RefusedError) as caught:
@@ -217,9 +220,7 @@ def test_files_are_read_in_parts(keeper: KeeperProcess, client: Client) -> None:
     attempt = keeper.attempt("job")
     attempt.mkdir(parents=True)
     (attempt / "trial.log").write_bytes(b"0123456789")
-    (attempt / "inside").symlink_to("trial.log")
     assert keeper.read(client, "job", "trial.log", offset=3, limit=4) == b"3456"
-    assert keeper.read(client, "job", "inside", offset=8) == b"89"
     assert client.ask("read", attempt_directory=str(attempt), file="trial.log", offset=99) == {"data": "", "size": 10}
 
 

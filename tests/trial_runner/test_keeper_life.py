@@ -35,7 +35,8 @@ def running(keeper: KeeperProcess) -> KeeperProcess:
 def archive(tmp_path: Path) -> Path:
     """What is copied to other machines."""
     package = tmp_path / "source" / "trial_runner"
-    for path in [*(ROOT / "trial_runner").glob("*.py"), *(ROOT / "trial_runner" / "keeper").glob("*.py")]:
+    folders = [ROOT / "trial_runner", ROOT / "trial_runner" / "keeper", ROOT / "trial_runner" / "wire"]
+    for path in [path for folder in folders for path in folder.glob("*.py")]:
         copy = package / path.relative_to(ROOT / "trial_runner")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())

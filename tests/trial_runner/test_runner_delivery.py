@@ -214,6 +214,7 @@ def test_what_the_manager_finds_too_large_comes_in_smaller_posts(listener: FakeL
 
     listener.before = refuse_large
     ended = runner.run(f"{metrics(3000)}; {report('x' * 30_000)}; {report('last')}")
+    assert listener.lines[protocol.MAIN_OUTBOX].pop(3000) == protocol.TOO_LONG, "it is named in its place"
     assert listener.values() == [*range(3000), "last"]
     assert "too large for the manager" in ended.stderr
     assert listener.exited["outboxes"] == listener.sizes

@@ -6,10 +6,13 @@ import os
 import signal
 import sys
 import tarfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from listener_for_tests import (
+    TIMEOUT_S,
     TOKEN,
     Answer,
     Body,
@@ -20,6 +23,7 @@ from listener_for_tests import (
     report,
 )
 
+from nni_manager.domain.ids import CONTAINER
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 
@@ -348,6 +352,47 @@ def test_where_the_manager_is_not_reached_the_folder_tells_it(runner: Runner) ->
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["exit_code"] == 4
 
 
+def test_the_end_says_what_there_is_to_be_read(runner: Runner) -> None:
+    """Storage may show the last file first: whoever reads knows by the sizes what is to come."""
+    _prepare_pull(runner)
+    more = 'echo "{}" > $NNI_SYS_DIR/outbox/second; mkdir $NNI_SYS_DIR/outbox/d; echo > "$NNI_SYS_DIR/outbox/d/a\\\\b"'
+    runner.run(f"{report(1)}; {more}; echo out; echo error >&2", **PULL)
+    word = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
+    main = (runner.system_dir / protocol.MAIN_OUTBOX).stat().st_size
+    assert word["outboxes"] == {protocol.MAIN_OUTBOX: main, "outbox/second": 3, "outbox/d/a\\\\b": 1}
+    assert word["logs"] == {"stdout": 4, "stderr": 6, "trial.log": 0}
+    greeting = json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())
+    assert word["container"] == greeting["container"] and greeting["outboxes"] == {}
+
+
+def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner) -> None:
+    _prepare_pull(runner)
+    go_on = runner.folder / "go_on"
+    os.mkfifo(go_on)
+    first = runner.start(f"{report(1)}; read line < {go_on}; exit 3", **PULL)
+    _until((runner.system_dir / protocol.MAIN_OUTBOX).exists)
+    second = runner.run(f"{report(2)}", **PULL)
+    assert second.code == 0
+    word = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
+    greeting = json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())
+    assert greeting["outboxes"] == {protocol.MAIN_OUTBOX: 37}, "what it found"
+    ended = runner.wait(first)  # nobody tells it to go on
+    assert ended.code == protocol.EXIT_FENCED and "has taken its folder over" in ended.stderr
+    assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text()) == word
+    assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
+
+
+def test_each_container_has_an_identity_and_shows_it(listener: FakeListener, runner: Runner) -> None:
+    runner.run(report(1))
+    runner.run(report(2))
+    first, second = (version["container"] for version in listener.versions)
+    assert first != second and CONTAINER.fullmatch(first) and CONTAINER.fullmatch(second)
+    assert [version["outboxes"] for version in listener.versions] == [{}, {protocol.MAIN_OUTBOX: 37}]
+    assert dict.fromkeys(listener.containers) == {first: None, second: None}
+    runner.run("true", **{protocol.ENV_REPORTER: "0"})
+    assert listener.versions[-1]["container"] == "" and listener.containers[-1] is None, "who only logs is none"
+
+
 def test_a_runner_that_may_choose_does(listener: FakeListener, runner: Runner) -> None:
     _prepare_pull(runner)
     listener.close()
@@ -418,6 +463,16 @@ def test_a_reader_that_is_stuck_holds_up_neither_results_nor_the_end_of_the_tree
     listener.wait_for(lambda: listener.values() == list(range(10)))
     listener.wait_for(lambda: any(status["event"] == "exited" for status in listener.statuses))
     assert runner.wait(process).stdout == "\0" * 3_000_000
+
+
+PULL = {protocol.ENV_CHANNEL: protocol.PULL, protocol.ENV_TOKEN: ""}
+
+
+def _until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def _prepare_pull(runner: Runner) -> None:

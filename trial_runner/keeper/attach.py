@@ -12,7 +12,7 @@ import threading
 import time
 from typing import List, Optional
 
-from trial_runner.whole_file import write_all
+from trial_runner.wire.foreign_files import write_all
 
 _COPY_BYTES = 256 * 1024
 #: Seconds that a keeper may take to begin; it looks at every job it finds before it listens.

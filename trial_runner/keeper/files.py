@@ -11,12 +11,15 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
-from trial_runner.whole_file import write_all, write_file
+from trial_runner.wire import foreign_files
+from trial_runner.wire.foreign_files import write_all
 
 _SUFFIX = ".jsonl"
 _SPARE_SUFFIX = ".spare"
 #: Files of forgotten jobs that are kept for jobs to come.
 _MOST_SPARE = 256
+#: Bytes of an exit file that are read.
+_MAX_EXIT_FILE = 64 * 1024
 
 
 class Claim(NamedTuple):
@@ -153,19 +156,20 @@ def write_exit_file(claim: Claim, main: MainProcess, end: End) -> None:
         "started_ms": main.started_ms,
         "ended_ms": end.ended_ms,
     }
-    write_file(os.path.join(claim.attempt_directory, protocol.EXIT_FILE), _line(content))
+    foreign_files.write_whole(claim.attempt_directory, protocol.EXIT_FILE, _line(content))
 
 
 def read_exit_file(claim: Claim, main: Optional[MainProcess]) -> Optional[End]:
     """The end that the job's exit file tells; None without one, or when it is of another job."""
     try:
-        with open(os.path.join(claim.attempt_directory, protocol.EXIT_FILE), encoding="utf-8") as file:
-            content = json.load(file)
-        is_ours = content["name"] == claim.name and (main is None or content["pid"] == main.pid)
-        end = End(protocol.ENDED, content["exit_code"], content["signal"], content["ended_ms"], "", None)
-    except (OSError, ValueError, KeyError, TypeError):
+        content = _parse(foreign_files.read(claim.attempt_directory, protocol.EXIT_FILE, 0, _MAX_EXIT_FILE))
+    except OSError:
         return None
-    return end if is_ours else None
+    is_ours = content.get("name") == claim.name and (main is None or content.get("pid") == main.pid)
+    exit_code, signal, ended_ms = content.get("exit_code"), content.get("signal"), content.get("ended_ms")
+    if not is_ours or not isinstance(ended_ms, int) or {type(exit_code), type(signal)} != {int, type(None)}:
+        return None
+    return End(protocol.ENDED, exit_code, signal, ended_ms, "", None)
 
 
 def _line(content: Dict[str, Any]) -> bytes:
@@ -196,6 +200,6 @@ def _fields(entry: Dict[str, Any], kind: Any) -> Dict[str, Any]:
 def _parse(line: bytes) -> Dict[str, Any]:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}

@@ -11,11 +11,14 @@ from trial_runner.inotify import Event, Inotify
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.log import Log
 from trial_runner.loop import Loop, Timer
+from trial_runner.wire import foreign_files
 
 #: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
 _GATHER_S = 0.03
 #: Seconds between looks at jobs whose folders are not watched.
 _UNWATCHED_S = 1.0
+#: Folders of one job that are watched.
+_MOST_FOLDERS = 100
 
 _CHANGES = inotify.MODIFY | inotify.CREATE | inotify.MOVED_TO
 _METRICS_FOLDER = os.path.dirname(protocol.METRICS_FILE)
@@ -113,26 +116,34 @@ class Watches:
         return self._jobs.values()
 
     def _watch_outboxes(self, job: Job) -> None:
-        for folder in job.outboxes.folders():
+        folders = job.outboxes.folders()
+        for folder in folders[:_MOST_FOLDERS]:
             self._watch(job, folder, _CHANGES)
+        if len(folders) > _MOST_FOLDERS:  # watches are for all processes of this user
+            self._look_at(job)
 
     def _watch_metrics(self, job: Job) -> None:
         if os.path.isdir(os.path.join(job.claim.attempt_directory, _METRICS_FOLDER)):
             self._watch(job, _METRICS_FOLDER, _CHANGES)
 
     def _watch(self, job: Job, folder: str, mask: int) -> None:
-        path = os.path.join(job.claim.attempt_directory, folder)
+        attempt_folder = job.claim.attempt_directory
         try:
             if self._inotify is None:
                 raise OSError("there is no inotify")
-            number = self._inotify.add(path, mask)
+            with foreign_files.opened_folder(attempt_folder, folder) as descriptor:
+                number = self._inotify.add("/proc/self/fd/{}".format(descriptor), mask)
         except OSError as error:
+            path = os.path.join(attempt_folder, folder)
             self._log.write("{} is not watched but looked at every second: {}".format(path, error))
-            self._unwatched[job.name] = job
-            self._look_later()
+            self._look_at(job)
             return
         self._watches[number] = _Watch(job, folder)
         self._numbers[job.name].add(number)
+
+    def _look_at(self, job: Job) -> None:
+        self._unwatched[job.name] = job
+        self._look_later()
 
     def _look_later(self) -> None:
         if self._is_listening and self._unwatched and self._looking is None:

@@ -21,6 +21,7 @@ from nni_manager.api.errors import Barrier, sentence_of
 from nni_manager.api.nni import experiment, tensorboard
 from nni_manager.api.nni.addressed import ROOT, require_known
 from nni_manager.api.nni.files import log_file, trial_file
+from nni_manager.api.nni.growing_list import MOST_KEPT_OF_CLOSED, Room
 from nni_manager.api.nni.metadata import MetadataAnswers
 from nni_manager.api.nni.metrics import MetricAnswers
 from nni_manager.api.nni.status import StatusAnswers
@@ -52,7 +53,8 @@ def create_nni_application(context: ApiContext) -> ASGIApp:
 
 
 def _table(context: ApiContext, status: StatusAnswers) -> Table:
-    trials, metrics, metadata = TrialAnswers(), MetricAnswers(), MetadataAnswers()
+    room = Room(MOST_KEPT_OF_CLOSED)
+    trials, metrics, metadata = TrialAnswers(room), MetricAnswers(room), MetadataAnswers()
     return {
         "version": {"GET": _version},
         "check-status": {"GET": status.show},

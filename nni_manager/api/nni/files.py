@@ -25,26 +25,26 @@ async def trial_file(request: Request) -> Response:
     context, id_ = addressed(request)
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
-    path = (await folder(request)).attempt(attempt_directory(trial_id, attempt)) / name
+    trials, path = (await folder(request)).trials, f"{attempt_directory(trial_id, attempt)}/{name}"
     if name in LOG_FILES:
-        return await _text(path)
-    response = await stretch(path, 0, None)
+        return await _text(trials, path)
+    response = await stretch(trials, path, 0, None)
     response.headers["Content-Type"] = "application/octet-stream"
     return response
 
 
-async def _text(path: Path) -> Response:
+async def _text(trials: Path, path: str) -> Response:
     """NNI's page offers all three of every trial, and not every trial writes all three."""
-    is_there = await asyncio.to_thread(os.path.lexists, path)  # a link is no text, and is not followed
-    response = await stretch(path, 0, None) if is_there else None
+    is_there = await asyncio.to_thread(os.path.lexists, trials / path)  # a link is no text, and is not followed
+    response = await stretch(trials, path, 0, None) if is_there else None
     if response is None or response.headers["X-Size"] == "0":
-        return PlainTextResponse(f"{path.name} is empty.")
+        return PlainTextResponse(f"{os.path.basename(path)} is empty.")
     return response
 
 
 async def log_file(request: Request) -> Response:
     """A file of the experiment's `log` folder."""
-    return await stretch((await folder(request)).log / _plain(request), 0, None)
+    return await stretch((await folder(request)).log, _plain(request), 0, None)
 
 
 def _plain(request: Request) -> str:

@@ -1,22 +1,30 @@
 """Lists that only grow at their end, as NNI's clients ask for them again and again: the whole of it, every time.
 
 What precedes the first item that may still change is assembled by SQLite once and kept as long as the experiment is at
-work: ten thousand trials are then as quick as ten. Of an experiment that nobody works on nothing is kept.
+work: ten thousand trials are then as quick as ten. Of an experiment that nobody works on nothing changes: all is kept
+as long as its database stays open, and no more than there is room for of all of them.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-#: Bytes of one list that are kept at most.
+from nni_manager.scheduler.closed_experiments import ClosedExperiment
+from nni_manager.scheduler.service import Readable
+
+#: Bytes of one list of an experiment at work that are kept at most.
 MOST_KEPT = 64 * 1024 * 1024
+#: Bytes of all lists of experiments that nobody works on.
+MOST_KEPT_OF_CLOSED = 64 * 1024 * 1024
 #: Pieces that are kept at most: then they become one.
 _MOST_PIECES = 64
 
@@ -48,18 +56,63 @@ class _Kept:
         return _Kept(end=end, pieces=pieces)
 
 
+class Room:
+    """How much of closed experiments is kept: the lists that were read last, as far as they fit."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+        #: By last use, with their sizes.
+        self._lists: OrderedDict[GrowingList, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def use(self, used: GrowingList, size: int) -> None:
+        """`used` is the last to go. A list that is no longer anybody's goes as others come."""
+        with self._lock:
+            self._free += self._lists.pop(used, 0) - size
+            self._lists[used] = size
+            while self._free < 0:
+                oldest, its_size = self._lists.popitem(last=False)
+                self._free += its_size
+                oldest.forget()
+
+
+class GrowingLists:
+    """One for each experiment that is read."""
+
+    def __init__(self, rows: Callable[[Readable], Rows], room: Room, *, end: int) -> None:
+        """`room`: for closed experiments; `end`: above every id."""
+        self._rows = rows
+        self._room = room
+        self._end = end
+        self._lists: WeakKeyDictionary[Readable, GrowingList] = WeakKeyDictionary()
+
+    def of(self, read: Readable) -> GrowingList:
+        found = self._lists.get(read)
+        if found is None:
+            room = self._room if isinstance(read, ClosedExperiment) else None
+            found = self._lists[read] = GrowingList(self._rows(read), end=self._end, room=room)
+        return found
+
+
 class GrowingList:
     """Read by several threads at a time."""
 
-    def __init__(self, rows: Rows, *, end: int) -> None:
-        """`end`: above every id."""
+    def __init__(self, rows: Rows, *, end: int, room: Room | None = None) -> None:
+        """`end`: above every id. `room`: of an experiment that is closed, and changes no more."""
         self._rows = rows
         self._end = end
+        self._room = room
         self._kept = _Kept()
         self._lock = threading.Lock()
 
+    def forget(self) -> None:
+        """What is kept; it is assembled again when it is asked for."""
+        self._kept = _Kept()
+
     def read(self, connection: sqlite3.Connection) -> Sequence[bytes]:
         """The pieces of the list; joined by commas they are its items."""
+        if self._room is not None:
+            return self._read_whole(connection, self._room)
         connection.execute("BEGIN")  # one picture for both queries
         try:
             kept = self._extended(connection)
@@ -67,6 +120,14 @@ class GrowingList:
         finally:
             connection.execute("ROLLBACK")
         return (*kept.pieces, rest) if rest else kept.pieces
+
+    def _read_whole(self, connection: sqlite3.Connection, room: Room) -> Sequence[bytes]:
+        kept = self._kept
+        if not kept.end:
+            kept = kept.plus(self._rows.items(connection, start=0, end=self._end), self._end)
+            self._kept = kept
+        room.use(self, kept.size)
+        return kept.pieces
 
     def _extended(self, connection: sqlite3.Connection) -> _Kept:
         kept, settled = self._kept, self._rows.settled(connection)

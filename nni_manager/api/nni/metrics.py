@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nni_manager.api.nni.addressed import addressed, listed
-from nni_manager.api.nni.growing_list import GrowingList, ListResponse
-from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.api.nni.growing_list import GrowingLists, ListResponse, Room
 from nni_manager.store import nni_answers
 
 #: A bound of sequence ids; what is longer is none.
@@ -21,22 +19,17 @@ _MOST = 2**63 - 1
 
 
 class MetricAnswers:
-    """Keeps the results of every experiment at work that will not change."""
+    """Keeps the results of every experiment that is read, those that will not change."""
 
-    def __init__(self) -> None:
-        self._lists: WeakKeyDictionary[OpenExperiment, GrowingList] = WeakKeyDictionary()
+    def __init__(self, room: Room) -> None:
+        self._lists = GrowingLists(lambda _: MetricRows(), room, end=nni_answers.END)
 
     async def list_all(self, request: Request) -> Response:
         """In the order they came; ``?type=``: only those of it."""
         if "type" in request.query_params:
             return await _cut(request, trial_id="")
         context, id_ = addressed(request)
-        rows = self._list(context.service.at_work(id_))
-        return ListResponse(await context.service.read(id_, rows.read))
-
-    def _list(self, experiment: OpenExperiment | None) -> GrowingList:
-        fresh = GrowingList(MetricRows(), end=nni_answers.END)
-        return fresh if experiment is None else self._lists.setdefault(experiment, fresh)
+        return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def of_trial(self, request: Request) -> Response:
         """None for a trial that nobody knows."""

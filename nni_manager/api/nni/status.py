@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -15,6 +16,7 @@ from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import ROOT, addressed, experiment_of, json_text
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.service import Readable
 from nni_manager.store import experiments, overview
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.index import Entry
@@ -25,28 +27,32 @@ _PATH = f"{ROOT}/check-status"
 NOT_READY = "INITIALIZING"
 
 
+#: What an answer was made from: the number of changes, or what the index says; and what is known of doors.
+_State = tuple[int | Entry | None, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    #: Of changes when it was read, and what is known of doors, which changes without them.
-    state: tuple[int, str]
+    state: _State
     body: bytes
     headers: list[tuple[bytes, bytes]]
 
 
 class StatusAnswers:
-    """Keeps the answer of every experiment at work until something changes."""
+    """Keeps the answer of every experiment that is read until something changes."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
-        self._kept: WeakKeyDictionary[OpenExperiment, _Kept] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Readable, _Kept] = WeakKeyDictionary()
 
     async def answer_at_once(self, scope: Scope, send: Send) -> bool:
         """Answers what can be answered from memory; whether that was so."""
         if scope["path"] != _PATH or scope["method"] != "GET":
             return False
-        experiment = self._context.service.at_work(experiment_of(scope))
-        kept = self._kept.get(experiment) if experiment is not None else None
-        if experiment is None or kept is None or kept.state != self._state(experiment):
+        id_ = experiment_of(scope)
+        read = self._context.service.readable_at_once(id_)
+        kept = self._kept.get(read) if read is not None else None
+        if read is None or kept is None or kept.state != self._state(id_, read):
             return False
         await send({"type": "http.response.start", "status": 200, "headers": kept.headers})
         await send({"type": "http.response.body", "body": kept.body})
@@ -58,20 +64,34 @@ class StatusAnswers:
         experiment = self._context.service.at_work(id_)
         if experiment is None:
             return await self._show_closed(id_)
-        state = self._state(experiment)
+        state = self._state(id_, experiment)
         response = _response(await experiment.database.read(experiments.load), self._context.service.live(id_))
-        self._kept[experiment] = _Kept(state=state, body=bytes(response.body), headers=response.raw_headers)
+        return self._keep(experiment, state, response)
+
+    def _keep(self, read: Readable, state: _State, response: Response) -> Response:
+        self._kept[read] = _Kept(state=state, body=bytes(response.body), headers=response.raw_headers)
         return response
 
-    def _state(self, experiment: OpenExperiment) -> tuple[int, str]:
-        return experiment.changes.count, self._context.service.problem(experiment.id)
+    def _state(self, id_: str, read: Readable) -> _State:
+        """A closed experiment is read anew when its files change; what the index says of it may change without them."""
+        service = self._context.service
+        if isinstance(read, OpenExperiment):
+            return read.changes.count, service.problem(id_)
+        return service.known_entry(id_), service.problem(id_)
 
     async def _show_closed(self, id_: str) -> Response:
-        entry = await self._context.service.entry(id_)
-        live = self._context.service.live(id_)
+        service = self._context.service
+        entry, live = await service.entry(id_), service.live(id_)
         if entry.is_open and not (entry.status.is_closed or live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
-        return await self._context.service.read(id_, lambda c: _response_of_closed(c, entry, live))
+        found: list[Readable] = []  # the last one is what was read
+
+        def choose(read: Readable) -> Callable[[sqlite3.Connection], Response]:
+            found.append(read)
+            return lambda c: _response_of_closed(c, entry, live)
+
+        response = await service.read_by(id_, choose)
+        return self._keep(found[-1], (entry, live.problem), response)
 
 
 def _response(row: ExperimentRow, live: Live, status: ExperimentStatus | None = None) -> Response:

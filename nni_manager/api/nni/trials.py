@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import suppress
-from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,7 +19,7 @@ from nni_manager.api.nni.addressed import (
     require_writable,
     trial_of,
 )
-from nni_manager.api.nni.growing_list import GrowingList, ListResponse
+from nni_manager.api.nni.growing_list import GrowingLists, ListResponse, Room
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.scheduler.open_experiment import OpenExperiment
@@ -34,10 +32,10 @@ _KNOWN_AFTER_S = 1.0
 
 
 class TrialAnswers:
-    """Keeps what has become of the trials of every experiment at work."""
+    """Keeps what has become of the trials of every experiment that is read."""
 
-    def __init__(self) -> None:
-        self._lists: WeakKeyDictionary[OpenExperiment, GrowingList] = WeakKeyDictionary()
+    def __init__(self, room: Room) -> None:
+        self._lists = GrowingLists(lambda read: TrialRows(str(read.folder.trials)), room, end=nni_answers.END)
 
     async def list_all(self, request: Request) -> Response:
         """By sequence id; ``?status=``: only those with it."""
@@ -47,13 +45,7 @@ class TrialAnswers:
             directory = str((await folder(request)).trials)
             wanted = status if status in list(TrialStatus) else "-"
             return listed(await context.service.read(id_, lambda c: nni_answers.trials(c, directory, status=wanted)))
-        experiment = context.service.at_work(id_)
-        rows = self._list(experiment, (await folder(request)).trials)
-        return ListResponse(await context.service.read(id_, rows.read))
-
-    def _list(self, experiment: OpenExperiment | None, directory: Path) -> GrowingList:
-        fresh = GrowingList(TrialRows(str(directory)), end=nni_answers.END)
-        return fresh if experiment is None else self._lists.setdefault(experiment, fresh)
+        return ListResponse(await context.service.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def show(self, request: Request) -> Response:
         """One, by its id."""

@@ -21,6 +21,10 @@ class Metric(Wire):
     value: float | None = Field(description="Its number: itself, or its entry `default`; null: none, NaN or infinite.")
     outbox: str = Field(description="File below the attempt's folder that it came from.")
     number: int = Field(description="Its 0-based line in that file.")
+    epoch: int = Field(
+        description="0, 1, …: how often a new container of the attempt had begun its results afresh before. Less than "
+        "the attempt's: of a container that is gone."
+    )
 
 
 class MetricList(Wire):

@@ -52,6 +52,8 @@ class RunnerExit(Wire):
     started_ms: int | None = Field(description="When the command started; null: it did not.")
     ended_ms: int | None = Field(description="When the command ended; null: not known.")
     outboxes: dict[str, int] = Field(description="Bytes of results in each outbox: so many must come.")
+    container: str = Field(default="", description="Identity of the container that said so; empty: it has none.")
+    doubt: str = Field(default="", description="What could not be read of its logs, one sentence; else empty.")
 
 
 class Attempt(Wire):
@@ -71,9 +73,9 @@ class Attempt(Wire):
     submitted_ms: int = Field(description="When it was decided on, milliseconds since the epoch.")
     started_ms: int | None = Field(description="When its command started; null: not yet, or never.")
     ended_ms: int | None = Field(description="When it ended; null before.")
-    channel: Literal["keeper", "push", "pull"] | None = Field(
-        description="How its results come: followed by the keeper, pushed by its trial runner, or pulled from its "
-        "files; null: not known (yet)."
+    channel: Literal["keeper", "push", "pull", "exec"] | None = Field(
+        description="How its results come: followed by the keeper, pushed by its trial runner, pulled from its files, "
+        "or read by commands in its container; null: not known (yet)."
     )
     runner_version: str | None = Field(
         description="Version that its trial runner named; `unknown`: it named none; null: there is none, or not yet."
@@ -81,6 +83,8 @@ class Attempt(Wire):
     runner_exit: RunnerExit | None = Field(
         description="The runner's own word about the end, beside the platform's above; null: none (yet)."
     )
+    containers: int = Field(description="How many containers of it have greeted; the newest one counts.")
+    epoch: int = Field(description="How often a new container has begun its results afresh.")
 
 
 class TrialWithAttempts(Trial):

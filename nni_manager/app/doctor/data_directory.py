@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.platform_kit.lock_holder import holders
 from nni_manager.store.mounts import is_on_network
 
 _CHECK = "data directory"
@@ -17,6 +18,8 @@ _MIB = 2**20
 _TOO_LITTLE, _LITTLE = 100 * _MIB, 1024 * _MIB
 #: Free inodes below which it will not work for long: a trial takes about ten.
 _FEW_FILES = 10_000
+#: Files on whose locks everything waits.
+_LOCKED = ("start.lock", "daemon.lock", "index.sqlite", "index.sqlite-shm")
 
 
 def look(path: Path) -> Iterator[Finding]:
@@ -30,6 +33,7 @@ def look(path: Path) -> Iterator[Finding]:
         return
     if place == path:
         yield _private(path)
+        yield from _locked_by_others(path)
     yield _file_system(place)
     yield _room(place)
 
@@ -56,8 +60,17 @@ def _private(path: Path) -> Finding:
         )
     if mode & 0o077:
         sentence = f"others may enter {path} (mode {mode:04o}); experiments keep your environment there"
-        return warning("privacy", sentence, f"chmod 0700 {path}")
+        return warning("privacy", sentence, f"chmod 0700 {path}; a daemon that starts does so")
     return ok("privacy", f"only you may enter it (mode {mode:04o})")
+
+
+def _locked_by_others(path: Path) -> Iterator[Finding]:
+    """Whoever can open one of our files can hold it for ever."""
+    for name in _LOCKED:
+        for holder in holders(path / name):
+            if holder.user != os.getuid():
+                sentence = f"{holder} holds a lock on {path / name}, and nothing can be created meanwhile"
+                yield failure("privacy", sentence, f"end that process; chmod 0700 {path}")
 
 
 def _file_system(place: Path) -> Finding:

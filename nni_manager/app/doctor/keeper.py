@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,14 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.client import address
+from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import TEMPORARY
-from nni_manager.domain.errors import PlatformError
+from nni_manager.domain.errors import NniManagerError, PlatformError
+from nni_manager.domain.experiment import HoldCode
 from nni_manager.platform_kit.keeper_client import Job
 from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
 from nni_manager.platform_kit.lock_holder import lock_holder
+from trial_runner import protocol
+from trial_runner.wire import removal
 
 #: Seconds that it may take to start and to answer, and then to end.
 _ANSWER_S, _END_S = 30.0, 5.0
+#: Seconds that one at work has for its answer.
+_ANSWER_AT_WORK_S = 5.0
 
 
 def look(data_dir: Path) -> Iterator[Finding]:
@@ -28,7 +35,7 @@ def look(data_dir: Path) -> Iterator[Finding]:
     try:
         yield _try(folder)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        removal.remove(str(folder))
     yield from _at_work(data_dir)
 
 
@@ -81,8 +88,38 @@ def _described(facts: dict[str, Any]) -> str:
 
 
 def _at_work(data_dir: Path) -> Iterator[Finding]:
-    """The real one, when no daemon looks after it."""
-    pid = lock_holder(data_dir / "keeper" / "keeper.lock")
-    if pid is not None and lock_holder(data_dir / "daemon.lock") is None:
+    """The real one. A daemon that runs asks it itself, and has a hold for what it does not answer."""
+    lock = data_dir / "keeper" / "keeper.lock"
+    pid = lock_holder(lock)
+    if pid is None:
+        return
+    if lock_holder(data_dir / "daemon.lock") is not None:
+        yield from _holds(data_dir)
+    elif not _answers(lock):
+        sentence = f"process {pid} looks after trials of this machine and does not answer"
+        yield failure("trials", sentence, f"see {lock.with_name('keeper.log')}; when it is killed, another takes over")
+    else:
         sentence = f"process {pid} looks after trials that are running, and no daemon takes their results"
         yield warning("trials", sentence, "start the daemon; it takes them up")
+
+
+def _holds(data_dir: Path) -> Iterator[Finding]:
+    found = address.find(data_dir)
+    with suppress(NniManagerError):  # that it does not answer is said elsewhere
+        for experiment in ManagerClient(found).experiments() if found is not None else ():
+            hold = experiment["hold"]
+            if hold and hold["code"] == HoldCode.PLATFORM_UNAVAILABLE:
+                yield failure("trials", f"experiment {experiment['id']}: {hold['sentence']}", "its message says why")
+
+
+def _answers(lock: Path) -> bool:
+    """A keeper that hangs takes connections all the same."""
+    try:
+        path = lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1]
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(_ANSWER_AT_WORK_S)
+            asking.connect(path)
+            asking.sendall(protocol.encode({"id": 1, "verb": "hello"}))
+            return bool(asking.recv(1))
+    except (OSError, IndexError):
+        return False

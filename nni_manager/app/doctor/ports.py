@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nni_manager.app import ports, trial_door
 from nni_manager.app.doctor import running_daemon
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
-from nni_manager.app.exposure import is_loopback
+from nni_manager.app.exposure import SHORTEST_TOKEN, is_loopback
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
 from nni_manager.domain.view import DEFAULT_PORT
@@ -34,9 +34,13 @@ def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> Finding:
 
 
 def _address(settings: Settings) -> Finding:
+    is_own = is_loopback(settings.host)
+    if settings.token and not is_own and len(settings.token) < SHORTEST_TOKEN:
+        sentence = f"the token of the service on {settings.host} is so short that it can be guessed; `serve` refuses it"
+        return failure("access", sentence, f"take {SHORTEST_TOKEN} characters at least, as of `openssl rand -hex 16`")
     if settings.token:
         return ok("access", f"the service on {settings.host} asks for its token")
-    if is_loopback(settings.host):
+    if is_own:
         return ok("access", f"the service on {settings.host} can be reached from this machine alone")
     sentence = f"the service would be open to others on {settings.host}, without a token; `serve` refuses that"
     return failure("access", sentence, "set NNI_MANAGER_TOKEN, or host: 127.0.0.1")

@@ -16,6 +16,8 @@ MOST_FILES = 2000
 MOST_BYTES = 300 * 1024**2
 #: Files or folders, at which counting stops; so many show which folder is to blame.
 FAR_TOO_MANY = 10 * MOST_FILES
+#: Folders in each other of an archive that is unpacked.
+MOST_LEVELS = 100
 
 
 def check(listing: Listing, directory: Path) -> None:

@@ -6,21 +6,21 @@ nothing is ever written through a symbolic link.
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
-import tarfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive.limits import FAR_TOO_MANY, MOST_BYTES, MOST_FILES
+from nni_manager.platform_kit.archive.limits import FAR_TOO_MANY, MOST_BYTES, MOST_FILES, MOST_LEVELS
+from nni_manager.platform_kit.archive.tar_reader import BadTar, Kind, Member, TarReader
 
 _CHUNK_BYTES = 256 * 1024
 #: What headers, padding and the end of a tar file may add to its files.
 _OVERHEAD_BYTES = 64 * 1024 * 1024
+#: What the disk says of names that cannot be.
+_BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 
 
 def unpack(archive: Path, folder: Path) -> None:
@@ -29,25 +29,22 @@ def unpack(archive: Path, folder: Path) -> None:
     Raises InvalidInput for what is no code archive or more than may travel, OSError when `folder` cannot be written.
     """
     unpacker = _Unpacker(folder)
-    with _opened(archive) as tar:
-        for member in tar:
-            unpacker.add(tar, member)
-    unpacker.check_links()
-
-
-@contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
     try:
         with open(archive, "rb") as file:
-            inflated = _Inflated(file)  # it needs no more of a file than `read`
-            with tarfile.open(fileobj=cast(IO[bytes], inflated), mode="r|") as tar:
-                yield tar
-    except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as error:
+            tar = TarReader(_Inflated(file).read)
+            for member in tar.members():
+                unpacker.add(tar, member)
+        unpacker.check_links()
+    except (BadTar, zlib.error, EOFError, UnicodeError) as error:
         raise InvalidInput(f"the code archive cannot be read ({error}); pack it again") from None
+    except OSError as error:
+        if error.errno not in _BAD_NAMES:
+            raise
+        raise InvalidInput(f"the code archive holds a name that no file can have ({error.strerror})") from None
 
 
 class _Inflated:
-    """The decompressed bytes of a gzip file, as tarfile reads them; no more than any archive of ours has."""
+    """The decompressed bytes of a gzip file; no more than any archive of ours has."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -55,6 +52,7 @@ class _Inflated:
         self._left = MOST_BYTES + _OVERHEAD_BYTES
 
     def read(self, size: int) -> bytes:
+        """So many, or all there are. Raises EOFError when the file breaks off."""
         parts: list[bytes] = []
         while size > 0 and not self._inflate.eof:
             data = self._inflate.unconsumed_tail or self._file.read(_CHUNK_BYTES)
@@ -77,16 +75,16 @@ class _Unpacker:
         self._files = 0
         self._bytes = 0
 
-    def add(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def add(self, tar: TarReader, member: Member) -> None:
         path = self._place(member)
-        if member.isdir():
+        if member.kind is Kind.FOLDER:
             self._add_folder(member.name, path)
             return
         self._count(member)
-        if member.isreg():
+        if member.kind is Kind.FILE:
             _write(tar, member, path)
-        elif member.issym() and member.linkname and "\0" not in member.linkname:
-            os.symlink(member.linkname, path)
+        elif member.kind is Kind.LINK and member.target and "\0" not in member.target:
+            os.symlink(member.target, path)
             self._links.append(path)
         else:
             raise _refused(member.name, "is neither file, folder nor symbolic link")
@@ -96,15 +94,19 @@ class _Unpacker:
         root = os.path.realpath(self._folder)
         for path in self._links:
             target = os.readlink(path)
-            found = os.path.realpath(path)
+            found = _real(path)
+            if found is None:
+                raise _refused(os.path.relpath(path, self._folder), "is a link that leads through too many others")
             if os.path.isabs(target) or os.path.commonpath((root, found)) != root:
                 raise _refused(os.path.relpath(path, self._folder), "is a link that leads out of the archive")
 
-    def _place(self, member: tarfile.TarInfo) -> str:
+    def _place(self, member: Member) -> str:
         name = member.name
         parent, _, last = name.rpartition("/")
         if last in ("", ".", "..") or name[0] == "/" or "\0" in name or parent not in self._folders:
             raise _refused(name, "does not lie in a folder of the archive")
+        if name.count("/") >= MOST_LEVELS:
+            raise InvalidInput(f"the code archive has folders nested more than {MOST_LEVELS} deep; nest them less")
         path = os.path.join(self._folder, name)
         if os.path.lexists(path):
             raise _refused(name, "is in it twice")
@@ -116,21 +118,28 @@ class _Unpacker:
         os.mkdir(path, 0o700)
         self._folders.add(name)
 
-    def _count(self, member: tarfile.TarInfo) -> None:
+    def _count(self, member: Member) -> None:
         self._files += 1
-        self._bytes += max(member.size, 0)
+        self._bytes += member.size
         if self._files > MOST_FILES:
             raise InvalidInput(f"the code archive holds more than {MOST_FILES} files; list some in .nniignore")
         if self._bytes > MOST_BYTES:
             raise InvalidInput(_too_large())
 
 
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
-    source = tar.extractfile(member)
-    assert source is not None  # a regular file has contents
-    mode = 0o700 if member.mode & 0o100 else 0o600
+def _real(path: str) -> str | None:
+    """Where a link leads; None where Python cannot follow it so far."""
+    try:
+        return os.path.realpath(path)
+    except RecursionError:
+        return None
+
+
+def _write(tar: TarReader, member: Member, path: str) -> None:
+    mode = 0o700 if member.is_executable else 0o600
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode), "wb") as file:
-        shutil.copyfileobj(source, file, _CHUNK_BYTES)
+        for part in tar.content():
+            file.write(part)
 
 
 def _refused(name: str, what: str) -> InvalidInput:

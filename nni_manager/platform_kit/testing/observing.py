@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -50,6 +51,16 @@ async def seen(world: World, platform: Platform, handle: JobHandle, *states: Job
                 await _next_look(world, platform)
     except TimeoutError:
         pytest.fail(f"{handle.job_name} was never {' or '.join(states)} within {world.patience_s} s; last: {last}")
+
+
+async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
+    """What was told of its runner's word about the end, as soon as it is."""
+    async with asyncio.timeout(world.patience_s):
+        while handle.job_name not in world.recorder.ends:
+            world.recorder.news.clear()
+            await world.recorder.news.wait()
+    word: dict[str, Any] = json.loads(world.recorder.ends[handle.job_name])
+    return word
 
 
 async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:

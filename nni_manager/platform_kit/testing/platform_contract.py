@@ -19,8 +19,9 @@ import pytest_asyncio
 from nni_manager.domain.errors import BadCredentials, NotFound
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.testing.lagging_storage import Lag
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
-from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, unavailable
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, told_end, unavailable
 from nni_manager.platform_kit.testing.world import Feature, World
 from trial_runner import protocol
 
@@ -248,6 +249,27 @@ class PlatformContract:
                 with pytest.raises(NotFound):
                     await platform.read_file(handle, name, 0, 100)
 
+    @pytest.mark.parametrize("lag", Lag)
+    async def test_storage_that_lags_costs_no_result(self, world: World, lag: Lag) -> None:
+        """28"""
+        _needs(world, Feature.STORAGE)
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            await world.report(handle, _LINES[0])
+            async with asyncio.timeout(world.patience_s):
+                await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 1)
+            with world.lag(lag) as storage:
+                await world.report(handle, _LINES[1])
+                await world.end(handle, 0)
+                await seen(world, platform, handle, *_ENDED)
+                word = await told_end(world, handle)
+                storage.settle()
+                async with asyncio.timeout(world.patience_s):
+                    found = await world.recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, 2)
+        assert tuple(found) == _LINES
+        size = sum(len(line) + 1 for line in _LINES)
+        assert word["outboxes"] == {protocol.MAIN_OUTBOX: size}, "the end says what has to come"
+
     async def test_nothing_is_left_after_leaving(self, world: World) -> None:
         """16"""
         world.job("a")  # what the world opens for it is the world's own
@@ -283,6 +305,7 @@ class PlatformContract:
         _check_no_secret(world, *map(repr, (platform, platform.host, spec, handle, report, error)), caplog.text)
 
 
+_LINES = ('{"type":"intermediate","value":1}', '{"type":"final","value":2}')
 _FINAL = tuple(state for state in JobState if state.is_final)
 _ENDED = (JobState.SUCCEEDED,)
 _ALWAYS_SET = (

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nni_manager.domain.errors import AttemptDecided
 from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.domain.text import require_text
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.platform_kit.keeper_client import Keeper
 
@@ -42,6 +44,8 @@ class Recorder:
         #: Job name → (version, channel), and → the word about the end, of runners that are read.
         self.greetings: dict[str, tuple[str | None, str]] = {}
         self.ends: dict[str, str] = {}
+        #: Job name → identities of its containers, the newest last.
+        self.containers: dict[str, list[str]] = {}
         #: Ends that were told together with a job's last lines.
         self.told_ends: dict[str, JobReport] = {}
         self._stored = asyncio.Event()
@@ -98,20 +102,37 @@ class Recorder:
     async def _code(self) -> Path:
         return self.code_archive
 
-    async def _greet(self, job_name: str, version: str | None, channel: str) -> None:
-        self.greetings[job_name] = (version, channel)
+    async def _greet(
+        self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
+        outboxes: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """As the store: the newest container counts, and begins afresh where it found less than is stored."""
+        known = self.containers.setdefault(job_name, [])
+        if container and container in known[:-1]:
+            raise AttemptDecided("a newer container has greeted")
+        if container and known and container not in known:
+            self.ends.pop(job_name, None)
+            stored = self._offsets.get(job_name, {})
+            stored.update({name: 0 for name, size in stored.items() if (outboxes or {}).get(name, 0) < size})
+        if container and container not in known:
+            known.append(container)
+        self.greetings[job_name] = (runner_version, channel)
 
     async def _exited(self, job_name: str, word: str) -> None:
         self.ends.setdefault(job_name, word)
         self.news.set()
 
     async def _deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None
-    ) -> Delivery:
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        container: str = "",
+    ) -> Delivery:  # fmt: skip
+        require_text("outbox", outbox)
         chunk = Chunk(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
         self.handed_over.append(chunk)
         await self.before_storing(chunk)
-        delivery = self._store(chunk)
+        newest = self.containers.get(job_name, [])[-1:]
+        is_fenced = bool(container and newest and newest != [container])
+        delivery = Delivery(resend=False) if is_fenced else self._store(chunk)
         if ended is not None and not delivery.resend:
             self.told_ends[job_name] = ended
             self.news.set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Self
@@ -12,6 +13,7 @@ from typing import ClassVar, Self
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage
 from nni_manager.platform_kit.testing.recorder import Recorder
 
 
@@ -24,6 +26,8 @@ class Feature(StrEnum):
     PENDING = "pending"
     #: The exit code of a job that failed.
     EXIT_CODE = "exit code"
+    #: Storage that jobs share with us, through which their results come.
+    STORAGE = "storage"
 
 
 class World(abc.ABC):
@@ -112,6 +116,14 @@ class World(abc.ABC):
 
     async def write_log(self, handle: JobHandle, line: str) -> None:
         """The running job prints a line, the only ones in `log_name`. Unless the adapter does not read files."""
+        raise NotImplementedError
+
+    async def report(self, handle: JobHandle, line: str) -> None:
+        """The running job adds a line to its main outbox. Unless Feature.STORAGE is absent."""
+        raise NotImplementedError
+
+    def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
+        """The storage lags from now on, until it settles. See `lagging_storage`, which does it for mounted folders."""
         raise NotImplementedError
 
     # The platform

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.platforms.scripted.config import Rule
+from trial_runner.wire import foreign_files, removal
+
+log = logging.getLogger(__name__)
 
 _JOB_FILE = "job.json"
+#: Of it, that are read.
+_MOST_BYTES = 4 * 1024 * 1024
 _CLUSTER_FILE = "cluster.json"
 
 
@@ -84,11 +89,12 @@ class Jobs:
 
     def _remove(self, name: str) -> None:
         (self.folder_of(name) / _JOB_FILE).unlink(missing_ok=True)
-        shutil.rmtree(self.folder_of(name), ignore_errors=True)
+        for finding in removal.remove(str(self.folder_of(name))):
+            log.warning("job %s: %s", name, finding)
 
     def _read(self, name: str) -> Job | None:
         try:
-            entry = json.loads((self.folder_of(name) / _JOB_FILE).read_text(encoding="utf-8"))
+            entry = json.loads(foreign_files.read(str(self.folder_of(name)), _JOB_FILE, 0, _MOST_BYTES))
         except FileNotFoundError:
             return None
         return Job(**{**entry, "rule": Rule.model_validate(entry["rule"])})

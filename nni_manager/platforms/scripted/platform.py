@@ -62,7 +62,7 @@ class ScriptedPlatform(Platform):
         is_real = config.launch != NONE
         return Capabilities(
             watches=False, reads_files=is_real, has_runner=is_real and config.channel != protocol.PULL,
-            ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
+            is_read=is_real and runner.is_read(config), ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
         )  # fmt: skip
 
     @classmethod

@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shlex
-import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from nni_manager.platforms.scripted.config import ScriptedConfig
 from nni_manager.platforms.scripted.jobs import write_private
 from nni_manager.platforms.scripted.script import PROCESS
 from trial_runner import protocol
+from trial_runner.wire import removal
 
 ARCHIVE = "runner.pyz"
 #: Whoever starts a container renames the first to the second before, so that nobody else does; we, to the third.
@@ -92,7 +92,7 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
     target, draft = directory / protocol.CODE_FOLDER, directory / ".code"
     if target.exists():
         return
-    shutil.rmtree(draft, ignore_errors=True)
+    removal.remove(str(draft))
     try:
         with tarfile.open(code, "r:gz") as archive:
             archive.extractall(draft, filter="tar")  # of our own making: modes and links are as they were

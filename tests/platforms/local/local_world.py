@@ -30,6 +30,7 @@ _SECRET = "s3cr3t-of-the-caller"
 
 class LocalWorld(KeeperWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
+        Feature.STORAGE: "the keeper reads results where they are written",
         Feature.CREDENTIALS: "local has no credentials",
         Feature.PENDING: "local starts a job at once",
     }

@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.testing import Lag, LaggingStorage, lagging_storage
 from nni_manager.platforms.scripted import states
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
@@ -116,6 +117,9 @@ class ScriptedWorld(KeeperWorld):
         shutil.rmtree(self.folder / "scripted" / handle.job_name)
         os.killpg(pid, signal.SIGKILL)
         await ended(pid)
+
+    def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
+        return lagging_storage(self.storage, lag)
 
     # The platform
 

@@ -291,7 +291,7 @@ async def test_a_disk_that_cannot_be_used_is_an_outage_with_a_sentence(cluster: 
         job = cluster.recorder.folder / "scripted" / handle.job_name / "job.json"
         job.unlink()
         job.mkdir()
-        with pytest.raises(PlatformUnavailable, match=r"job\.json: Is a directory"):
+        with pytest.raises(PlatformUnavailable, match=r"job\.json: not a regular file"):
             await platform.observe([handle])
 
 

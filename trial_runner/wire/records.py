@@ -1,6 +1,7 @@
-"""Bytes of an outbox cut into records. Pure functions."""
+"""An outbox read from a byte offset on, and cut into records. The same in keeper, runner and manager."""
 
 import json
+import os
 import re
 from typing import Callable, List, NamedTuple
 
@@ -20,6 +21,47 @@ class Records(NamedTuple):
     length: int
     #: Bytes that belong to no record.
     skipped: int
+
+
+def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
+    """What is complete from `start` on, of the first `size` bytes there; of more for a single record that is longer.
+
+    A line of more than `protocol.MAX_RECORD` bytes is passed over, and named once, where it begins, by the line
+    `protocol.TOO_LONG`. `is_all`: nobody writes any more. Raises OSError.
+    """
+    if outbox != protocol.METRICS_FILE and _is_inside_long_line(descriptor, start):
+        return _rest_of_long_line(os.pread(descriptor, protocol.MAX_RECORD, start))
+    cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
+    most = protocol.MAX_RECORD + 1  # the newline, too
+    limit = size
+    while True:
+        data = os.pread(descriptor, size, start)
+        records = cut(data, is_all and len(data) < size)
+        if records.length or len(data) < size:
+            return cut_first(cut, data, records) if records.length > limit else records
+        if size >= most:
+            return Records([protocol.TOO_LONG], len(data), len(data))
+        size = min(4 * size, most)
+
+
+def may_begin_at(descriptor: int, outbox: str, start: int) -> bool:
+    """Whether the records before `start` may have ended there; False: this is not the file that was read so far."""
+    if start == 0 or outbox == protocol.METRICS_FILE or os.pread(descriptor, 1, start - 1) == b"\n":
+        return True
+    return _is_inside_long_line(descriptor, start)
+
+
+def _is_inside_long_line(descriptor: int, start: int) -> bool:
+    """Whether what begins at `start` is the rest of a line whose beginning was passed over."""
+    most = protocol.MAX_RECORD
+    if start < most or os.pread(descriptor, 1, start - 1) == b"\n":
+        return False
+    return b"\n" not in os.pread(descriptor, most, start - most)
+
+
+def _rest_of_long_line(data: bytes) -> Records:
+    length = data.find(b"\n") + 1 or len(data)
+    return Records([], length, length)
 
 
 def cut_lines(data: bytes, is_all: bool) -> Records:

@@ -1,0 +1,183 @@
+"""The members of a tar file one after the other, as they come: files, folders and links, from whoever sent it.
+
+Not `tarfile`: that takes a name into memory however long it says it is, follows headers that follow headers as deep as
+there are any, and reads maps of sparse files. Here no header is larger than `MOST_HEADER_BYTES` and nothing is kept of
+what is no part of a member. Understood are ustar, PAX (`path`, `linkpath`, `size`) and GNU's long names.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_BLOCK = 512
+_CHUNK_BYTES = 256 * 1024
+#: Of names and whatever else stands before a member.
+MOST_HEADER_BYTES = 64 * 1024
+_OCTAL = re.compile(rb"[0-7]*")
+_RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=]+)=")
+_PAX_GLOBAL, _PAX, _GNU_NAME, _GNU_TARGET = b"g", b"x", b"L", b"K"
+
+
+class BadTar(Exception):
+    """The end of a sentence about the whole file."""
+
+
+class Kind(enum.Enum):
+    FILE = enum.auto()
+    FOLDER = enum.auto()
+    LINK = enum.auto()
+    OTHER = enum.auto()
+
+
+_KINDS = {b"0": Kind.FILE, b"\0": Kind.FILE, b"7": Kind.FILE, b"5": Kind.FOLDER, b"2": Kind.LINK}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Names may hold any bytes, as Python spells them."""
+
+    name: str
+    kind: Kind
+    #: Bytes of its content; 0 for what has none.
+    size: int
+    is_executable: bool
+    #: Of a link.
+    target: str
+
+
+class TarReader:
+    """Read once, from the beginning."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        """`read`: answers so many bytes, fewer at the end alone."""
+        self._read = read
+        #: Bytes that are left of the member's content, and what fills its last block.
+        self._left = self._padding = 0
+
+    def members(self) -> Iterator[Member]:
+        """Each before its content, which is left out unless it is read. Raises BadTar."""
+        said: dict[bytes, bytes] = {}
+        while (header := self._header()) is not None:
+            kind = header[156:157]
+            if kind in (_PAX_GLOBAL, _PAX, _GNU_NAME, _GNU_TARGET):
+                said |= _extended(kind, self._extension(header))
+                continue
+            yield self._member(header, said)
+            said = {}
+            for _ in self.content():
+                pass
+
+    def content(self) -> Iterator[bytes]:
+        """Of the member that came last. Raises BadTar when it ends too early."""
+        while self._left:
+            part = self._exactly(min(self._left, _CHUNK_BYTES))
+            self._left -= len(part)
+            yield part
+        padding, self._padding = self._padding, 0
+        self._exactly(padding)
+
+    def _header(self) -> bytes | None:
+        """None at the end: a block of zeros, or nothing more."""
+        block = self._read(_BLOCK)
+        if not block.strip(b"\0"):
+            return None
+        if len(block) < _BLOCK:
+            raise BadTar("it ends too early")
+        if _number(block[148:156]) not in _sums(block):
+            raise BadTar("it is no tar file, or is damaged")
+        return block
+
+    def _extension(self, header: bytes) -> bytes:
+        size = _number(header[124:136])
+        if size > MOST_HEADER_BYTES:
+            raise BadTar(f"a name or another header in it is longer than {MOST_HEADER_BYTES // 1024} KiB")
+        self._expect(size)
+        return b"".join(self.content())
+
+    def _member(self, header: bytes, said: dict[bytes, bytes]) -> Member:
+        name = said.get(b"path", _name(header))
+        kind = _KINDS.get(header[156:157], Kind.OTHER)
+        if kind is Kind.FILE and header[156:157] == b"\0" and name.endswith(b"/"):
+            kind = Kind.FOLDER  # as the oldest ones have it
+        size = 0
+        if kind is Kind.FILE:
+            size = _decimal(said[b"size"]) if b"size" in said else _number(header[124:136])
+        self._expect(size)
+        return Member(
+            name=_text(name.rstrip(b"/") if kind is Kind.FOLDER else name), kind=kind, size=size,
+            is_executable=bool(_number(header[100:108]) & 0o100),
+            target=_text(said.get(b"linkpath", _to_nul(header[157:257]))),
+        )  # fmt: skip
+
+    def _expect(self, size: int) -> None:
+        self._left, self._padding = size, -size % _BLOCK
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._read(size) if size else b""
+        if len(data) < size:
+            raise BadTar("it ends too early")
+        return data
+
+
+def _sums(block: bytes) -> tuple[int, int]:
+    """The check sum, and as some programs get it who take bytes for signed."""
+    summed = block[:148] + b" " * 8 + block[156:]
+    unsigned = sum(summed)
+    return unsigned, unsigned - 256 * sum(byte > 127 for byte in summed)
+
+
+def _number(field: bytes) -> int:
+    """Octal digits; where the first bit is set, the rest in binary."""
+    if field[0] & 0x80:
+        if field[0] != 0x80:
+            raise BadTar("a number in it is negative, or larger than any")
+        return int.from_bytes(field[1:], "big")
+    digits = _to_nul(field).strip()
+    if _OCTAL.fullmatch(digits) is None:
+        raise BadTar("a number in it is none")
+    return int(digits or b"0", 8)
+
+
+def _decimal(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 20:
+        raise BadTar("a size in it is no number")
+    return int(value)
+
+
+def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
+    """What it says of the next member, by PAX's words."""
+    if kind == _PAX:
+        return dict(_records(data))
+    if kind == _PAX_GLOBAL:
+        return {}  # a comment, a time
+    return {b"path" if kind == _GNU_NAME else b"linkpath": _to_nul(data)}
+
+
+def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Each is ``LENGTH NAME=VALUE`` and a line's end; only what is of use."""
+    while data.strip(b"\0"):
+        found = _RECORD.match(data)
+        end = int(found[1]) if found else 0
+        if found is None or end < found.end() + 1 or end > len(data) or data[end - 1 : end] != b"\n":
+            raise BadTar("a PAX header in it is damaged")
+        if found[2].startswith(b"GNU.sparse."):
+            raise BadTar("it holds a sparse file; pack it without --sparse")
+        if found[2] in (b"path", b"linkpath", b"size"):
+            yield found[2], data[found.end() : end - 1]
+        data = data[end:]
+
+
+def _name(header: bytes) -> bytes:
+    name, prefix = _to_nul(header[:100]), _to_nul(header[345:500])
+    return prefix + b"/" + name if prefix and header[257:263] == b"ustar\0" else name
+
+
+def _to_nul(field: bytes) -> bytes:
+    return field.partition(b"\0")[0]
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,111 @@
+"""Storage that lags: a mounted folder as network file systems show it to this process, whatever others have written.
+
+The words of a trial runner, `runner.json` and `exit.json`, are there at once; what they speak of is not. Whatever reads
+through the `os` module in this process meets it; other processes see the folder as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from trial_runner import protocol
+
+#: Parts of paths that are late: everything that a runner leaves but its words.
+_LATE = frozenset({protocol.OUTBOX_FOLDER, protocol.METRICS_FILE.partition("/")[0], *protocol.LOG_FILES})
+
+
+class Lag(StrEnum):
+    #: Folders and files are not to be found yet.
+    LATE_DIRECTORIES = "late directories"
+    #: Files seem to have half of their bytes.
+    LATE_SIZES = "late sizes"
+    #: Files seem to be empty, also those that were read before.
+    TRUNCATED = "truncated"
+    #: What is opened or listed is answered with ESTALE.
+    STALE_HANDLES = "stale handles"
+
+
+class LaggingStorage:
+    """`settle`: from then on everything is seen as it is."""
+
+    def __init__(self, root: Path, lag: Lag) -> None:
+        self._root = os.path.realpath(root)
+        self._lag = lag
+        self._is_settled = False
+
+    def settle(self) -> None:
+        self._is_settled = True
+
+    def is_late(self, path: Any, folder: int | None = None) -> bool:
+        """`path`: as functions of `os` take it, relative to the opened `folder` if there is one."""
+        if self._is_settled:
+            return False
+        if isinstance(path, int):
+            place = _path_of(path)
+        else:
+            base = os.getcwd() if folder is None else _path_of(folder)
+            place = os.path.normpath(os.path.join(base, os.fsdecode(path)))
+        return place.startswith(self._root + "/") and not _LATE.isdisjoint(place[len(self._root) :].split("/"))
+
+    def refuse(self, path: Any, folder: int | None = None) -> None:
+        """Raises what cannot be looked up now."""
+        number = {Lag.LATE_DIRECTORIES: errno.ENOENT, Lag.STALE_HANDLES: errno.ESTALE}.get(self._lag)
+        if number is not None and self.is_late(path, folder):
+            raise OSError(number, os.strerror(number), path)
+
+    def shown_size(self, size: int) -> int:
+        return 0 if self._lag is Lag.TRUNCATED else size // 2
+
+
+@contextmanager
+def lagging_storage(root: Path, lag: Lag) -> Iterator[LaggingStorage]:
+    """What is below `root` lags, until it settles or this ends."""
+    storage = LaggingStorage(root, lag)
+    names = ("open", "scandir", "listdir", "stat", "lstat", "fstat", "pread")
+    real = {name: getattr(os, name) for name in names}
+    with patch.multiple(os, **_shown(storage, real)):
+        yield storage
+
+
+def _shown(storage: LaggingStorage, real: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    def look_up(name: str) -> Callable[..., Any]:
+        def looked_up(path: Any = ".", *arguments: Any, dir_fd: int | None = None, **options: Any) -> Any:
+            storage.refuse(path, dir_fd)
+            more = {} if dir_fd is None else {"dir_fd": dir_fd}
+            return real[name](path, *arguments, **more, **options)
+
+        return looked_up
+
+    def measure(name: str) -> Callable[..., Any]:
+        def measured(path: Any, *, dir_fd: int | None = None, **options: Any) -> os.stat_result:
+            storage.refuse(path, dir_fd)
+            more = {} if dir_fd is None else {"dir_fd": dir_fd}
+            found: os.stat_result = real[name](path, **more, **options)
+            if not storage.is_late(path, dir_fd):
+                return found
+            return os.stat_result((*found[:6], storage.shown_size(found.st_size), *found[7:]))
+
+        return measured
+
+    def read(descriptor: int, length: int, offset: int) -> bytes:
+        storage.refuse(descriptor)
+        if storage.is_late(descriptor):
+            length = max(0, min(length, storage.shown_size(real["fstat"](descriptor).st_size) - offset))
+        return bytes(real["pread"](descriptor, length, offset))
+
+    return {
+        **{name: look_up(name) for name in ("open", "scandir", "listdir")},
+        **{name: measure(name) for name in ("stat", "lstat", "fstat")},
+        "pread": read,
+    }
+
+
+def _path_of(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")

@@ -1,0 +1,193 @@
+"""What NNI's API answers of an experiment that nobody works on: as quick as of a running one, and never out of date."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from nni_manager.api.nni.growing_list import GrowingList, Room
+from nni_manager.api.nni.trials import TrialRows
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler import closed_experiments, experiment_folder
+from nni_manager.store import database as databases
+from nni_manager.store import index
+from nni_manager.store.connection import connect
+from tests.api.world import World
+
+pytestmark = pytest.mark.unit
+
+LISTS = ("trial-jobs", "metric-data")
+
+
+def path(id_: str, name: str) -> str:
+    return f"/experiments/{id_}/api/v1/nni/{name}"
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Databases in the order in which they were opened for reading."""
+    found: list[Path] = []
+    connect_readonly = databases.connect_readonly
+
+    def noting(path: Path) -> sqlite3.Connection:
+        found.append(path)
+        return connect_readonly(path)
+
+    monkeypatch.setattr(databases, "connect_readonly", noting)
+    return found
+
+
+@pytest.mark.parametrize("status", [ExperimentStatus.STOPPED, ExperimentStatus.VIEWED])
+async def test_it_stays_open(
+    api: httpx.AsyncClient, world: World, opened: list[Path], monkeypatch: pytest.MonkeyPatch, status: ExperimentStatus
+) -> None:
+    folder = await world.add("seeded", status=status)
+    looked: list[object] = []
+    monkeypatch.setattr(experiment_folder, "adopt", looked.append)
+    first = {name: (await api.get(path("seeded", name))).content for name in (*LISTS, "check-status", "experiment")}
+    for _ in range(3):
+        for name, content in first.items():
+            assert (await api.get(path("seeded", name))).content == content
+    assert opened.count(folder.database) == len(looked) == 1
+
+
+async def test_its_lists_are_assembled_once(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    for name in LISTS:
+        whole = (await api.get(path("seeded", name))).content
+        experiment = world.supervisor.closed_ones.kept("seeded")
+        assert experiment is not None
+        statements: list[str] = []
+        (connection,) = experiment.database._idle_readers
+        connection.set_trace_callback(statements.append)
+        assert (await api.get(path("seeded", name))).content == whole
+        connection.set_trace_callback(None)
+        assert statements == []
+
+
+async def test_its_status_is_answered_from_memory(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.add("seeded", status=ExperimentStatus.VIEWED)
+    first = await api.get(path("seeded", "check-status"))
+
+    async def unused(*_: object) -> None:
+        raise AssertionError("the store was asked")
+
+    monkeypatch.setattr(databases.Database, "read", unused)
+    again = await api.get(path("seeded", "check-status"))
+    assert again.json() == first.json() == {"status": "VIEWED", "errors": []}
+    assert again.headers["content-type"] == first.headers["content-type"]
+
+
+async def test_what_the_index_says_of_it_is_seen_at_once(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    assert (await api.get(path("seeded", "check-status"))).json()["status"] == "STOPPED"
+    await world.service.view("seeded")
+    assert (await api.get(path("seeded", "check-status"))).json()["status"] == "VIEWED"
+    await world.service.stop("seeded")
+    assert (await api.get(path("seeded", "check-status"))).json()["status"] == "STOPPED"
+
+
+@pytest.mark.parametrize("keeps_log", [True, False], ids=["in the write-ahead log", "in the database"])
+async def test_what_somebody_else_wrote_into_it_is_seen(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, keeps_log: bool
+) -> None:
+    """Such as another daemon that has the same folder in its list."""
+    monkeypatch.setattr(closed_experiments, "_BELIEVED_S", 0)
+    folder = await world.add("seeded")
+    before = {name: (await api.get(path("seeded", name))).json() for name in (*LISTS, "check-status")}
+    with closing(connect(folder.database)) as other:
+        other.execute("PRAGMA foreign_keys=OFF")
+        other.execute("DELETE FROM metrics WHERE trial_id = 'good1'")
+        other.execute("DELETE FROM trials WHERE id = 'good1'")
+        other.execute("UPDATE experiment SET status = 'ERROR', error = 'a fault'")
+        if not keeps_log:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        now = {name: (await api.get(path("seeded", name))).json() for name in before}
+    assert now["check-status"] == {"status": "STOPPED", "errors": ["a fault"]}, "that it is closed, the list knows"
+    assert [trial["trialJobId"] for trial in before["trial-jobs"]].count("good1") == 1
+    for name in LISTS:
+        assert "good1" not in str(now[name]) and len(now[name]) < len(before[name])
+
+
+async def test_a_folder_that_was_exchanged_or_removed_is_noticed(api: httpx.AsyncClient, world: World) -> None:
+    folder, other = await world.add("seeded"), await world.add("others", extra_trials=3)
+    before = (await api.get(path("seeded", "trial-jobs"))).json()
+    shutil.rmtree(folder.path)
+    shutil.copytree(other.path, folder.path)
+    assert len((await api.get(path("seeded", "trial-jobs"))).json()) == len(before) + 3
+    shutil.rmtree(folder.path)
+    assert (await api.get(path("seeded", "trial-jobs"))).status_code == 404
+
+
+async def test_it_is_let_go_when_it_is_resumed_or_deleted(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("seeded")
+    for end in (world.service.resume, lambda id_: world.service.delete(id_, also=nothing_more)):
+        assert (await api.get(path("seeded", "trial-jobs"))).is_success
+        experiment = world.supervisor.closed_ones.kept("seeded")
+        assert experiment is not None
+        await end("seeded")
+        assert not experiment.database._idle_readers and world.supervisor.closed_ones.kept("seeded") is None
+        if world.service.at_work("seeded"):
+            await world.service.stop("seeded")
+    assert not folder.path.exists()
+
+
+async def nothing_more() -> None:
+    """Nothing else is to be removed."""
+
+
+async def test_only_the_last_few_stay_open(
+    api: httpx.AsyncClient, world: World, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_experiments, "_MOST_OPEN", 2)
+    folders = [await world.add(f"seeded{number}") for number in range(3)]
+    for number in (0, 1, 0, 2, 0, 1):
+        await api.get(path(f"seeded{number}", "trial-jobs"))
+    assert [opened.count(folder.database) for folder in folders] == [1, 2, 1]
+    assert [world.supervisor.closed_ones.kept(f"seeded{number}") is None for number in range(3)] == [False, False, True]
+
+
+async def test_many_readers_at_once_get_whole_answers(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_experiments, "_MOST_OPEN", 1)
+    for number in range(3):
+        await world.add(f"seeded{number}", extra_trials=number)
+    ids = [f"seeded{number % 3}" for number in range(30)]
+    found = await asyncio.gather(*(api.get(path(id_, "trial-jobs")) for id_ in ids))
+    counts = [len(answer.json()) for answer in found]
+    assert counts == [counts[0] + number % 3 for number in range(30)]
+
+
+async def test_the_index_is_not_read_while_nobody_writes_it(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    await api.get(path("seeded", "trial-jobs"))
+    asked: list[Any] = []
+    (connection,) = world.supervisor.index._idle_readers
+    connection.set_trace_callback(asked.append)
+    await api.get(path("seeded", "trial-jobs"))
+    assert asked == []
+    await world.supervisor.index.write(lambda c: index.set_name(c, "seeded", "other"))
+    assert (await world.service.entry("seeded")).name == "other"
+    connection.set_trace_callback(None)
+
+
+def test_lists_of_closed_experiments_share_their_room(tmp_path: Path) -> None:
+    room = Room(100)
+    lists = [GrowingList(TrialRows("/f"), end=10, room=room) for _ in range(3)]
+    for number in (0, 1, 0, 2):
+        lists[number]._kept = growing = lists[number]._kept.plus(b"x" * 40, 10)
+        room.use(lists[number], 40)
+    assert [bool(one._kept.size) for one in lists] == [True, False, True] and growing.size == 40
+    lists[1]._kept = lists[1]._kept.plus(b"x" * 101, 10)
+    room.use(lists[1], 101)
+    assert [one._kept.size for one in lists] == [0, 0, 0], "what has no room is not kept"

@@ -1,0 +1,92 @@
+"""What a trial may make of its own folder: pipes, links, deep trees. The keeper goes on and ships nothing else."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from keeper_client_for_tests import TIMEOUT_S, Client, KeeperProcess
+
+from trial_runner import protocol
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(40)]
+
+_REPORT = "echo 1 >> $NNI_OUTBOX; "
+
+
+@pytest.fixture
+def secret(keeper: KeeperProcess) -> Path:
+    """A folder of somebody else, laid out as an attempt's."""
+    folder = keeper.directory / "elsewhere"
+    (folder / "outbox").mkdir(parents=True)
+    for name in ("outbox/main.jsonl", "outbox/more.jsonl", "stderr", "stdout"):
+        (folder / name).write_text('"s3cret"\n')
+    return folder
+
+
+@pytest.mark.parametrize("name", ["stderr", "stdout", "exit.json", "exit.json.tmp"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_whatever_stands_in_place_of_a_file_the_job_ends_and_the_next_one_runs(
+    keeper: KeeperProcess, client: Client, secret: Path, name: str, kind: str
+) -> None:
+    make = {"pipe": f"mkfifo {name}", "link": f"ln -s {secret}/stderr {name}", "folder": f"mkdir -p {name}/in"}[kind]
+    keeper.spawn(client, "job", f"{_REPORT} cd $D; rm -f {name}; {make}; exit 1")
+    heard = client.until_ended("job")
+    assert heard.jobs["job"]["exit_code"] == 1
+    assert "s3cret" not in heard.jobs["job"]["stderr_tail"]
+    assert heard.lines("job") == ["1"]
+    assert json.loads((keeper.attempt("job") / protocol.EXIT_FILE).read_text())["exit_code"] == 1
+    assert (secret / "stderr").read_text() == '"s3cret"\n'
+    keeper.spawn(client, "next", "exit 0")
+    assert client.until_ended("next").jobs["next"]["exit_code"] == 0
+
+
+@pytest.mark.parametrize("content", [None, "[" * 60_000, "0", '{"name": "job", "pid": %d, "exit_code": "0"}'])
+def test_the_next_keeper_neither_waits_for_an_exit_file_nor_believes_a_wrong_one(
+    keeper: KeeperProcess, client: Client, content: str | None
+) -> None:
+    pid = keeper.spawn(client, "job", "exit 1")["pid"]
+    client.until_ended("job")
+    keeper.kill()
+    state, exit_file = keeper.state_file("job"), keeper.attempt("job") / protocol.EXIT_FILE
+    state.write_text("".join(state.read_text().splitlines(keepends=True)[:2]))
+    exit_file.unlink()
+    if content is None:
+        os.mkfifo(exit_file)
+    else:
+        exit_file.write_text(content.replace("%d", str(pid)))
+    assert keeper.start() == b"ready\n"
+    client = keeper.connect()
+    client.ask("follow", jobs={"job": {}})
+    assert client.until_ended("job").jobs["job"]["state"] == protocol.LOST
+
+
+def test_a_deep_outbox_costs_the_keeper_nothing_but_what_is_deep_in_it(keeper: KeeperProcess, client: Client) -> None:
+    nest = "import os\nos.chdir(os.environ['D'] + '/outbox')\nfor _ in range(1900): os.mkdir('d'); os.chdir('d')"
+    keeper.spawn(client, "job", f'"$PYTHON" -c "$NEST"; {_REPORT} exit 3', environment={"NEST": nest})
+    heard = client.until_ended("job")
+    assert (heard.jobs["job"]["exit_code"], heard.lines("job")) == (3, ["1"])
+    assert "holds more, or deeper, than is looked at" in keeper.log()
+
+
+@pytest.mark.parametrize("way", ["outbox", "outbox/inner", "stdout", "."])
+def test_nothing_is_shipped_or_read_through_a_link(
+    keeper: KeeperProcess, client: Client, secret: Path, way: str
+) -> None:
+    aim = {"outbox": f"{secret}/outbox", "outbox/inner": f"{secret}/outbox", "stdout": f"{secret}/stdout"}
+    if way == ".":
+        exchange = f"mv $D $D-away; ln -s {secret} $D; "
+    else:
+        exchange = f"mv $D/{way} $D/away 2>/dev/null; ln -s {aim[way]} $D/{way}; "
+    keeper.spawn(client, "job", f"{exchange} sleep 0.2; exit 1")
+    heard = client.until_ended("job")
+    assert "s3cret" not in f"{heard.outboxes} {heard.jobs}"
+    assert heard.jobs["job"]["exit_code"] == 1
+    for file in ("stdout", "stderr", "outbox/more.jsonl"):
+        answer = client.send("read", attempt_directory=str(keeper.attempt("job")), file=file)
+        deadline = time.monotonic() + TIMEOUT_S
+        while (message := client.next_message()).get("id") != answer:
+            assert time.monotonic() < deadline
+        assert "s3cret" not in str(message) and "InMzY3JldCI" not in str(message)
+    assert not (secret / protocol.EXIT_FILE).exists()

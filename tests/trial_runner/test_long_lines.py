@@ -1,0 +1,75 @@
+"""A line over the limit: passed over whole, named once, whichever way and in how many pieces it is read."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trial_runner import protocol
+from trial_runner.wire.records import read_records
+
+pytestmark = pytest.mark.unit
+
+MAIN, SIZE = protocol.MAIN_OUTBOX, 256 * 1024
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def texts(path: Path, start: int = 0, *, is_all: bool = False) -> tuple[list[str], int]:
+    """(all that is complete, where it ends)"""
+    found: list[str] = []
+    with opened(path) as descriptor:
+        while (records := read_records(descriptor, MAIN, start, is_all, SIZE)).length:
+            found += records.texts
+            start += records.length
+    return found, start
+
+
+@pytest.mark.parametrize("more", [1, 2, SIZE, 5 * protocol.MAX_RECORD])
+def test_a_line_over_the_limit_is_named_in_its_place(tmp_path: Path, more: int) -> None:
+    path = tmp_path / "outbox"
+    path.write_bytes(b"1\n" + b"x" * (protocol.MAX_RECORD + more) + b"\n2\n")
+    assert texts(path) == (["1", protocol.TOO_LONG, "2"], path.stat().st_size)
+
+
+def test_the_longest_line_that_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "outbox"
+    path.write_bytes(b"x" * protocol.MAX_RECORD + b"\n2\n")
+    found, _ = texts(path)
+    assert [len(text) for text in found] == [protocol.MAX_RECORD, 1]
+
+
+def test_a_line_that_grows_over_the_limit_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "outbox"
+    path.write_bytes(b"x" * (protocol.MAX_RECORD - 1))
+    found, start = texts(path)
+    assert (found, start) == ([], 0)
+    for _ in range(3):
+        with path.open("ab") as file:
+            file.write(b"x" * 100_000)
+        more, start = texts(path, start)
+        found += more
+    with path.open("ab") as file:
+        file.write(b'x"}\n2\n')
+    more, start = texts(path, start)
+    assert ([*found, *more], start) == ([protocol.TOO_LONG, "2"], path.stat().st_size)
+
+
+def test_what_follows_a_last_line_that_was_never_ended_is_no_rest_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "outbox"
+    path.write_bytes(b"1\n" * protocol.MAX_RECORD + b"2")
+    with opened(path) as descriptor:
+        end = 2 * protocol.MAX_RECORD
+        assert read_records(descriptor, MAIN, end, True, SIZE).texts == ["2"]
+        with path.open("ab") as file:
+            file.write(b"3\n")
+        assert read_records(descriptor, MAIN, end + 1, False, SIZE).texts == ["3"]

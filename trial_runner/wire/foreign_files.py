@@ -1,0 +1,239 @@
+"""Files that others may have written (a trial, a container, an archive): opened, read, listed, and written beside.
+
+Every function takes a folder and a name below it, with slashes. No symbolic link is followed on the way from that
+folder, itself included, to the file; what leads to the folder is the caller's own. Only regular files are opened, and
+nothing ever waits for somebody else, as opening a pipe would. `removal` removes such things.
+"""
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
+
+from trial_runner.wire import removal
+
+#: What `listing` looks at: so many names, and so many folders below each other.
+MOST_NAMES = 5000
+MOST_LEVELS = 16
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class NotRegular(OSError):
+    """There is something that is no regular file: a folder, a link, a pipe, a device."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", name)
+
+
+class Listing(NamedTuple):
+    """Paths below the folder that was asked about, in order."""
+
+    files: List[str]
+    #: The folder that was listed comes first.
+    folders: List[str]
+    #: False: there is more than is looked at.
+    is_complete: bool
+
+
+def open_file(folder: str, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """A descriptor of a regular file. Raises OSError; NotRegular where something else is in its place."""
+    parts = _parts(name)
+    parent = _open_folder(folder, parts[:-1])
+    try:
+        descriptor = os.open(parts[-1], flags | _FILE, mode, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise NotRegular(name) from error
+        raise
+    finally:
+        os.close(parent)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(name)
+    return descriptor
+
+
+def read(folder: str, name: str, offset: int, limit: int) -> bytes:
+    """At most `limit` bytes from `offset` on, or so many before the end where it is negative. Raises OSError."""
+    descriptor = open_file(folder, name)
+    try:
+        start = offset if offset >= 0 else max(0, os.fstat(descriptor).st_size + offset)
+        return os.pread(descriptor, limit, start)
+    finally:
+        os.close(descriptor)
+
+
+def tail(folder: str, name: str, limit: int) -> bytes:
+    """The last bytes; none where there is no such file that can be read."""
+    try:
+        return read(folder, name, -limit, limit)
+    except OSError:
+        return b""
+
+
+def size(folder: str, name: str) -> int:
+    """Bytes of a regular file. Raises OSError."""
+    return status(folder, name).st_size
+
+
+def status(folder: str, name: str) -> os.stat_result:
+    """Of a regular file. Raises OSError."""
+    parts = _parts(name)
+    parent = _open_folder(folder, parts[:-1])
+    try:
+        found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+    finally:
+        os.close(parent)
+    if not stat.S_ISREG(found.st_mode):
+        raise NotRegular(name)
+    return found
+
+
+def listing(folder: str, name: str) -> Listing:
+    """All that is in the folder `name` and below it, but names that begin with a dot; empty where there is none.
+
+    What is more, or deeper, than may be looked at is left out, deeper folders first.
+    """
+    files: List[str] = []
+    folders: List[str] = []
+    waiting, looked_at, is_complete = [name], 0, True
+    for here in waiting:  # it grows: what lies deeper comes later
+        try:
+            inside, count = _names(folder, here, MOST_NAMES - looked_at)
+        except OSError:
+            continue
+        is_complete = is_complete and looked_at + count <= MOST_NAMES
+        looked_at = min(looked_at + count, MOST_NAMES)
+        folders.append(here)
+        files += ["{}/{}".format(here, each) for each, is_folder in inside if not is_folder]
+        below = ["{}/{}".format(here, each) for each, is_folder in inside if is_folder]
+        if here.count("/") < MOST_LEVELS:
+            waiting += below
+        elif below:
+            is_complete = False
+    return Listing(sorted(files), sorted(folders), is_complete)
+
+
+def make_folder(folder: str, name: str) -> List[str]:
+    """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
+    parts, made = _parts(name), []
+    for count, part in enumerate(parts):
+        with opened_folder(folder, "/".join(parts[:count])) as parent:
+            try:
+                os.mkdir(part, 0o700, dir_fd=parent)
+                made.append("/".join(parts[: count + 1]))
+            except FileExistsError:
+                pass
+    with opened_folder(folder, name):
+        pass  # it is one, and no link to one
+    return made
+
+
+@contextmanager
+def opened_folder(folder: str, name: str) -> Iterator[int]:
+    """A descriptor of the folder `name`, or of `folder` itself where it is empty. Raises OSError."""
+    descriptor = _open_folder(folder, _parts(name) if name else ())
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def remove(folder: str, name: str) -> List[str]:
+    """Removes whatever it is; answers what stays, as `removal.remove` does. Raises OSError."""
+    with _parent_of(folder, name) as (parent, last):
+        return removal.remove_below(parent, last, os.path.join(folder, name))
+
+
+def write_whole(folder: str, name: str, data: bytes, mode: int = 0o600) -> None:
+    """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError."""
+    with _parent_of(folder, name) as (parent, last):
+        draft = last + ".tmp"
+        descriptor = _new_file(parent, draft, mode)
+        try:
+            try:
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+            _rename(parent, draft, last)
+        except OSError:
+            os.unlink(draft, dir_fd=parent)
+            raise
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Raises OSError; part of it may be written then."""
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _new_file(parent: int, name: str, mode: int) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+    try:
+        return os.open(name, flags, mode, dir_fd=parent)
+    except FileExistsError:
+        removal.remove_below(parent, name)
+    return os.open(name, flags, mode, dir_fd=parent)
+
+
+def _rename(parent: int, draft: str, name: str) -> None:
+    try:
+        os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except IsADirectoryError:
+        removal.remove_below(parent, name)
+        os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+
+@contextmanager
+def _parent_of(folder: str, name: str) -> Iterator[Tuple[int, str]]:
+    """The opened folder that holds the file, and the file's own name."""
+    parts = _parts(name)
+    with opened_folder(folder, "/".join(parts[:-1])) as parent:
+        yield parent, parts[-1]
+
+
+def _open_folder(folder: str, parts: Sequence[str]) -> int:
+    """One part at a time: O_NOFOLLOW guards only the last part of a path. Raises OSError."""
+    descriptor = os.open(folder, _FOLDER)
+    for part in parts:
+        outer = descriptor
+        try:
+            descriptor = os.open(part, _FOLDER, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return descriptor
+
+
+def _parts(name: str) -> List[str]:
+    """Raises OSError for what is no path below a folder."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or name[0] == "/" or not _can_be_a_name(name):
+        raise OSError(errno.EINVAL, "not a path below a folder", name)
+    return parts
+
+
+def _can_be_a_name(name: str) -> bool:
+    try:
+        return "\0" not in name and bool(os.fsencode(name))
+    except UnicodeEncodeError:
+        return False
+
+
+def _names(folder: str, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
+    """(names of files and folders, each with whether it is a folder; how many names there are, at least, of any kind).
+
+    No more than `most` are looked at. Raises OSError.
+    """
+    found: List[Tuple[str, bool]] = []
+    count = 0
+    with opened_folder(folder, name) as descriptor, os.scandir(descriptor) as entries:
+        for count, entry in enumerate(entries, 1):
+            if count > most:
+                break
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not entry.name.startswith(".") and (is_folder or entry.is_file(follow_symlinks=False)):
+                found.append((entry.name, is_folder))
+    return found, count
