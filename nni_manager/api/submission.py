@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from nni_manager.api import code, views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
-from nni_manager.config import document, experiment_file
+from nni_manager.config import document, experiment_file, user_classes
 from nni_manager.config.document import Patience
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.experiment import ExperimentSpec
@@ -58,11 +58,11 @@ async def read(request: Request, context: ApiContext) -> Submission:
     directory = await _directory(new, context)
     spec = await _load(new, directory, context)
     environment = context.environment if new.environment is None else new.environment
+    python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
+    await user_classes.check(spec, python, environment, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
-    return Submission(
-        spec=spec, environment=environment, interpreter=new.interpreter, view=views.wish(new.view), sent_code=sent
-    )
+    return Submission(spec=spec, environment=environment, interpreter=python, view=views.wish(new.view), sent_code=sent)
 
 
 async def _load(new: NewExperiment, directory: Path, context: ApiContext) -> ExperimentSpec:
@@ -132,9 +132,9 @@ def _json(text: str) -> object:
 
 
 def _checked(new: NewExperiment) -> NewExperiment:
-    for name, path in (("directory", new.directory), ("interpreter", new.interpreter)):
-        if path and (not os.path.isabs(path) or "\0" in path):
-            raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
+    _require_place("directory", new.directory)
+    if "/" in new.interpreter or "\0" in new.interpreter:  # else a name, which the caller's PATH finds
+        _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
         raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
     for name, value in (new.environment or {}).items():
@@ -143,6 +143,11 @@ def _checked(new: NewExperiment) -> NewExperiment:
     for name in ("directory", "file", "interpreter", "environment"):
         require_text(name, getattr(new, name))
     return new
+
+
+def _require_place(name: str, path: str) -> None:
+    if path and (not os.path.isabs(path) or "\0" in path):
+        raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
 
 
 def _sentence(fault: Any) -> str:

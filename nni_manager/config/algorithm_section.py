@@ -68,7 +68,7 @@ def _check_name(name: str, family: Family, section: Section, source: Source, arg
             _check_arguments(arguments, known, (*section.path, "classArgs"), algorithm.name, source)
         return algorithm.name
     if not (source.elsewhere or (source.stored and family.catalogue.is_missing(name))):
-        section.refuse("name", _unknown(name, family))
+        section.refuse("name", _no_advisor(name) if section.path == ("advisor",) else _unknown(name, family))
     return name
 
 
@@ -87,6 +87,14 @@ def _class_name(raw: object) -> str:
     if not _CLASS_NAME.fullmatch(name):
         raise ValueError("must name a module and a class in it, such as my_tuner.MyTuner")
     return name
+
+
+def _no_advisor(name: str) -> str:
+    """An advisor's class of one's own cannot work either."""
+    return (
+        f"there is no advisor {name} in this version; remove advisor, and write for example tuner: {{name: TPE}}"
+        " and, to end bad trials early, assessor: {name: Medianstop}"
+    )
 
 
 def _unknown(name: str, family: Family) -> str:

@@ -19,6 +19,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
+    "tunerPython": ("tuner_python", str),
 }
 
 

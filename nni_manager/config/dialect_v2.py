@@ -25,8 +25,8 @@ FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
     "trialConcurrency", "trialGpuNumber", "maxExperimentDuration", "maxTrialNumber", "maxTrialDuration",
     "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase", "debug",
-    "versionCheck", "logLevel", "experimentWorkingDirectory", "tunerGpuIndices", "tuner", "assessor", "advisor",
-    "trainingService", "sharedStorage", "deprecated",
+    "versionCheck", "logLevel", "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython", "tuner", "assessor",
+    "advisor", "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -68,6 +68,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     """Raises ConfigInvalid with everything that is wrong."""
     top = Section(values, FIELDS, (), source)
     fields = _single_values(top, _VALUES if source.stored else {**_VALUES, **_COUNTS}) | _paths(top, source)
+    fields |= {"tunerPython": top.take("tunerPython", lambda raw: source.program(scalars.text(raw)))}
     fields |= {"searchSpace": read_search_space(top, source)}
     fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
     _check_search_space(top, fields, source)

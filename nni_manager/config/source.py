@@ -102,6 +102,13 @@ class Source:
                 raise ValueError(f"{path} cannot be made: {place} is not yours to write to; name another one")
         return path
 
+    def program(self, raw: str) -> str:
+        """A name that a PATH will find as it is; a path absolute, with its links: a virtual environment's Python is a
+        link to another."""
+        if self.stored or self.elsewhere or "/" not in raw:
+            return raw
+        return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
+
     def existing_file(self, raw: str) -> str:
         """As `path`. Raises ValueError when there is no such file."""
         path = self.path(raw)

@@ -131,10 +131,17 @@ class ExperimentSpec:
     version_check: bool = True
     #: How jobs elsewhere reach this machine, NNI's `nniManagerIp`; empty: by its own address.
     manager_ip: str = ""
+    #: The Python of a user's tuner and assessor: a path, or a name on the caller's PATH; empty: its ``python3``.
+    tuner_python: str = ""
     #: The config as NNI's clients see it: camelCase, absent fields left out, secrets included: never log it.
     canonical: Json = field(default_factory=dict, repr=False)
     #: What was found in its file and refuses nothing, in the order of the lines; empty when it comes from the store.
     warnings: tuple[ConfigWarning, ...] = field(default=(), compare=False)
+
+    @property
+    def has_user_class(self) -> bool:
+        """Tuner, assessor or both are the user's own."""
+        return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
 
     @property
     def checks_version(self) -> bool:

@@ -29,10 +29,10 @@ from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.warnings import DaemonWarnings
-from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import experiments, migrate, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
+from nni_manager.domain import javascript
 from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.parameters import Parameters, ParameterSource
@@ -70,6 +71,8 @@ class Service:
             before, now_ms = experiment.spec, self._means.clock()
             await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
             experiment.go_by(spec)
+            # a turn that began by the old limits may have found meanwhile that all is done
+            await self._write(experiment, lambda c: _go_on(c, before, spec, now_ms))
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
@@ -175,14 +178,14 @@ class Service:
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
-        """Results from elsewhere, for the tuner: [{parameter, value}]."""
+        """Results from elsewhere, for the tuner: [{parameter, value}]; what else an entry holds is kept."""
         experiment = self._supervisor.find(id)
         for number, entry in enumerate(data):
             require_finite(f"[{number}]", entry)
             require_text(f"[{number}]", entry)
-        text, now_ms = json.dumps(data), self._means.clock()
+        text, now_ms = javascript.stringify(data), self._means.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
-        experiment.loop.feed.import_data(data)
+        experiment.loop.feed.import_data(json.loads(text))  # as a later process will hear it
 
     # Reading
 
@@ -296,8 +299,12 @@ def _require_text(config: Mapping[str, object]) -> None:
 
 
 def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """What is done goes on where the change gives it something to do."""
     experiments.set_config(connection, json.dumps(after.canonical))
+    _go_on(connection, before, after, now_ms)
+
+
+def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+    """What is done goes on where the change gives it something to do."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more

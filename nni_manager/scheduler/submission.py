@@ -20,7 +20,7 @@ class Submission:
     id: str = field(default_factory=new_experiment_id)
     #: The caller's environment; trials and the tuner run with it.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: The caller's Python; empty: the daemon's.
+    #: The Python of a user's tuner and assessor; empty: the daemon's.
     interpreter: str = ""
     #: None: no view.
     view: ViewWish | None = None

@@ -88,7 +88,8 @@ class Supervisor:
         experiment = self._open.get(id)
         if experiment is None:
             reason = self.not_opened.get(id)
-            raise Conflict(reason.sentence if reason else f"experiment {id} is stopped; `nnictl resume {id}` opens it")
+            state = "viewed, which is for reading only" if id in self.viewed else "stopped"
+            raise Conflict(reason.sentence if reason else f"experiment {id} is {state}; `nnictl resume {id}` opens it")
         return experiment
 
     def get(self, id: str) -> OpenExperiment | None:

@@ -25,8 +25,6 @@ from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system, which only root may")
-
 #: Nothing may take longer to be answered or refused, in seconds.
 PROMPT_S = 5.0
 DISK_HOLDS = {"STORE_UNAVAILABLE", "PLATFORM_UNAVAILABLE"}
@@ -55,7 +53,7 @@ class Run:
         self.daemon = daemon
         self.notes, self.hosts = root / "witness.jsonl", root / "hosts"
         self.hosts.mkdir()
-        self.trials = more.get("trials", 40)
+        self.trials = more.get("trials", 24)
         fields: dict[str, Any] = {"trials": self.trials, "steps": 10, "pause_s": 0.05, "trialConcurrency": 4}
         config = witness.config(**fields | {"tuner": witness.noting_tuner(self.hosts)} | more)
         working = {"experimentWorkingDirectory": str(folder)} if folder else {}
@@ -140,7 +138,7 @@ class _Elsewhere(Daemon):
 # Full
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
@@ -154,7 +152,7 @@ def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_pa
     assert daemon.terminate() == 0
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_daemon_killed_and_started_on_a_full_disk(
     daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -171,7 +169,7 @@ def test_a_daemon_killed_and_started_on_a_full_disk(
     assert daemon.terminate() == 0
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
     """With all that is its own there: SQLite gives the room beside an index back when the daemon ends."""
     data = tmp_path / "data"
@@ -196,7 +194,7 @@ def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Pat
         subprocess.run(["umount", "--lazy", data], check=True)
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_full_disk_does_not_hold_up_the_end_of_the_daemon(
     daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -380,7 +378,7 @@ def freeze() -> Iterator[Callable[[Path], None]]:
         subprocess.run(["chattr", "-i", path], check=False, capture_output=True)
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_database_that_becomes_read_only(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
@@ -395,7 +393,7 @@ def test_a_database_that_becomes_read_only(
     run.check_end()
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_trials_folder_that_becomes_read_only(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
@@ -438,10 +436,10 @@ def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Pa
 
 @pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
 def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
-    run = Run(daemon, code, tmp_path, trials=60)
+    run = Run(daemon, code, tmp_path)
     (tmp_path / "second").mkdir()
-    other = Run(daemon, code, tmp_path / "second", trials=60)
-    run.wait_for_progress(20)
+    other = Run(daemon, code, tmp_path / "second")
+    run.wait_for_progress()
     assert daemon.terminate() == 0
     SPOIL[fate](run.database)
     daemon.start()

@@ -19,7 +19,7 @@ from nni_manager.platform_kit import keeper_client, keeper_connection
 from nni_manager.platform_kit.keeper_client import Keeper
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(5)]
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
 Message = dict[str, Any]
 

@@ -24,8 +24,8 @@ from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
-from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import experiments, trials
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
@@ -124,7 +124,7 @@ async def at_work(
 ) -> AsyncIterator[AtWork]:  # fmt: skip
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     work = AtWork(path, config, script, platform)
     work.door.raises += closed_door
     prepare(work.platform)
@@ -428,7 +428,7 @@ async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_i
 
 async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     never = asyncio.Event()
     forgets = asyncio.Event()
     forget = work.platform.forget
@@ -553,7 +553,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     task = asyncio.create_task(work.loop.run())
     (name,) = await work.runs(1)
     await work.loop.exited(name, json.dumps({"exitCode": 0}))

@@ -121,7 +121,12 @@ class NewExperiment(Wire):
     environment: dict[str, str] | None = Field(
         default=None, description="What trials and tuner run with; not given: the daemon's own environment.", repr=False
     )
-    interpreter: str = Field(default="", description="Absolute path of the caller's Python; empty: the daemon's.")
+    interpreter: str = Field(
+        default="",
+        description="The Python that runs a user's tuner or assessor, over what `tunerPython` in the config says: an "
+        "absolute path, or a name on the PATH in `environment`. Empty: `tunerPython`, else `python3` of that PATH, "
+        "else the daemon's.",
+    )
     code: str = Field(
         default="",
         description="SHA-256 of code that was sent: relative paths in the config start there, not at `directory`.",
@@ -196,9 +201,9 @@ class ExperimentChange(Wire):
 
 
 class ImportedResult(Wire):
-    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is."""
+    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is, and is kept so."""
 
-    model_config = ConfigDict(extra="ignore")  # exports hold ids as well
+    model_config = ConfigDict(extra="allow")  # exports hold ids as well
 
     parameter: dict[str, JsonValue] = Field(description="Parameter names and values.")
     value: JsonValue = Field(description="The final result: a number, or an object with the number as `default`.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.assessors.user_class import UserAssessor
+from trial_runner.tuner_host.user_assessor import UserAssessor
 
 pytestmark = pytest.mark.unit
 

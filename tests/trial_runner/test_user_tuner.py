@@ -8,10 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from nni_manager.domain.parameters import ParameterSource
-from nni_manager.tuners.contract import NoMoreProposals, Result, Tuner
-from nni_manager.tuners.testing import TunerContract, result, through_json
-from nni_manager.tuners.user_class import UserTuner, plain
+from trial_runner.tuner_host.user_tuner import UserTuner, plain
 
 pytestmark = pytest.mark.unit
 
@@ -54,39 +51,24 @@ class Old(Recorder):
         self.calls.append(("result", parameter_id, parameters, value))
 
 
-class FromSpace(Recorder):
-    """Proposes the first value of each dimension."""
-
-    def update_search_space(self, search_space: Any) -> None:
-        self.space = search_space
-
-    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
-        return {name: spec["_value"][0] for name, spec in self.space.items()}
+def result(number: int | None, parameters: object, value: object) -> dict[str, Any]:
+    """As the daemon tells a trial's end."""
+    told = {"parameter_id": number, "parameters": parameters, "value": value, "trial_id": f"t{number}"}
+    return {**told, "status": "FAILED" if value is None else "SUCCEEDED", "source": "algorithm"}
 
 
-class TestUserTuner(TunerContract):
-    def make(self) -> Tuner:
-        return UserTuner(FromSpace())
-
-    def spaces(self) -> dict[str, Any]:
-        return {name: space for name, space in super().spaces().items() if name in ("choice", "uniform", "randint")}
-
-
-def customized(number: int | None, value: object) -> Result:
-    return Result(
-        parameter_id=number,
-        parameters={"x": "mine"},
-        value=value,
-        status=result(0, {}, value).status,
-        trial_id="t",
-        source=ParameterSource.CUSTOMIZED,
-    )
+def customized(number: int | None, value: object) -> dict[str, Any]:
+    return {
+        **result(number, {"x": "mine"}, value),
+        "status": "SUCCEEDED" if value is not None else "FAILED",
+        "source": "customized",
+    }
 
 
 def test_own_results_are_received_and_then_ended() -> None:
     user = Recorder()
     tuner = UserTuner(user)
-    assert tuner.propose(4) == {"x": 4}
+    assert tuner.propose([4]) == ([(4, {"x": 4})], False)
     tuner.learn(result(4, {"x": 4}, {"default": 1, "other": 2}))
     assert user.calls == [("result", 4, {"x": 4}, {"default": 1, "other": 2}, False), ("end", 4, True)]
 
@@ -94,7 +76,7 @@ def test_own_results_are_received_and_then_ended() -> None:
 def test_a_trial_without_result_is_only_ended() -> None:
     user = Recorder()
     tuner = UserTuner(user)
-    tuner.propose(0)
+    tuner.propose([0])
     tuner.learn(result(0, {"x": 0}, None))
     assert user.calls == [("end", 0, False)]
 
@@ -102,18 +84,14 @@ def test_a_trial_without_result_is_only_ended() -> None:
 def test_a_class_may_leave_out_what_it_does_not_need() -> None:
     user = Old()
     tuner = UserTuner(user)
-    tuner.propose(0)
+    tuner.propose([0])
     tuner.learn(result(0, {"x": 0}, 1))
     assert user.calls == [("result", 0, {"x": 0}, 1)]
 
 
 def test_no_more_trials_means_not_now() -> None:
     tuner = UserTuner(Recorder(limit=2))
-    batch = tuner.propose_many([0, 1, 2, 3])
-    assert batch.proposals == [(0, {"x": 0}), (1, {"x": 1})] and not batch.exhausted
-    with pytest.raises(NoMoreProposals) as caught:
-        tuner.propose(2)
-    assert not caught.value.permanently
+    assert tuner.propose([0, 1, 2, 3]) == ([(0, {"x": 0}), (1, {"x": 1})], False)
 
 
 def test_other_exceptions_pass_through() -> None:
@@ -122,7 +100,7 @@ def test_other_exceptions_pass_through() -> None:
             raise KeyError("mistake")
 
     with pytest.raises(KeyError, match="mistake"):
-        UserTuner(Broken()).propose_many([0])
+        UserTuner(Broken()).propose([0])
 
 
 def test_its_own_way_to_generate_several_is_used() -> None:
@@ -133,7 +111,7 @@ def test_its_own_way_to_generate_several_is_used() -> None:
 
     user = Several()
     tuner = UserTuner(user)
-    assert tuner.propose_many([1, 2, 3]).proposals == [(1, {"x": 10}), (2, {"x": 20})]
+    assert tuner.propose([1, 2, 3])[0] == [(1, {"x": 10}), (2, {"x": 20})]
     tuner.learn(result(3, {}, 1))  # never proposed
     assert user.calls == [("several", [1, 2, 3]), ("import", [{"parameter": {}, "value": 1}])]
 
@@ -158,10 +136,10 @@ class Owing(Recorder):
 def test_what_a_class_proposes_by_the_callback_comes_first_and_under_its_own_id() -> None:
     user = Owing()
     tuner = UserTuner(user)
-    assert tuner.propose_many([0, 1, 2, 3, 4]).proposals == [(0, {"x": 0}), (1, {"x": 1})]
+    assert tuner.propose([0, 1, 2, 3, 4])[0] == [(0, {"x": 0}), (1, {"x": 1})]
     tuner.learn(result(0, {"x": 0}, 1))
-    assert tuner.propose_many([5]).proposals == [(2, {"late": 2})]
-    assert tuner.propose_many([6, 7, 8]).proposals == [(3, {"late": 3}), (4, {"late": 4}), (8, {"x": 8})]
+    assert tuner.propose([5])[0] == [(2, {"late": 2})]
+    assert tuner.propose([6, 7, 8])[0] == [(3, {"late": 3}), (4, {"late": 4}), (8, {"x": 8})]
     tuner.learn(result(2, {"late": 2}, 1))  # known as its own, not imported
     asked = [("several", [0, 1, 2, 3, 4]), ("end", 0, True), ("several", [8]), ("end", 2, True)]
     assert user.calls == asked  # and for nothing that it owes
@@ -176,7 +154,7 @@ def test_results_come_with_the_parameters_as_the_class_made_them() -> None:
 
     user = Exact()
     tuner = UserTuner(user)
-    stored = through_json(tuner.propose(0))
+    stored = json.loads(json.dumps(tuner.propose([0])[0][0][1]))
     assert stored != made
     tuner.learn(result(0, stored, 1))
     assert user.calls[0][2] is made
@@ -216,7 +194,7 @@ def test_nothing_is_imported_when_there_is_nothing() -> None:
 def test_arrays_that_a_trial_reported_arrive_as_arrays() -> None:
     user = Recorder()
     tuner = UserTuner(user)
-    tuner.propose(4)
+    tuner.propose([4])
     written = {"__ndarray__": [[1.0, 2.0]], "dtype": "float32", "shape": [1, 2]}
     tuner.learn(result(4, {"x": 4}, {"default": 1, "scores": [written], "own": {"__ndarray__": 1, "dtype": "?!"}}))
     value = user.calls[0][3]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Dict
+
 _ITEMS = "__ndarray__"
 
 
@@ -11,12 +13,12 @@ def restored(value: object) -> object:
         if _ITEMS in value:
             return _array(value)
         return {key: restored(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [restored(inner) for inner in value]
     return value
 
 
-def _array(written: dict[str, object]) -> object:
+def _array(written: Dict[str, object]) -> object:
     """`written`: the items in lists, their ``dtype`` and the array's ``shape``; one without any may lack both."""
     try:
         import numpy
