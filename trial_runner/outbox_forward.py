@@ -12,7 +12,7 @@ from trial_runner.outboxes import Chunk, Outboxes
 from trial_runner.stream import Stream
 from trial_runner.undelivered import Undelivered
 from trial_runner.wire import foreign_files
-from trial_runner.wire.outbox_name import file_name
+from trial_runner.wire.outbox_name import file_name, file_of
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
@@ -29,11 +29,13 @@ class OutboxForward(Stream):
         self._outboxes = outboxes
         self._outboxes.chunk_bytes = protocol.MAX_METRICS_POST
         self._undelivered = undelivered
-        self._shifts = {name: max(0, size - _size(folder, name)) for name, size in stored.items()}
+        self._shifts = {name: max(0, size - _size(folder, file_of(name, stored))) for name, size in stored.items()}
         self._outboxes.rewind({name: size - self._shifts[name] for name, size in stored.items()})
         #: What is known to be stored, of each outbox.
         self.stored = dict(stored)
         self._given_up: Set[str] = set()
+        #: The file that the pending chunk is of.
+        self._latest = ""
         self._pending: Optional[Chunk] = None
         #: Outboxes that were there at the last look and whose turn in this round is still to come.
         self._round: List[str] = []
@@ -82,6 +84,7 @@ class OutboxForward(Stream):
                 outbox = self._round.pop()
                 chunk = None if outbox in self._given_up else self._outboxes.next_chunk(outbox, self.is_ending)
                 if chunk is not None:
+                    self._latest = outbox
                     return chunk
         return None
 
@@ -102,7 +105,7 @@ class OutboxForward(Stream):
         else:
             sentence = "The manager refuses {} ({}): it stays in the trial's folder."
             self._undelivered.add(sentence.format(chunk.outbox, error))
-            self._given_up.add(chunk.outbox)
+            self._given_up.add(self._latest)  # the file, whatever outbox it is by now
             self._pending = None
 
     def _can_be_smaller(self, chunk: Chunk) -> bool:
@@ -112,7 +115,7 @@ class OutboxForward(Stream):
         """This outbox is first in the next round, or in this one."""
         self._outboxes.chunk_bytes //= 2
         self._outboxes.move(chunk.outbox, chunk.start)
-        self._round.append(chunk.outbox)
+        self._round.append(self._latest)
         self._pending = None
 
 

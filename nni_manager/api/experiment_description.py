@@ -73,8 +73,9 @@ async def _place(context: ApiContext, id: str) -> dict[str, Any]:
     experiment = context.service.at_work(id)
     if experiment is not None:
         return {"logPath": str(experiment.folder.path), "view": view}
-    viewed = {"status": entry.status} if entry.status is ExperimentStatus.VIEWED else {}
-    return {"logPath": str(entry.folder.path), "view": view, **viewed}
+    closed = {"status": entry.status} if entry.status.is_closed else {}  # its own database may not know it yet
+    ended = {"endedMs": entry.ended_ms} if entry.status is ExperimentStatus.STOPPED and entry.is_open else {}
+    return {"logPath": str(entry.folder.path), "view": view, **closed, **ended}
 
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:

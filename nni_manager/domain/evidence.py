@@ -18,7 +18,7 @@ from trial_runner import protocol
 #: Clocks of two machines that differ by less, and the way between them, are the same.
 _CLOCKS_AGREE_MS = 2000
 #: The platform's own deeds: a command that ended by a signal was ended by them.
-_PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | No
     word = runner.report()
     if platform is None or platform.state is JobState.CANCELLED:
         return Finding(report=word)
-    if platform.state in _PLATFORM_DEEDS:
+    if platform.state in PLATFORM_DEEDS:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")

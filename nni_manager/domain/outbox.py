@@ -15,6 +15,8 @@ from trial_runner import protocol
 #: Stands where a line was that is too long to be taken.
 _TOO_LONG = json.loads(protocol.TOO_LONG)
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
+#: Said of such a line.
+TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
 
@@ -49,12 +51,18 @@ def joined(parts: Sequence[Lines]) -> Lines:
     )
 
 
+class _TooLong(Exception):
+    """A line that was passed over, and what stands in its place."""
+
+
 def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
     metrics: list[Metric] = []
     broken: dict[str, str] = {}
     for number, entry in enumerate(_decode(lines), first):
         try:
             found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
+        except _TooLong:
+            broken.setdefault(TOO_LONG, f"line {number + 1} {TOO_LONG}; report less at once")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             cause = _cause(error)
             broken.setdefault(cause, f"line {number + 1} is no metric ({cause}): {lines[number - first][:_EXCERPT]}")
@@ -87,7 +95,7 @@ def _own_metric(number: int, entry: object) -> Metric:
         raise TypeError("not an object")
     type_ = _TYPES.get(entry["type"])
     if entry == _TOO_LONG:
-        raise ValueError(f"it is longer than {protocol.MAX_RECORD} bytes, the most that is taken; report less at once")
+        raise _TooLong
     if type_ is None:
         raise ValueError("type must be intermediate or final")
     value = entry["value"]

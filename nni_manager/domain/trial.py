@@ -77,12 +77,17 @@ class Outcome:
 
     status: TrialStatus
     reason: Reason = Reason.NONE
+    #: For the user, where neither platform nor runner has the word for it; else empty.
+    message: str = ""
 
 
-def outcome(report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int) -> Outcome:
+def outcome(
+    report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
+) -> Outcome:
     """The table of trial outcomes: evidence about an attempt × who asked it to stop.
 
-    `platform_retries`, `user_retries`: how many attempts are still allowed on either account.
+    `platform_retries`, `user_retries`: how many attempts are still allowed on either account. `has_final`: the
+    attempt's final result is stored.
     """
     if report.state is JobState.SUCCEEDED:
         return Outcome(status=TrialStatus.SUCCEEDED)
@@ -90,6 +95,8 @@ def outcome(report: JobReport, asked: StopRequest | None, *, platform_retries: i
         return Outcome(status=TrialStatus.FAILED, reason=Reason.VERSION_MISMATCH)
     if asked is not None:
         return _STOPPED[asked]
+    if has_final and report.state in (JobState.LOST, JobState.PREEMPTED):
+        return Outcome(status=TrialStatus.SUCCEEDED, message=_UNSEEN.format(explain(report)))
     if report.state in (JobState.LOST, JobState.PREEMPTED, JobState.CANCELLED):
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
@@ -108,6 +115,8 @@ _STOPPED = {
     StopRequest.TIMEOUT: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.TIMEOUT),
     StopRequest.EXPERIMENT_STOPPED: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED),
 }
+#: Nobody pays twice for a result that is there.
+_UNSEEN = "its end was not seen ({}); it counts as ended well, as its final result had come"
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 
 

@@ -81,6 +81,8 @@ class Deliveries:
             )  # fmt: skip
             storing = self._start(chunk, ended)
         receipt = await storing
+        if receipt.doubt:
+            log.warning("results of job %s: %s", job_name, receipt.doubt, extra={"action": "doubt"})
         if receipt.stored is Stored.NEW:
             tally.results += len(chunk.metrics)
         return receipt
@@ -117,7 +119,7 @@ def _doubt(name: str, lines: Sequence[str]) -> str:
     """A line that is no result is often none of ours; one that was too long to be read may have been the result."""
     if protocol.TOO_LONG not in lines:
         return ""
-    return f"a result of {name} was dropped: it is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
+    return f"a result of {name} was dropped: it {outbox.TOO_LONG}"
 
 
 def delivery(receipt: Receipt) -> Delivery:
@@ -127,7 +129,8 @@ def delivery(receipt: Receipt) -> Delivery:
 
 async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
     """In pieces, between which others have their turn: six thousand lines take 30 ms."""
-    parse = outbox.parse_nni if name == protocol.METRICS_FILE else outbox.parse
+    is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
+    parse = outbox.parse_nni if is_nni else outbox.parse
     if len(lines) <= _LINES_AT_A_TIME:
         return parse(lines)
     parts = []

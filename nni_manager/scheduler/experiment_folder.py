@@ -19,8 +19,8 @@ from nni_manager.scheduler.open_experiment import platform_class
 from nni_manager.scheduler.own_code import with_own_code
 from nni_manager.scheduler.renewal import renew
 from nni_manager.scheduler.submission import Reopening, Submission
-from nni_manager.store import experiments, migrate, nni_folder, secrets, trials
-from nni_manager.store.connection import classified
+from nni_manager.store import experiments, jobs, migrate, nni_folder, secrets, trials
+from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 
@@ -97,6 +97,18 @@ def require_idle(folder: Folder) -> None:
     nni_folder.require_idle(folder)
     with suppress(OSError):  # gone already, or nobody can write it
         _lock(folder).release()
+
+
+def has_undecided_jobs(folder: Folder) -> bool:
+    """Whether what became of some job was not taken in yet, or nobody can say."""
+    if not folder.database.exists():
+        return False
+    try:
+        with closing(connect_readonly(folder.database)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            return version > 0 and bool(jobs.undecided(connection))  # NNI's own knows no jobs of ours
+    except (StoreUnavailable, sqlite3.DatabaseError):
+        return True
 
 
 def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:

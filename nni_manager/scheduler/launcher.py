@@ -44,6 +44,7 @@ class Launcher:
 
     async def resume(self, id: str, how: Reopening) -> None:
         """Opens a stopped experiment; clears the hold or the error of one at work."""
+        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         experiment = self._supervisor.get(id)
         if experiment is None:
@@ -56,6 +57,7 @@ class Launcher:
         """Opens a stopped experiment for reading only."""
         if self._supervisor.get(id) is not None:
             raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
+        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._viewed(id, how.view, entry.view) as view:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD, Finding, RunnerWord, missing_results, unstarted, weigh
+from nni_manager.domain.evidence import (
+    NEVER_HEARD,
+    PLATFORM_DEEDS,
+    UNHEARD,
+    Finding,
+    RunnerWord,
+    missing_results,
+    unstarted,
+    weigh,
+)
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import (
     PLATFORM_FAILURES,
@@ -140,17 +149,25 @@ def _waits_since(
     """Since when something is expected that would complete the picture; None: nothing is.
 
     After the runner's word, its last results, and the platform's word when the command was ended by a signal that
-    nobody here sent. After the platform's word alone, the runner's, unless the platform ended the job itself.
+    nobody here sent. After the platform's word alone, the runner's; where the platform ended the job itself there may
+    be none, but results that are on their way, of which one may be final.
     """
     if runner is not None:
         unexplained = runner.signal is not None and platform is None and trial.asked is None
         is_complete = job.job_name in snapshot.drained and not unexplained
         return None if is_complete else job.runner_exit_ms
-    if platform is None:
+    if platform is None or not _may_be_heard(snapshot, trial, job, platform):
         return None
-    may_be_heard = _had_a_runner(job) or (snapshot.here.expects_runner and platform.state is JobState.SUCCEEDED)
-    ended_itself = platform.state in (JobState.SUCCEEDED, JobState.FAILED)
-    return job.final_seen_ms if ended_itself and may_be_heard else None
+    return job.final_seen_ms
+
+
+def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport) -> bool:
+    """After the platform's word something may still come from the runner."""
+    if platform.state is JobState.SUCCEEDED:
+        return _had_a_runner(job) or snapshot.here.expects_runner
+    is_asked = trial.asked is not None or snapshot.is_stopping
+    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_DEEDS and not is_asked)
+    return has_more and _had_a_runner(job)
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Finding, decisions: Decisions) -> None:
@@ -160,6 +177,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
         trial.asked,
         platform_retries=PLATFORM_RETRIES - by_platform,
         user_retries=snapshot.spec.max_trial_retries - by_user,
+        has_final=trial.has_final,
     )
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
@@ -185,9 +203,10 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fi
 
 def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
+    said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message="; ".join(filter(None, ("" if succeeded else explain(report, trial.asked), finding.doubt))),
+        message="; ".join(filter(None, said)),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
     )  # fmt: skip
     decisions.records.append(record)

@@ -39,7 +39,7 @@ class AttemptRow(NamedTuple):
     runner_exit_ms: int | None = None
     #: When the platform's end of it was stored.
     final_seen_ms: int | None = None
-    #: Why some of its results were dropped; empty: none were.
+    #: Why some of its results may be missing; empty: none are, as far as the store knows.
     doubt: str = ""
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store import jobs
+from trial_runner.wire.outbox_name import file_of, newest_name
 
 #: Identities of containers that are kept of an attempt.
 _MOST_CONTAINERS = 100
@@ -95,15 +96,20 @@ def _begin_afresh(connection: sqlite3.Connection, job_name: str, found: Mapping[
 
     What was stored of them is kept; it is of an earlier epoch.
     """
-    fresh = [name for name, size in jobs.offsets(connection, job_name).items() if found.get(name, 0) < size]
+    stored = jobs.offsets(connection, job_name)
+    fresh = [name for name in stored if _has_less(file_of(name, stored), stored, found)]
     if not fresh:
         return
     connection.execute("UPDATE attempts SET epoch = epoch + 1 WHERE job_name = ?", (job_name,))
     connection.executemany(
-        "UPDATE outboxes SET base = offset WHERE name = ? AND (trial_id, attempt) ="
+        "UPDATE outboxes SET base = offset, base_lines = lines WHERE name = ? AND (trial_id, attempt) ="
         " (SELECT trial_id, number FROM attempts WHERE job_name = ?)",
         [(name, job_name) for name in fresh],
     )
+
+
+def _has_less(file: str, stored: Mapping[str, int], found: Mapping[str, int]) -> bool:
+    return found.get(file, 0) < stored[newest_name(file, stored)]
 
 
 def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: int) -> None:

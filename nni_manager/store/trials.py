@@ -26,10 +26,13 @@ class OpenTrial(NamedTuple):
     wait_code: str
     #: None: this attempt was not started yet.
     job: AttemptRow | None
+    #: The current attempt has reported a final result.
+    has_final: bool = False
 
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
+       t.final_data IS NOT NULL,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
@@ -42,11 +45,11 @@ def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
 
 
 def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
-    id_, sequence_id, status, record, created, started, attempt, asked, wait_code, *job = row
+    id_, sequence_id, status, record, created, started, attempt, asked, wait_code, has_final, *job = row
     return OpenTrial(
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
-        job=AttemptRow._make(job) if job[0] is not None else None,
+        job=AttemptRow._make(job) if job[0] is not None else None, has_final=bool(has_final),
     )  # fmt: skip
 
 
@@ -138,8 +141,8 @@ def finish(
 def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
     """The trial waits for another attempt; what the last one reported does not count."""
     connection.execute(
-        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', message = '', wait_code = ?,"
-        " wait_sentence = ?, started_ms = NULL, intermediates = 0, last_value = NULL, final_data = NULL,"
+        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', message = '',"
+        " wait_code = ?, wait_sentence = ?, started_ms = NULL, intermediates = 0, last_value = NULL, final_data = NULL,"
         " final_value = NULL WHERE id = ?",
         (code, sentence, id),
     )

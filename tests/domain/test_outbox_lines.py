@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.outbox import Lines, joined, parse, parse_nni
+from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
 
@@ -168,3 +169,9 @@ def test_whatever_stands_between_them_good_lines_survive(entries: list[tuple[str
 def test_stretches_that_follow_each_other_are_one(cut: int) -> None:
     lines = [GOOD, "broken", '{"type": "final", "value": 2}', ""]
     assert joined([parse(lines[:cut]), parse(lines[cut:], cut)]) == parse(lines)
+
+
+def test_a_line_that_is_too_long_is_named_with_the_limit() -> None:
+    found = parse([protocol.TOO_LONG, '{"type": "final", "value": 1}'])
+    assert found.broken == ("line 1 is longer than 4194304 bytes, the most that is taken; report less at once",)
+    assert (found.count, len(found.metrics)) == (2, 1)

@@ -105,6 +105,25 @@ def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int
     assert found.status == status
 
 
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_a_final_result_is_not_paid_for_twice(evidence: str, left: int) -> None:
+    found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
+    if evidence in ("preempted", "lost"):
+        assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
+        assert f"its end was not seen ({EVIDENCE[evidence].state})" in found.message
+    else:
+        status, reason = UNASKED[evidence, left]
+        assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
+
+
+@pytest.mark.parametrize("asked", StopRequest)
+@pytest.mark.parametrize("evidence", ["preempted", "lost"])
+def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evidence: str, asked: StopRequest) -> None:
+    found = outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1, has_final=True)
+    assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)
+
+
 @pytest.mark.parametrize(("report", "reason"), [
     (JobReport(state=JobState.FAILED, exit_code=2), "USER_CODE"),
     (JobReport(state=JobState.FAILED, signal=9), "USER_CODE"),

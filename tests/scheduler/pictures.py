@@ -53,13 +53,13 @@ def job(id: str, state: str, attempt: int = 1, **changes: Any) -> AttemptRow:
 
 def trial(
     id: str, status: str = "WAITING", state: str = "", *, asked: str = "", attempt: int = 1, wait: str = "",
-    started: int | None = None, record: str = RECORD, sequence: int = 0, **evidence: Any,
+    started: int | None = None, record: str = RECORD, sequence: int = 0, has_final: bool = False, **evidence: Any,
 ) -> OpenTrial:  # fmt: skip
     """`state` of its job; empty: it has none."""
     return OpenTrial(
         id=id, sequence_id=sequence, status=TrialStatus(status), record=record, created_ms=0, started_ms=started,
         attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait,
-        job=job(id, state, attempt, **evidence) if state else None,
+        job=job(id, state, attempt, **evidence) if state else None, has_final=has_final,
     )  # fmt: skip
 
 

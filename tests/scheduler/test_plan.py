@@ -687,8 +687,32 @@ def test_where_no_runner_speaks_none_is_waited_for(channel: str) -> None:
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
 def test_what_the_platform_did_itself_needs_no_second_word(state: str) -> None:
-    (record,) = Plan(with_runner("aaaaa", state)).records(GiveUpAttempt)
+    (record,) = Plan(with_runner("aaaaa", state, ago_ms=GRACE_MS)).records(GiveUpAttempt)
     assert state in record.sentence
+    assert Plan(with_runner("aaaaa", state, channel="")).records(GiveUpAttempt), "of no runner results are on their way"
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
+def test_but_results_that_are_on_their_way(state: str) -> None:
+    found = Plan(with_runner("aaaaa", state, ago_ms=4_000))
+    assert (found.records(GiveUpAttempt), found.records(Finish), found.wake_at) == ([], [], NOW + 6_000)
+
+
+def test_unless_somebody_wanted_the_end_anyway() -> None:
+    found = Plan(with_runner("aaaaa", "PREEMPTED", asked="USER", ago_ms=4_000))
+    assert outcome_of(found) == ("USER_CANCELED", "USER_REQUEST")
+
+
+@pytest.mark.parametrize(("channel", "ago_ms"), [("keeper", 0), ("pull", GRACE_MS)])
+@pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
+@pytest.mark.parametrize("spent", [0, 2])
+def test_a_final_result_that_came_is_not_tried_again(state: str, spent: int, channel: str, ago_ms: int) -> None:
+    told = with_runner("aaaaa", state, channel=channel, ago_ms=ago_ms, has_final=True, message="the node is gone")
+    (record,) = Plan(told, retries={"aaaaa": (spent, 0)}).records(Finish)
+    assert (record.status, record.reason) == ("SUCCEEDED", "")
+    assert record.message == (
+        "its end was not seen (the node is gone); it counts as ended well, as its final result had come"
+    )
 
 
 def test_a_signal_that_nobody_here_sent_waits_for_the_platform_s_word() -> None:

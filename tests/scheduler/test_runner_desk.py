@@ -107,7 +107,7 @@ async def test_a_line_that_was_too_long_is_named_on_the_trial(
     await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
     trial = await world.ended()
     assert trial["status"] == "SUCCEEDED" and "longer than 4194304 bytes" in trial["message"]
-    assert "line 1 is no metric (it is longer than 4194304 bytes" in caplog.text
+    assert "line 1 is longer than 4194304 bytes, the most that is taken; report less at once" in caplog.text
 
 
 async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
