@@ -1,4 +1,4 @@
-"""Jobs of an experiment that nobody can work on any more, at a keeper: they are ended, and forgotten."""
+"""Jobs of an experiment that nobody can work on now, at a keeper: they are ended, and forgotten only if it is gone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from trial_runner import protocol
 _LOOK_S = 0.1
 
 
-async def end(keeper: Keeper, experiment_id: str) -> None:
-    """Returns when all jobs of an experiment have ended. Raises PlatformUnavailable."""
+async def end(keeper: Keeper, experiment_id: str, *, forget: bool) -> None:
+    """Returns when all jobs of an experiment have ended. Raises PlatformUnavailable.
+
+    Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
+    """
     await keeper.listen(experiment_id, _Deaf())
     try:
         jobs = await _end_running(keeper, experiment_id)
-        if jobs:
+        if jobs and forget:
             await keeper.request("forget", names=list(jobs))
     finally:
         keeper.leave(experiment_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from nni_manager.config import credentials
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.experiment import PlatformSpec
@@ -15,6 +16,7 @@ from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.payload import with_stand_in
 from nni_manager.scheduler import preflight
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive, archive_of
 from nni_manager.scheduler.deliveries import Deliveries
@@ -75,12 +77,15 @@ class Build:
     changes: Changes
     #: See `store.experiments.nonce`.
     nonce: str
+    #: Reference → value.
+    secrets: Mapping[str, str] = field(repr=False)
     #: Services that are in the config no more.
     removed: tuple[PlatformSpec, ...]
 
     def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
         """Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
+        beats = Beats(inbox.wake)
         feed = self._feed(inbox)
         messages = self._messages(inbox, feed)
         platforms = (*self.spec.now.platforms, *self.removed)
@@ -88,8 +93,8 @@ class Build:
         services = {p.service: self._service(p, inbox, messages, code[p.service]) for p in platforms}
         loop = ExperimentLoop(
             experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
-            services=services, actions=self._actions(inbox, feed, services), runner_door=self.means.runner_door,
-            clock=self.means.clock, safety_poll_s=self.means.settings.safety_poll_s, changed=self.changes.note,
+            services=services, actions=self._actions(inbox, feed, services, beats), beats=beats,
+            runner_door=self.means.runner_door, clock=self.means.clock, safety_poll_s=self.means.settings.safety_poll_s, changed=self.changes.note,
             on_status=on_status,
         )  # fmt: skip
         sent = {name: code[name] for name, s in services.items() if s.platform.capabilities.ships_code}
@@ -117,8 +122,10 @@ class Build:
     ) -> TrainingService:
         adapter = registry.adapter_of(platform)
 
+        settings = credentials.filled(platform, self.secrets)
+
         def make(wake: Callable[[str], None]) -> Platform:
-            return adapter(platform.settings, self._host(platform, messages, code, wake))
+            return adapter(settings, self._host(platform, messages, code, wake))
 
         return TrainingService(
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
@@ -137,11 +144,17 @@ class Build:
             greet=messages.greet, exited=messages.exited,
         )  # fmt: skip
 
-    def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService]) -> Actions:
+    def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], beats: Beats) -> Actions:
         factory = JobFactory(
             experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
             caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.nonce,
         )  # fmt: skip
         return Actions(
-            services=services, inbox=inbox, jobs=factory, spec=self.spec, want=feed.want, clock=self.means.clock
+            services=services,
+            inbox=inbox,
+            jobs=factory,
+            spec=self.spec,
+            beats=beats,
+            want=feed.want,
+            clock=self.means.clock,
         )

@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from nni_manager.config import admission
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.platform_kit import registry
 from nni_manager.scheduler import experiment_folder, preflight
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
@@ -36,9 +36,11 @@ class Launcher:
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
         spec, id_ = submission.spec, submission.id
-        await asyncio.to_thread(registry.check, spec)
+        admission.check(spec)
         with self._supervisor.opening():
-            findings = await preflight.look(spec, self._means, Folder(Path(spec.working_directory) / id_))
+            findings = await preflight.look(
+                spec, submission.secrets, self._means, Folder(Path(spec.working_directory) / id_)
+            )
             async with self._viewed(id_, submission.view) as view:
                 preflight.warn(findings, self._means.warnings, id_)
                 try:
@@ -50,6 +52,7 @@ class Launcher:
 
     async def resume(self, id: str, how: Reopening) -> None:
         """Opens a stopped experiment; clears the hold or the error of one at work."""
+        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         experiment = self._supervisor.get(id)
         if experiment is None:
@@ -62,6 +65,7 @@ class Launcher:
         """Opens a stopped experiment for reading only."""
         if self._supervisor.get(id) is not None:
             raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
+        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._viewed(id, how.view, entry.view) as view:
@@ -145,7 +149,7 @@ class Launcher:
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
                 await self._supervisor.closed_ones.let_go(id_)
-                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, debug=how.debug)
+                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, how)
                 try:
                     await self._supervisor.open(opened)
                 except BaseException:
@@ -175,6 +179,8 @@ class Launcher:
             if view != entry.view:
                 await experiment.database.try_write(lambda c: experiments.set_view(c, view))
                 await self._supervisor.write(lambda c: index.set_view(c, entry.id, view))
+        if how.secrets:
+            await experiment.renew(how.secrets)
         await experiment.loop.feed.reset()
         await experiment.database.try_write(lambda c: _clear(c, self._means.clock()))
         experiment.changes.note()

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from nni_manager.config import credentials
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.warning import ExperimentWarning
@@ -28,12 +29,13 @@ PREFLIGHT = "PREFLIGHT"
 Findings = Mapping[str, Sequence[PreflightFinding]]
 
 
-async def look(spec: ExperimentSpec, means: Means, folder: Folder) -> Findings:
+async def look(spec: ExperimentSpec, secrets: Mapping[str, str], means: Means, folder: Folder) -> Findings:
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
-    hosts = [
-        lone_host(folder.path.name, one.service, folder.path, means.keeper, means.connections) for one in spec.platforms
-    ]
-    answers = await asyncio.gather(*map(ask, spec.platforms, hosts))
+
+    def host(service: PlatformSpec) -> Host:
+        return lone_host(folder.path.name, service.service, folder.path, means.keeper, means.connections)
+
+    answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}
     wrong = [
         f"trainingService {name}: {_sentence(finding)}"
@@ -46,12 +48,12 @@ async def look(spec: ExperimentSpec, means: Means, folder: Folder) -> Findings:
     return found
 
 
-async def ask(service: PlatformSpec, host: Host) -> Sequence[PreflightFinding]:
-    """Never raises: what a service cannot say is a finding."""
+async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> Sequence[PreflightFinding]:
+    """`secrets`: reference → value. Never raises: what a service cannot say is a finding."""
     limit_s = TIME_LIMITS_S["preflight"]
     try:
         async with asyncio.timeout(limit_s):
-            return await registry.adapter_of(service)(service.settings, host).preflight()
+            return await registry.adapter_of(service)(credentials.filled(service, secrets), host).preflight()
     except TimeoutError:
         return [_finding(Severity.AWAY, f"no answer within {limit_s:.0f} s")]
     except PlatformUnavailable as error:
