@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # One more than there are processors.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
-.PHONY: demo test machines check bench fuzz clean
+.PHONY: demo test machines check docs bench fuzz clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -37,6 +37,9 @@ check: $(VENV)/.dev
 	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
 
 # Figures beside their floors, in one run; see README.
+docs: $(VENV)/.dev
+	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
 

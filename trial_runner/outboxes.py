@@ -178,9 +178,9 @@ class Outboxes:
 
     def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
         records = read_records(descriptor, outbox, start, is_all, size)
-        left = os.fstat(descriptor).st_size - start - records.length if is_all else 0
-        if 0 < left < size and records.length < size:
-            self._log_skipped(outbox, start + records.length, left)
+        there = os.fstat(descriptor).st_size - start if is_all else 0
+        if there > records.length and (there < size or records.length == 0):  # else it comes with the next chunk
+            self._log_skipped(outbox, start + records.length, there - records.length)
         return records
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, pages, selection
+from nni_manager.cli import class_args, given_secrets, pages, selection
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
 from nni_manager.cli.place import current, same_place
@@ -69,7 +69,10 @@ def resume(
     """Open a stopped experiment again, or let one go on that is on hold."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
-    client.resume(id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug)
+    client.resume(
+        id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug,
+        **({} if experiment_dir else given_secrets.of_experiment(client, id_, os.environ)),
+    )  # fmt: skip
     _go_on(client, id_, "goes on", foreground=foreground)
 
 
@@ -97,10 +100,11 @@ def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -
         return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
     from nni_manager.cli import parcel
 
-    config, code, warnings = parcel.read(text, directory, file)
+    config, secrets, code, warnings = parcel.read(text, directory, file, os.environ)
     client = connect()
     warn(warnings)  # the manager gets the config as it was understood here
-    return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
+    sent = {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
+    return client, {**sent, "secrets": secrets} if secrets else sent
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:

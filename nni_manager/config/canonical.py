@@ -6,7 +6,8 @@ absolute, durations are as the user wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nni_manager.config.scalars import seconds, whole_seconds
@@ -19,6 +20,7 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
+    "logCollection": ("log_collection", str),
     "tunerPython": ("tuner_python", str),
 }
 
@@ -31,7 +33,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
     return ExperimentSpec(
         name=canonical.get("experimentName"),
         search_space=canonical["searchSpace"],
-        trial_command=first["trialCommand"],
+        trial_command=first.get("trialCommand", ""),
         trial_code_directory=first["trialCodeDirectory"],
         trial_concurrency=canonical["trialConcurrency"],
         trial_gpu_number=first.get("trialGpuNumber"),
@@ -45,6 +47,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         tuner=_algorithm(canonical["tuner"]),
         assessor=_optional(canonical.get("assessor"), _algorithm),
         platforms=platforms,
+        shared_storage=canonical.get("sharedStorage"),
         manager_ip=first.get("nniManagerIp", ""),
         canonical=canonical,
         **{field: convert(canonical[key]) for key, (field, convert) in _DEFAULTED.items() if key in canonical},
@@ -53,7 +56,21 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
 
 def _platforms(section: Any) -> tuple[PlatformSpec, ...]:
     sections = section if isinstance(section, list) else [section]
-    return tuple(PlatformSpec(name=settings["platform"], settings=settings) for settings in sections)
+    names = service_names([settings["platform"] for settings in sections])
+    return tuple(
+        PlatformSpec(name=settings["platform"], service=service, settings=settings)
+        for settings, service in zip(sections, names, strict=True)
+    )
+
+
+def service_names(platforms: Iterable[str]) -> list[str]:
+    """What services are called: ``openpai``, ``openpai-2``. In the order of `platforms`."""
+    seen: Counter[str] = Counter()
+    names = []
+    for platform in platforms:
+        seen[platform] += 1
+        names.append(platform if seen[platform] == 1 else f"{platform}-{seen[platform]}")
+    return names
 
 
 def _algorithm(section: Mapping[str, Any]) -> AlgorithmSpec:

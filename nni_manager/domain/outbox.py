@@ -1,12 +1,12 @@
 """Lines of an outbox as metrics: our own lines, and the records of NNI's 2.x metrics file.
 
-A broken line costs itself and nothing else: it is counted, named and dropped.
+A broken line costs itself and nothing else: it is counted and dropped, the first of its kind is named.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain.metrics import Metric, MetricType, default_number
@@ -28,8 +28,8 @@ class Lines:
     #: Lines, broken and empty ones included.
     count: int
     metrics: tuple[Metric, ...]
-    #: One sentence for each broken line.
-    broken: tuple[str, ...]
+    #: Cause → one sentence about the first line that is broken in this way.
+    broken: Mapping[str, str]
 
 
 def parse(lines: Sequence[str], first: int = 0) -> Lines:
@@ -47,7 +47,7 @@ def joined(parts: Sequence[Lines]) -> Lines:
     return Lines(
         count=sum(part.count for part in parts),
         metrics=tuple(metric for part in parts for metric in part.metrics),
-        broken=tuple(sentence for part in parts for sentence in part.broken),
+        broken={cause: sentence for part in reversed(parts) for cause, sentence in part.broken.items()},
     )
 
 
@@ -57,18 +57,19 @@ class _TooLong(Exception):
 
 def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
     metrics: list[Metric] = []
-    broken: list[str] = []
+    broken: dict[str, str] = {}
     for number, entry in enumerate(_decode(lines), first):
         try:
             found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
         except _TooLong:
-            broken.append(f"line {number + 1} {TOO_LONG}; report less at once")
+            broken.setdefault(TOO_LONG, f"line {number + 1} {TOO_LONG}; report less at once")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number - first][:_EXCERPT]}")
+            cause = _cause(error)
+            broken.setdefault(cause, f"line {number + 1} is no metric ({cause}): {lines[number - first][:_EXCERPT]}")
         else:
             if found is not None:
                 metrics.append(found)
-    return Lines(count=len(lines), metrics=tuple(metrics), broken=tuple(broken))
+    return Lines(count=len(lines), metrics=tuple(metrics), broken=broken)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ class Reason(StrEnum):
     USER_CODE = "USER_CODE"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     GPU_OUT_OF_MEMORY = "GPU_OUT_OF_MEMORY"
+    #: The command never ran: the trial runner beside it could not start it.
+    RUNNER_FAILED = "RUNNER_FAILED"
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
     VERSION_MISMATCH = "VERSION_MISMATCH"
     PREEMPTED = "PREEMPTED"
@@ -63,6 +65,8 @@ class Reason(StrEnum):
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
 
 
+#: Ends that the user's code has nothing to do with: another attempt is on the platform's account.
+PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
 #: How often a trial is tried again because of what its platform did.
 PLATFORM_RETRIES = 2
 
@@ -97,6 +101,9 @@ def outcome(
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
         return Outcome(status=status, reason=reason)
+    if report.reason == Reason.RUNNER_FAILED:
+        status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.FAILED
+        return Outcome(status=status, reason=Reason.RUNNER_FAILED)
     reason = failure_reason(report)
     retry = user_retries > 0 and reason in _USER_FAILURES
     return Outcome(status=TrialStatus.WAITING if retry else TrialStatus.FAILED, reason=reason)

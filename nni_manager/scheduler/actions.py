@@ -84,6 +84,7 @@ class Actions:
         """The platform may remove what it keeps of these jobs."""
         for job in jobs:
             self.cancelled.discard(job.handle.job_name)
+            self._loop.beats.drop(job.handle.job_name)
         self.forgetting.add(jobs)
 
     def forget_cancels(self) -> None:

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 
 #: Lines of an outbox that are parsed in one go, in a millisecond or two.
 _LINES_AT_A_TIME = 250
+#: Causes of broken lines that are named of one outbox, and outboxes for which it is remembered which were.
+_MOST_CAUSES = 10
+_MOST_NAMED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Deliveries:
         self._clock = clock
         self._wake = wake
         self._parsing = asyncio.Lock()
+        #: Causes of broken lines that were named, by job and outbox.
+        self._named: dict[tuple[str, str], set[str]] = {}
         self._last: list[tuple[LastWords, asyncio.Future[Receipt]]] = []
 
     async def store(
@@ -69,10 +74,7 @@ class Deliveries:
         name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
         async with self._parsing:  # what comes later must not overtake
             parsed = await _parse(name, lines)
-            for sentence in parsed.broken:
-                log.warning(
-                    "a result of job %s was dropped: %s: %s", job_name, name, sentence, extra={"action": "broken"}
-                )
+            self._complain(job_name, name, parsed)
             chunk = Chunk(
                 job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics,
                 container=container, doubt=_doubt(name, lines),
@@ -89,6 +91,20 @@ class Deliveries:
         """Everything that waits for a turn, which must `answer` it or `fail` it."""
         last, self._last = self._last, []
         return Handed(tuple(words for words, _ in last), tuple(future for _, future in last))
+
+    def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> None:
+        """Each cause once for each outbox: a trial that writes nonsense must not fill its experiment's log."""
+        if not parsed.broken:
+            return
+        if len(self._named) > _MOST_NAMED:
+            self._named.clear()
+        named = self._named.setdefault((job_name, name), set())
+        for cause in [cause for cause in parsed.broken if cause not in named][: _MOST_CAUSES - len(named)]:
+            named.add(cause)
+            log.warning(
+                "a result of job %s was dropped, and all later ones like it: %s: %s", job_name, name,
+                parsed.broken[cause], extra={"action": "broken"},
+            )  # fmt: skip
 
     def _start(self, chunk: Chunk, ended: JobReport | None) -> asyncio.Future[Receipt]:
         if ended is None:

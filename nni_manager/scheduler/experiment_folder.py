@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from nni_manager.domain.view import View
 from nni_manager.scheduler.code_archive import find_or_pack
 from nni_manager.scheduler.open_experiment import platform_class
 from nni_manager.scheduler.own_code import with_own_code
-from nni_manager.scheduler.submission import Submission
-from nni_manager.store import experiments, jobs, migrate, nni_folder, trials
+from nni_manager.scheduler.renewal import renew
+from nni_manager.scheduler.submission import Reopening, Submission
+from nni_manager.store import experiments, jobs, migrate, nni_folder, secrets, trials
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
@@ -38,6 +40,7 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
                 folder=str(folder.path), now_ms=now_ms, warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
             experiments.set_view(connection, view)
+            secrets.put(connection, submission.secrets)
     except (OSError, sqlite3.OperationalError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInput(
@@ -73,17 +76,18 @@ def adopt(folder: Folder) -> None:
     nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
 
 
-def reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+def reopen(folder: Folder, view: View | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
 
-    Raises AlreadyOwned, having touched nothing, while another manager works on it.
+    Raises InvalidInput for secrets that are none of the experiment's, AlreadyOwned, having touched nothing, while
+    another manager works on it.
     """
     folder.require_database()
     lock = _own(folder)
     try:
         adopt(folder)
         migrate.migrate(folder.database, "experiment")
-        return _set_running(folder, view, now_ms, debug=debug)
+        return _set_running(folder, view, now_ms, how)
     finally:
         lock.release()
 
@@ -134,7 +138,7 @@ def _lock(folder: Folder) -> Ownership:
     return Ownership(folder.lock, f"the experiment folder {folder.path}")
 
 
-def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+def _set_running(folder: Folder, view: View | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     connection = sqlite3.connect(folder.database, timeout=1)
     try:
         with connection:
@@ -142,8 +146,10 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool)
             trials.reopen_stopped(connection)
             experiments.set_hold(connection, None)
             experiments.set_view(connection, view)
-            if debug:
+            if how.debug:
                 _switch_debug_on(connection)
+            if how.secrets:
+                renew(connection, how.secrets)
             experiments.count_to_last_event(connection, now_ms)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
             return before
@@ -151,6 +157,21 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool)
         raise classified(folder.database, error) from error
     finally:
         connection.close()
+
+
+def renew_secrets(folder: Folder, values: Mapping[str, str]) -> None:
+    """Of a closed one. Raises InvalidInput for one that is none of the experiment's."""
+    folder.require_database()
+    lock = _own(folder)
+    try:
+        adopt(folder)
+        migrate.migrate(folder.database, "experiment")
+        with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
+            renew(connection, values)
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
+    finally:
+        lock.release()
 
 
 def _switch_debug_on(connection: sqlite3.Connection) -> None:

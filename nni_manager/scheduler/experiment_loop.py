@@ -16,7 +16,7 @@ from nni_manager import __version__
 from nni_manager.domain import version
 from nni_manager.domain.clock import Clock, ClockSteps
 from nni_manager.domain.errors import PlatformUnavailable, StoreCorrupt, VersionRefused
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, Json
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.contract import Delivery, Host, Platform
@@ -24,6 +24,7 @@ from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import experiment_log, journal
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.bell import Bell
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.deliveries import Deliveries, delivery
@@ -43,12 +44,13 @@ _DOOR_WAIT_S = 2.0
 
 
 class ExperimentLoop:
-    """Owned and run by the supervisor. `changed` is called after everything that clients might want to see."""
+    """Owned and run by the supervisor. `settings`: of the platform, secrets in place. `changed` is called after
+    everything that clients might want to see."""
 
     def __init__(
         self, *, experiment_id: str, spec: ExperimentSpec, database: Database, feed: TunerFeed, keeper: Keeper,
-        platform_class: type[Platform], actions: Actions, runner_door: RunnerDoor, clock: Clock, safety_poll_s: float,
-        changed: Callable[[], None], on_status: Callable[[Result], Awaitable[None]],
+        platform_class: type[Platform], settings: Json, actions: Actions, runner_door: RunnerDoor, clock: Clock,
+        safety_poll_s: float, changed: Callable[[], None], on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
         self.experiment_id = experiment_id
         self.spec = spec
@@ -66,8 +68,9 @@ class ExperimentLoop:
         self.actions = actions
         self.bell = Bell()
         self.intake = Intake(self.bell, feed, actions)
-        self.platform = platform_class(spec.platforms[0].settings, self._host(keeper, folder))
+        self.platform = platform_class(settings, self._host(keeper, folder))
         self.observer = Observer(self.platform, database, self.intake.take_reports, self.intake.take_trouble, clock)
+        self.beats = Beats(self.wake)
         actions.bind(self)
         self._deliveries = Deliveries(database, clock, self.wake)
         self._wake_at_ms: int | None = None
@@ -185,6 +188,7 @@ class ExperimentLoop:
                 self.intake.take_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
                 await asyncio.sleep(_DOOR_WAIT_S)
             else:
+                self.beats.begin()
                 return self.intake.take_trouble(None)
 
     async def turn(self) -> None:
@@ -206,7 +210,7 @@ class ExperimentLoop:
 
     async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
         seen, spec = self.intake.take(last_words, self._follow_clock()), self.spec
-        here = surroundings(self.feed, self.actions, self.observer, self._clock, self.platform.capabilities)
+        here = surroundings(self.feed, self.actions, self.observer, self.platform.capabilities, self.beats, self._clock)
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return seen, await self.database.write(

@@ -9,6 +9,7 @@ from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.bell import Bell
 from nni_manager.scheduler.observer import Observer
 from nni_manager.scheduler.snapshot import Surroundings
@@ -82,9 +83,10 @@ class Intake:
 
 
 def surroundings(
-    feed: TunerFeed, actions: Actions, observer: Observer, clock: Clock, capabilities: Capabilities
+    feed: TunerFeed, actions: Actions, observer: Observer, capabilities: Capabilities, beats: Beats, clock: Clock
 ) -> Surroundings:
     """What no database knows, as it is now."""
+    listening_ms, silent_ms = beats.silence_ms() if capabilities.lives_by_runner else (None, {})
     return Surroundings(
         now_ms=clock(),
         submitting=frozenset(actions.submitting),
@@ -99,6 +101,8 @@ def surroundings(
         tuner_trouble=feed.silence,
         expects_runner=capabilities.expects_runner,
         is_read=capabilities.is_read,
+        listening_ms=listening_ms,
+        silent_ms=silent_ms,
     )
 
 

@@ -8,11 +8,11 @@ import logging
 import sqlite3
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from nni_manager.config import code_paths, experiment_file
+from nni_manager.config import code_paths, credentials, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import InvalidInput, StoreCorrupt
@@ -27,13 +27,14 @@ from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.renewal import renew
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.warnings import DaemonWarnings
-from nni_manager.store import experiments, migrate, stored_config
+from nni_manager.store import experiments, migrate, secrets, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
@@ -90,6 +91,15 @@ class OpenExperiment:
         if has_other_space:
             self.loop.feed.change_search_space(spec)
 
+    async def renew(self, values: Mapping[str, str]) -> None:
+        """Secrets given anew: stored, then used from the platform's next call on; a hold for wrong ones is cleared.
+
+        Raises InvalidInput for one that is none of the experiment's.
+        """
+        known = await self.database.try_write(lambda c: renew(c, values))
+        self.loop.platform.renew(credentials.filled(self.spec.platforms[0], known))
+        self.loop.wake()
+
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
         experiment_log.current.set(self.id)
@@ -119,11 +129,11 @@ async def open_experiment(
         changes = Changes()
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        row, (environment, interpreter) = await database.try_write(lambda c: _load(c, folder, means.clock()))
+        row, (environment, interpreter), known = await database.try_write(lambda c: _load(c, folder, means.clock()))
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         loop = _build_loop(
-            folder, spec, row, database, means, environment, interpreter or sys.executable, changes,
+            folder, spec, row, database, means, known, environment, interpreter or sys.executable, changes,
             lambda result: on_status(experiment, result),
         )  # fmt: skip
         experiment = OpenExperiment(folder=folder, database=database, loop=loop, changes=changes, held=held.pop_all())
@@ -132,12 +142,13 @@ async def open_experiment(
 
 def _load(
     connection: sqlite3.Connection, folder: Folder, now_ms: int
-) -> tuple[ExperimentRow, tuple[dict[str, str], str]]:
+) -> tuple[ExperimentRow, tuple[dict[str, str], str], dict[str, str]]:
+    """What is stored of it, its caller, its secrets."""
     if experiments.is_missing(connection):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
-    return experiments.load(connection), experiments.caller(connection)
+    return experiments.load(connection), experiments.caller(connection), secrets.load(connection)
 
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
@@ -153,7 +164,8 @@ def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
 
 def _build_loop(
     folder: Folder, spec: ExperimentSpec, row: ExperimentRow, database: Database, means: Means,
-    environment: dict[str, str], interpreter: str, changes: Changes, on_status: Callable[[Result], Awaitable[None]],
+    known: Mapping[str, str], environment: dict[str, str], interpreter: str, changes: Changes,
+    on_status: Callable[[Result], Awaitable[None]],
 ) -> ExperimentLoop:  # fmt: skip
     place = HostPlace(
         interpreter=interpreter, environment=with_stand_in(environment), folder=folder.checkpoint,
@@ -169,7 +181,8 @@ def _build_loop(
     )
     loop = ExperimentLoop(
         experiment_id=row.id, spec=spec, database=database, feed=feed, keeper=means.keeper,
-        platform_class=platform_class(spec), actions=actions, clock=means.clock,
+        platform_class=platform_class(spec), settings=credentials.filled(spec.platforms[0], known), actions=actions,
+        clock=means.clock,
         runner_door=means.runner_door, safety_poll_s=means.settings.safety_poll_s, changed=changes.note,
         on_status=on_status,
     )  # fmt: skip

@@ -158,6 +158,17 @@ class Service:
         """Experiments by status, only those that occur."""
         return await self._supervisor.index.read(index.counts)
 
+    async def renew_secrets(self, id: str, values: Mapping[str, str]) -> None:
+        """Reference → value, of secrets that the config refers to. Raises InvalidInput for others."""
+        _require_text(values)
+        async with self._supervisor.turn(id):
+            experiment = self._supervisor.get(id)
+            if experiment is not None:
+                return await experiment.renew(values)
+            folder = (await self.entry(id)).folder
+            await self._supervisor.closed_ones.let_go(id)
+            await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
+
     # Trials
 
     async def add_trial(self, id: str, values: object) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from nni_manager.store import experiments, jobs, runners, trials
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
+from trial_runner import protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +53,21 @@ class Surroundings:
     expects_runner: bool = False
     #: Its results may come through storage that is shared.
     is_read: bool = False
+    #: How long runners could be heard, where nothing else tells whether a job runs; None: the platform tells it.
+    listening_ms: int | None = None
+    #: Job → how long its runner was not heard, of those that were heard in this process.
+    silent_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def may_submit(self) -> bool:
         """The platform takes jobs, or it is time to try again."""
         return not self.platform_trouble or self.now_ms >= self.retry_at_ms
+
+    def silence_ms(self, job: AttemptRow) -> int | None:
+        """For how long nothing was heard of a running job that only its runner's posts tell of; None: of any other."""
+        if self.listening_ms is None or job.channel != protocol.PUSH or job.state != JobState.RUNNING:
+            return None
+        return self.silent_ms.get(job.job_name, self.listening_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +109,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
     """Reads the picture; runs inside the turn's transaction."""
     experiment = experiments.load(connection)
     open_trials = trials.load_open(connection)
-    failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job)]
+    failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, here)]
     few = experiment.ended_trials < first_ended
     missing = dict(_missing(connection, open_trials))
     return Snapshot(
@@ -124,8 +135,9 @@ def _has_ended(job: AttemptRow) -> bool:
     return job.runner_exit is not None or (job.state != jobs.INTENT and JobState(job.state).is_final)
 
 
-def _may_have_failed(job: AttemptRow) -> bool:
-    return _has_ended(job) and (job.runner_exit is not None or job.state != JobState.SUCCEEDED)
+def _may_have_failed(job: AttemptRow, here: Surroundings) -> bool:
+    is_silent = here.silence_ms(job) is not None
+    return is_silent or (_has_ended(job) and (job.runner_exit is not None or job.state != JobState.SUCCEEDED))
 
 
 def _without_handle(open_trials: Iterable[OpenTrial], here: Surroundings) -> Iterator[str]:

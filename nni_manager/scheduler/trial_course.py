@@ -11,10 +11,19 @@ from nni_manager.domain.evidence import (
     Finding,
     RunnerWord,
     missing_results,
+    unstarted,
     weigh,
 )
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.domain.trial import PLATFORM_RETRIES, Outcome, Reason, StopRequest, TrialStatus, explain, outcome
+from nni_manager.domain.trial import (
+    PLATFORM_FAILURES,
+    PLATFORM_RETRIES,
+    Outcome,
+    StopRequest,
+    TrialStatus,
+    explain,
+    outcome,
+)
 from nni_manager.scheduler.decisions import (
     AskStop,
     Cancel,
@@ -31,8 +40,11 @@ from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
 
-#: A trial whose platform cannot be asked for so long becomes UNKNOWN.
+#: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
+#: tells of, and that was not heard for so long.
 UNKNOWN_AFTER_MS = 30_000
+#: The latter is LOST when it was not heard for so long. A runner that has nothing else to do gives up after the same.
+LOST_AFTER_MS = 600_000
 #: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
 #: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
 STORAGE_PATIENCE = 12
@@ -67,6 +79,8 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
     """What platform and runner say of the attempt's end, once it is worth deciding on."""
     platform = _platform_end(job)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
+    if platform is None and runner is None and job.handle is not None:
+        return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
         return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
     since_ms = _waits_since(snapshot, trial, job, platform, runner)
@@ -75,6 +89,8 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
+    if runner is None and platform is not None and snapshot.here.expects_runner and not _had_a_runner(job):
+        platform = unstarted(platform)
     finding = weigh(platform, runner)
     return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
 
@@ -93,13 +109,24 @@ def _doubt(snapshot: Snapshot, job: AttemptRow, report: JobReport, runner: Runne
     if runner is not None:
         if missing := snapshot.missing.get(job.job_name):
             found.append(missing_results(missing))
-        found.append(runner.doubt)
+        found.append(runner.doubts)
     elif report.state is JobState.SUCCEEDED:
         if _had_a_runner(job):
             found.append(UNHEARD)
         elif snapshot.here.expects_runner:
             found.append(NEVER_HEARD)
     return "; ".join(filter(None, found))
+
+
+def _silent(snapshot: Snapshot, job: AttemptRow) -> Finding | None:
+    """Nobody can tell whether it runs, and nothing was heard for very long."""
+    silence_ms = snapshot.here.silence_ms(job)
+    if silence_ms is None or silence_ms < LOST_AFTER_MS:
+        return None
+    message = (
+        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
+    )
+    return Finding(report=JobReport(state=JobState.LOST, message=message))
 
 
 def _had_a_runner(job: AttemptRow) -> bool:
@@ -164,8 +191,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
-    platform = verdict.reason in (Reason.LOST, Reason.PREEMPTED)
-    account = jobs.PLATFORM if platform else jobs.USER_CODE
+    account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
         trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
@@ -177,8 +203,7 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fi
 
 def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
-    dropped = trial.job.doubt if trial.job is not None else ""
-    said = (verdict.message, finding.doubt) if succeeded else (explain(report, trial.asked), dropped)
+    said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
         message="; ".join(filter(None, said)),
@@ -192,14 +217,21 @@ def _finish(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Fin
 
 def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
     here = snapshot.here
-    since = here.unreachable_since_ms
+    since, sentence = here.unreachable_since_ms, f"the platform cannot be asked: {here.platform_trouble}"
+    silence_ms = here.silence_ms(job)
+    if silence_ms is not None:
+        decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)
+        if since is None and (trial.status is TrialStatus.RUNNING or silence_ms >= UNKNOWN_AFTER_MS):
+            since, sentence = (
+                here.now_ms - silence_ms,
+                "its runner is not heard, and nobody else can tell whether it runs",
+            )
     if since is None:
         if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             _start(snapshot, trial, job.started_ms or here.now_ms, decisions)
     elif here.now_ms - since < UNKNOWN_AFTER_MS:
         decisions.wake_at(since + UNKNOWN_AFTER_MS)
     elif trial.status is TrialStatus.RUNNING:
-        sentence = f"the platform cannot be asked: {here.platform_trouble}"
         decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
 
 

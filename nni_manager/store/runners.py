@@ -33,8 +33,8 @@ class RunnerSide:
     container: str = ""
 
 
-def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
-    """Raises NotFound, or AttemptDecided when the attempt is fenced off."""
+def find(connection: sqlite3.Connection, trial_id: str, attempt: int, *, decided_too: bool = False) -> RunnerSide:
+    """Raises NotFound, or AttemptDecided when the attempt is fenced off, unless that makes no difference."""
     row = connection.execute(
         "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
         " a.intended_ms, a.closed, json_extract(a.containers, '$[#-1]')"
@@ -43,7 +43,7 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerS
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
-    if row[5]:
+    if row[5] and not decided_too:
         raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
     return RunnerSide(
         job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],

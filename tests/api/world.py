@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.presence import Presences
-from nni_manager.config import experiment_file
+from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold
@@ -32,7 +32,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import experiment_folder, launcher, open_experiment
+from nni_manager.scheduler import experiment_folder, open_experiment
 from nni_manager.scheduler.open_experiment import Means
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -164,8 +164,9 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (open_experiment, launcher, experiment_folder):
+    for module in (open_experiment, experiment_folder):
         monkeypatch.setattr(module, "platform_class", lambda _spec: MemoryPlatform)
+    monkeypatch.setattr(admission, "check", lambda _spec: MemoryPlatform)
     monkeypatch.setattr(open_experiment, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
     data, code = folder / "data", folder / "code"

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TEXTS = sorted(path for places in ("*.md", "configs/**/*.md", "nni_manager/**/*.md") for path in ROOT.glob(places))
+TEXTS = sorted(
+    path for places in ("*.md", "docs/*.md", "configs/**/*.md", "nni_manager/**/*.md") for path in ROOT.glob(places)
+)
 
 
 def test_links_lead_somewhere() -> None:
@@ -27,6 +29,6 @@ def test_every_setting_is_in_the_readme() -> None:
         assert f"`{setting.name}`" in README and f"`{setting.variable}`" in README
 
 
-@pytest.mark.parametrize("name", ["maxTrialRetries", "gracePeriod", "metricGrace", "versionCheck"])
+@pytest.mark.parametrize("name", ["maxTrialRetries", "gracePeriod", "metricGrace", "versionCheck", "logCollection"])
 def test_every_field_of_ours_is_in_the_readme(name: str) -> None:
     assert name in dialect_v2.FIELDS and f"| `{name}` |" in README

@@ -29,11 +29,13 @@ PREEMPTED = JobReport(state=JobState.PREEMPTED)
 REMOVED = JobReport(state=JobState.CANCELLED)
 LOST = JobReport(state=JobState.LOST)
 REFUSED = JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", message="no such queue")
+UNSTARTED = JobReport(state=JobState.FAILED, exit_code=126, reason="RUNNER_FAILED", message="no such folder")
 MISMATCH = JobReport(state=JobState.FAILED, reason="VERSION_MISMATCH", message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
     "exit 0": EXIT_0, "exit 1": EXIT_1, "signal": SIGNALLED, "memory": MEMORY, "gpu memory": GPU_MEMORY,
     "preempted": PREEMPTED, "removed": REMOVED, "lost": LOST, "refused": REFUSED, "mismatch": MISMATCH,
+    "unstarted": UNSTARTED,
 }  # fmt: skip
 
 STOPPED = {
@@ -62,6 +64,8 @@ UNASKED = {
     ("lost", 1): ("WAITING", "LOST"),
     ("refused", 0): ("FAILED", "SUBMIT_REJECTED"),
     ("refused", 1): ("FAILED", "SUBMIT_REJECTED"),
+    ("unstarted", 0): ("FAILED", "RUNNER_FAILED"),
+    ("unstarted", 1): ("WAITING", "RUNNER_FAILED"),
     ("mismatch", 0): ("FAILED", "VERSION_MISMATCH"),
     ("mismatch", 1): ("FAILED", "VERSION_MISMATCH"),
 }
@@ -93,6 +97,7 @@ def test_every_evidence_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize(("evidence", "platform_left", "user_left", "status"), [
     ("lost", 0, 5, "SYS_CANCELED"), ("lost", 1, 0, "WAITING"), ("exit 1", 5, 0, "FAILED"), ("exit 1", 0, 1, "WAITING"),
+    ("unstarted", 0, 5, "FAILED"), ("unstarted", 1, 0, "WAITING"),
     ("lost", -1, 0, "SYS_CANCELED"), ("exit 1", 0, -1, "FAILED"),
 ])  # fmt: skip
 def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int, status: str) -> None:

@@ -28,7 +28,7 @@ def spec(**changes: Any) -> ExperimentSpec:
         "trial_concurrency": 2, "trial_gpu_number": None, "max_experiment_duration_s": None, "max_trial_number": None,
         "max_trial_duration_s": None, "debug": False, "log_level": "info", "working_directory": "/work",
         "tuner_gpu_indices": None, "tuner": AlgorithmSpec(name="Random"), "assessor": None,
-        "platforms": (PlatformSpec(name="fake", settings={}),),
+        "platforms": (PlatformSpec(name="fake", service="fake", settings={}),),
     }  # fmt: skip
     return ExperimentSpec(**{**fields, **changes})
 

@@ -63,7 +63,8 @@ class AtWork:
         )  # fmt: skip
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=config, database=self.database, feed=feed, keeper=cast(Any, None),
-            platform_class=platform, actions=hands, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
+            platform_class=platform, settings={}, actions=hands, runner_door=self.door, clock=self.now_ms,
+            safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.platform = cast(FakePlatform, self.loop.platform)
@@ -568,3 +569,20 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await work.database.close()
+
+
+async def test_nonsense_in_an_outbox_is_one_warning(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """400,000 empty lines were 240 MB of log."""
+    caplog.set_level(logging.WARNING)
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        for start in range(0, 40_000, 10_000):
+            await work.platform.host.deliver(name, "outbox/main.jsonl", start, start + 10_000, [""] * 10_000)
+        (warning,) = [text for text in caplog.messages if "is no metric" in text]
+        assert "line 1 is no metric" in warning and "and all later ones like it" in warning
+        nonsense = ["[" + "1" * number for number in range(1, 1000)]
+        size = sum(len(line) + 1 for line in nonsense)
+        await work.platform.host.deliver(name, "outbox/main.jsonl", 40_000, 40_000 + size, nonsense)
+        assert len([text for text in caplog.messages if "is no metric" in text]) == 10

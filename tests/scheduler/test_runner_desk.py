@@ -151,7 +151,7 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     for call in (
         world.desk.greet(who, "0.6.0", "push"), world.desk.record(who), world.desk.started(who, 1),
         world.desk.exited(who, EXIT_0), world.desk.lines(who, OUTBOX, 0, 3, lines), world.desk.offsets(who),
-        world.desk.write_log(who, "stdout", 0, b"late"), world.desk.must_stop(who), world.desk.code(who),
+        world.desk.must_stop(who), world.desk.code(who),
     ):  # fmt: skip
         with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {who.trial_id} is decided"):
             await call

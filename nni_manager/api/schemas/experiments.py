@@ -104,7 +104,10 @@ class Experiment(ExperimentState):
 
     config: dict[str, JsonValue] = Field(
         description="The config in canonical form: camelCase, absent fields left out, paths absolute. "
-        "Secrets are masked with `******`."
+        "Secrets are masked with `******`, or are references to what holds them."
+    )
+    references: list[str] = Field(
+        description="What its secret fields refer to outside the config: `${VARIABLE}`, `file:/path`."
     )
 
 
@@ -132,6 +135,11 @@ class NewExperiment(Wire):
         description="SHA-256 of code that was sent: relative paths in the config start there, not at `directory`.",
     )
     debug: bool = Field(default=False, description="True: as if the config said `debug: true`.")
+    secrets: dict[str, str] = Field(
+        default={}, repr=False,
+        description="Values of what secret fields refer to, by reference (`${VARIABLE}`, `file:/path`); others are "
+        "looked up in `environment`, and in the daemon's files.",
+    )  # fmt: skip
     view: NewView | None = Field(default=None, description="A port of its own; not given: none.")
 
 
@@ -166,6 +174,19 @@ class Resume(Wire):
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
     )  # fmt: skip
     debug: bool = Field(default=False, description="True: `debug` is switched on. Only for one that is stopped.")
+    secrets: dict[str, str] = Field(
+        default={}, repr=False, description="New values of what secret fields refer to, by reference; others stay."
+    )
+
+
+class NewSecrets(Wire):
+    """Secrets given anew."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    secrets: dict[str, str] = Field(
+        repr=False, description="New values of what secret fields refer to, by reference; others stay."
+    )
 
 
 class StoppedExperiments(Wire):

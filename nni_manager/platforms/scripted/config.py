@@ -7,30 +7,25 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
-_SECTION = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel, hide_input_in_errors=True)
+from nni_manager.platform_kit.section_model import Part, PlatformSection, secret
 
 
 def _seconds(description: str, default: float | None = None) -> Any:
     return Field(default=default, ge=0, description=description, json_schema_extra={"format": "seconds"})
 
 
-class Match(BaseModel):
+class Match(Part):
     """Which trials a rule is for; everything that is set must fit."""
-
-    model_config = _SECTION
 
     sequence: int | None = Field(default=None, ge=0, description="Sequence number of the trial, from 0.")
     every: int | None = Field(default=None, ge=1, description="Every n-th trial: 5 fits the fifth, the tenth…")
     attempt: int | None = Field(default=None, ge=1, description="Number of the attempt, from 1.")
 
 
-class Rule(BaseModel):
+class Rule(Part):
     """What happens to the trials that `match` fits. Nothing set: it starts at once and succeeds after a second."""
-
-    model_config = _SECTION
 
     match: Match | None = Field(default=None, description="Which trials; not set: all.")
     delay: float = _seconds("How long a job waits before it starts, or is refused.", 0.0)
@@ -62,10 +57,8 @@ class Rule(BaseModel):
         return self
 
 
-class Span(BaseModel):
+class Span(Part):
     """A stretch of time, counted from the experiment's beginning."""
-
-    model_config = _SECTION
 
     after: float = _seconds("When it begins, counted from when the experiment did.", 0.0)
     for_: float | None = Field(
@@ -74,27 +67,13 @@ class Span(BaseModel):
     )  # fmt: skip
 
 
-class ScriptedConfig(BaseModel):
+class ScriptedConfig(PlatformSection):
     """``trainingService: {platform: scripted, …}``."""
 
-    model_config = _SECTION
-
     platform: Literal["scripted"] = Field(default="scripted", description="Always `scripted`.")
-    trial_command: str | None = Field(
-        default=None, min_length=1, description="Shell command of a trial. Default: the top level's."
-    )
-    trial_code_directory: str | None = Field(
-        default=None,
-        description="Folder that is packed and sent to every job. Default: the top level's.",
-        json_schema_extra={"format": "directory"},
-    )
     trial_gpu_number: int | None = Field(
         default=None, ge=0, description="0 hides all GPUs; other numbers change nothing. Default: the top level's."
     )
-    nni_manager_ip: str | None = Field(
-        default=None, description="How runners reach this machine. Default: the top level's, else its own address."
-    )
-    debug: bool = Field(default=False, description="Log more, skip the version check. Default: the top level's.")
     launch: Literal["none", "process", "external"] = Field(
         default="none",
         description="none: jobs are pretended; process: a trial runner is started on this machine, in a fresh folder "
@@ -113,6 +92,10 @@ class ScriptedConfig(BaseModel):
     trials: list[Rule] = Field(default=[], description="What happens to which trial; the first rule that fits counts.")
     outage: Span | None = Field(default=None, description="When the platform cannot be reached.")
     wrong_credentials: Span | None = Field(default=None, description="When it refuses our credentials.")
+    token: str | None = secret("What the cluster is shown with every call.", default=None)
+    accepted_token: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256, in hex, of the only `token` that it accepts."
+    )
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(
         default=False, description="Everything is told twice, and after every change the state before it once more."
