@@ -38,7 +38,8 @@ Keeper, events:
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
 Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
-of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A record has
+of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A file that
+became shorter or another one while it was read is the outbox ``NAME/2``, then ``NAME/3``. A record has
 at most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or
 `follow` does not name is sent from its beginning. `follow` on a job that is followed already begins again at its
 offsets; on one that has ended it ends with the ended event, again.

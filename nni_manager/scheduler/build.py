@@ -91,10 +91,11 @@ class Build:
         platforms = (*self.spec.now.platforms, *self.removed)
         code = {platform.service: archive_of(self.spec.now, platform, self.folder.code) for platform in platforms}
         services = {p.service: self._service(p, inbox, messages, code[p.service]) for p in platforms}
+        actions = self._actions(inbox, feed, services, beats)
         loop = ExperimentLoop(
             experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
-            services=services, actions=self._actions(inbox, feed, services, beats), beats=beats,
-            runner_door=self.means.runner_door, clock=self.means.clock, safety_poll_s=self.means.settings.safety_poll_s, changed=self.changes.note,
+            services=services, actions=actions, beats=beats, runner_door=self.means.runner_door,
+            clock=self.means.clock, safety_poll_s=self.means.settings.safety_poll_s, changed=self.changes.note,
             on_status=on_status,
         )  # fmt: skip
         sent = {name: code[name] for name, s in services.items() if s.platform.capabilities.ships_code}

@@ -150,9 +150,13 @@ def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: st
 
     Empty for one that took nobody's place, as most do.
     """
-    before = [_known_outbox(connection, attempt, one) for one in earlier_names(name)]
-    known = [one for one in before if one is not None]
-    return known if len(known) == len(before) else []
+    found: list[_Outbox] = []
+    for earlier in earlier_names(name):
+        known = _known_outbox(connection, attempt, earlier)
+        if known is None:
+            return []
+        found.insert(0, known)
+    return found
 
 
 def _without_repeats(

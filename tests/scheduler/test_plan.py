@@ -561,7 +561,9 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
     """A container that only its runner's posts tell of, and when that was heard last."""
     told = trial(id, status, "RUNNING", channel="push", started=NOW - 9_000_000)
     silence = round(minutes * 60_000)
-    return Plan(told, listening_ms=9_000_000, silent_ms={f"nni_exp_exp1_trial_{id}": silence}, **more)
+    return Plan(
+        told, lives_by_runner=True, listening_ms=9_000_000, silent_ms={f"nni_exp_exp1_trial_{id}": silence}, **more
+    )
 
 
 def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:

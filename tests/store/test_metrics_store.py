@@ -164,3 +164,9 @@ def test_a_number_is_also_a_name(connection: sqlite3.Connection, job: str) -> No
     assert (found.stored, found.doubt) == (Stored.NEW, "")
     assert report(connection, job, intermediate(1), outbox="outbox/folder/7").doubt == ""
     assert stored(connection) == ["1", "1"]
+
+
+def test_whatever_number_it_is(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, intermediate(1), outbox="outbox/a")
+    for name in ("outbox/999999999", "outbox/a/999999999"):
+        assert report(connection, job, intermediate(1), outbox=name).doubt == ""

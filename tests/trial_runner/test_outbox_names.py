@@ -47,7 +47,8 @@ def test_names_of_outboxes_whose_file_became_another_one() -> None:
     names = ["outbox/7", "outbox/7/2", "outbox/7/3"]
     assert [next_name("outbox/7", name) for name in names] == [*names[1:], "outbox/7/4"]
     assert (newest_name("outbox/7", names), newest_name("outbox/8", names)) == ("outbox/7/3", "outbox/8")
-    assert earlier_names("outbox/7/3") == ["outbox/7/2", "outbox/7"]
-    assert (earlier_names("outbox/a"), earlier_names("outbox/1")) == ([], [])
+    assert list(earlier_names("outbox/7/3")) == ["outbox/7", "outbox/7/2"]
+    assert [*earlier_names("outbox/a"), *earlier_names("outbox/1")] == []
     assert [file_of(name, names) for name in names] == ["outbox/7"] * 3
-    assert file_of("outbox/folder/7", names) == "outbox/folder/7", "a number is also a name"
+    for name in ("outbox/folder/7", "outbox/999999999", "outbox/7/999999999"):
+        assert file_of(name, names) == name, "a number is also a name"

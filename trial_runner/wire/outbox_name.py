@@ -6,7 +6,7 @@ files never have one spelling. Almost all names are their own spelling.
 
 import os
 import re
-from typing import Container, List, Match
+from typing import Container, Iterator, Match
 
 from trial_runner import protocol
 
@@ -43,17 +43,25 @@ def newest_name(file: str, known: Container[str]) -> str:
 
 def file_of(name: str, known: Container[str]) -> str:
     """The file that an outbox is, or was until another one took its place."""
-    earlier = earlier_names(name)
-    return earlier[-1] if earlier and all(one in known for one in earlier) else name
+    file = ""
+    for earlier in earlier_names(name):
+        if earlier not in known:
+            return name
+        file = file or earlier
+    return file or name
 
 
-def earlier_names(name: str) -> List[str]:
-    """Of the outboxes whose place this one may have taken, the last first; none where its name is no such name."""
+def earlier_names(name: str) -> Iterator[str]:
+    """Of the outboxes whose place this one may have taken, the first first; none where its name is no such name.
+
+    To be followed only as long as they are known: a file's own name may end with a number, and any number.
+    """
     match = _NUMBER.search(name)
-    if match is None:
-        return []
-    file = name[: match.start()]
-    return ["{}/{}".format(file, number) for number in range(int(match.group(1)) - 1, 1, -1)] + [file]
+    if match is not None:
+        file = name[: match.start()]
+        yield file
+        for number in range(2, int(match.group(1))):
+            yield "{}/{}".format(file, number)
 
 
 def spelled(name: str) -> str:
