@@ -18,6 +18,7 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailab
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
 from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -55,9 +56,13 @@ async def experiments(
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
+        connections = Connections()
+        left = Leftovers(index_database, keeper, connections, settings.data_dir)
+        await left.load()
+        stack.push_async_callback(left.close)
         means = Means(
-            settings=settings, keeper=keeper, connections=Connections(), runner_door=runner_door, view_door=view_door,
-            clock=now_ms, warnings=warnings,
+            settings=settings, keeper=keeper, connections=connections, runner_door=runner_door, view_door=view_door,
+            clock=now_ms, warnings=warnings, leftovers=left,
         )  # fmt: skip
         supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())

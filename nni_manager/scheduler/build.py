@@ -24,6 +24,7 @@ from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.job_factory import JobFactory
 from nni_manager.scheduler.job_messages import JobMessages
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.training_service import TrainingService
@@ -49,6 +50,7 @@ class Means:
     view_door: ViewDoor
     clock: Clock
     warnings: DaemonWarnings
+    leftovers: Leftovers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +133,12 @@ class Build:
         return TrainingService(
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
             changed=self.changes.note,
-            entered=lambda: preflight.is_over(self.means.warnings, self.row.id, platform.service),
+            entered=lambda: self._note_entered(platform.service, adapter.connection_key(settings)),
         )  # fmt: skip
+
+    def _note_entered(self, service: str, connection: str) -> None:
+        preflight.is_over(self.means.warnings, self.row.id, service)
+        self.means.leftovers.reached(connection, by=(self.row.id, service))
 
     def _host(
         self, platform: PlatformSpec, messages: JobMessages, code: CodeArchive, wake: Callable[[str], None]

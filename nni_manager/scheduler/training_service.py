@@ -159,10 +159,10 @@ class TrainingService:
     async def _live(self) -> None:
         """Enters the adapter, observes, and leaves it again. Raises what entering and observing raise."""
         await self._limited("enter", self.platform.__aenter__)
-        self.is_entered = True
-        self._wanted = 0
         try:
             await self._end_unaccounted()
+            self.is_entered = True
+            self._wanted = 0
             self._be_back()
             self._note_status()
             self._entered()
@@ -186,7 +186,7 @@ class TrainingService:
             alarm.cancel()
 
     async def _end_unaccounted(self) -> None:
-        """Jobs that may or may not run, of attempts that are closed, before anything new is submitted."""
+        """Jobs that may or may not run, of attempts that are closed, before anything new is submitted here."""
         names = await self._database.read(lambda c: jobs.unaccounted(c, self.name))
         if names:
             await self._limited("clean", lambda: self.platform.clean(names))

@@ -165,13 +165,26 @@ def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]
     return [parse_handle(*row) for row in rows]
 
 
+#: Of an attempt: its job may still run.
+_MAY_RUN = "forgotten = 0 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING')"
+
+
 def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
-    """Names of jobs whose attempt is closed and of which nobody knows whether the service ever took them."""
+    """Names of jobs whose attempt is closed and that may still run, or of which nobody knows whether they ever did."""
     rows = connection.execute(
-        "SELECT job_name FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NULL AND service = ?",
-        (service,),
+        f"SELECT job_name FROM attempts WHERE closed = 1 AND service = ? AND {_MAY_RUN}", (service,)
     )
     return [name for (name,) in rows]
+
+
+def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[str, ...]]:
+    """Service → names of jobs of which it may keep something; `running`: of those that may still run."""
+    found: dict[str, list[str]] = {}
+    which = _MAY_RUN if running else "forgotten = 0"
+    query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
+    for service, name in connection.execute(query):
+        found.setdefault(service, []).append(name)
+    return {service: tuple(names) for service, names in found.items()}
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:

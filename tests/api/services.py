@@ -22,7 +22,7 @@ EXPERIMENTS = "/api/v1/experiments"
 class Acted(MemoryPlatform):
     """By the name of the service; emptied by `act`."""
 
-    #: What entering, observing and submitting raise.
+    #: What all verbs raise.
     trouble: ClassVar[dict[str, Exception]] = {}
     rooms: ClassVar[dict[str, Room]] = {}
     made: ClassVar[dict[str, Acted]] = {}
@@ -58,6 +58,14 @@ class Acted(MemoryPlatform):
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
         self._may_raise()
         return await super().observe(handles)
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        self._may_raise()
+        await super().cancel(handles, grace_period_s)
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        self._may_raise()
+        await super().forget(handles)
 
     def tell(self, job_name: str, report: JobReport) -> None:
         self.jobs[job_name] = report

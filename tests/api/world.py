@@ -36,6 +36,7 @@ from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import build
 from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.tuner_feed import TunerFeed
@@ -176,18 +177,22 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
+    connections = Connections()
+    left = Leftovers(index_database, keeper, connections, data)
     means = Means(
         settings=Settings(data_dir=data),
         keeper=keeper,
-        connections=Connections(),
+        connections=connections,
         runner_door=FakeDoor(),
         view_door=FakeViewDoor(),
         clock=now_ms,
         warnings=DaemonWarnings(),
+        leftovers=left,
     )
     supervisor = Supervisor(index_database, means)
     async with supervisor.running():
         yield World(data, code, supervisor, Service(supervisor))
+    await left.close()
     await index_database.close()
 
 

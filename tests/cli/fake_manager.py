@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ class FakeManager:
         self.stream: list[Json] = []
         self.calls: list[tuple[Any, ...]] = []
         self.refusal: Exception | None = None
+        self.cleaned: list[Json] = []
         #: What a new experiment is given.
         self.view_of_new: Json | None = None
 
@@ -81,6 +82,10 @@ class FakeManager:
     def change(self, id: str, fields: Json) -> Json:
         self._note("change", id, fields)
         return self.known[id]
+
+    def clean(self, platforms: Sequence[str]) -> list[Json]:
+        self._note("clean", list(platforms))
+        return self.cleaned
 
     def stop(self, id: str) -> None:
         self._note("stop", id)

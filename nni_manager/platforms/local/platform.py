@@ -12,6 +12,7 @@ from typing import Any, Self
 from nni_manager.domain.errors import InvalidInput, NniManagerError, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
@@ -34,6 +35,7 @@ class LocalPlatform(Platform):
         #: What this connection to the keeper told of each job.
         self._reports: dict[str, JobReport] = {}
         self._is_connected = False
+        self._is_entered = False
         #: Two at a time would have the keeper send the same results twice.
         self._following = asyncio.Lock()
         #: By job: results handed over and not stored yet, and the end that waits for them.
@@ -49,6 +51,7 @@ class LocalPlatform(Platform):
 
     async def __aenter__(self) -> Self:
         await self.host.keeper.listen(self.host.experiment_id, self)
+        self._is_entered = True
         return self
 
     async def __aexit__(
@@ -96,6 +99,12 @@ class LocalPlatform(Platform):
         await self.host.keeper.request("forget", names=names)
         for name in names:
             self._reports.pop(name, None)
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        if not self._is_entered:
+            return await abandoned_jobs.end(self.host.keeper, self.host.experiment_id, forget=True)
+        for name in job_names:
+            await self.host.keeper.request("signal", name=name, grace_s=0)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         return await asyncio.to_thread(read_stretch, Path(handle.data), name, offset, limit)

@@ -19,6 +19,7 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform
 from nni_manager.platform_kit.pull import Pull
@@ -55,6 +56,7 @@ class ScriptedPlatform(Platform):
         self._processes = Processes(host, self._jobs, self._events)
         self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
+        self._is_entered = False
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
@@ -86,6 +88,7 @@ class ScriptedPlatform(Platform):
             await self._processes.enter()
         if self._pull is not None:
             self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
+        self._is_entered = True
         return self
 
     async def __aexit__(
@@ -154,6 +157,15 @@ class ScriptedPlatform(Platform):
             self._pretence.forget(name)
             if self._pull is not None:
                 self._pull.forget(name)
+            async with self._disk():
+                await self._jobs.remove(name)
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        if not self._is_entered:
+            return await abandoned_jobs.end(self.host.keeper, self.host.experiment_id, forget=True)
+        if self._config.launch == PROCESS:
+            await self._processes.forget(job_names)
+        for name in job_names:
             async with self._disk():
                 await self._jobs.remove(name)
 
