@@ -134,6 +134,7 @@ class Build:
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
             changed=self.changes.note,
             entered=lambda: self._note_entered(platform.service, adapter.connection_key(settings)),
+            trials=self.folder.trials,
         )  # fmt: skip
 
     def _note_entered(self, service: str, connection: str) -> None:

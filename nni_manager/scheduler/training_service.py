@@ -12,6 +12,7 @@ import logging
 import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.clock import Clock
@@ -22,6 +23,7 @@ from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.domain.wait import Wait
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, NoRoom, Platform
 from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler import job_logs
 from nni_manager.scheduler.forgetting import Forgetting
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.observer import Observer
@@ -43,11 +45,13 @@ class TrainingService:
     """`make`: builds the adapter, which calls what it is given as its `Host.wake`.
 
     `changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
+    `trials`: where the folders of attempts are; None: nothing is kept there of jobs elsewhere.
     """
 
     def __init__(
         self, *, spec: PlatformSpec, make: Callable[[Callable[[str], None]], Platform], inbox: Inbox,
         database: Database, clock: Clock, changed: Callable[[], None], entered: Callable[[], None] = lambda: None,
+        trials: Path | None = None,
     ) -> None:  # fmt: skip
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
@@ -58,6 +62,7 @@ class TrainingService:
         self._clock = clock
         self._changed = changed
         self._entered = entered
+        self._trials = trials
         capabilities = self.platform.capabilities
         self.observer = Observer(
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
@@ -245,7 +250,13 @@ class TrainingService:
                 raise
             raise PlatformUnavailable(f"{self.name}: no answer to '{verb}' within {limit_s:.0f} s") from None
 
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        """As `Platform.read_file`."""
+        return await self.call("read_file", lambda: self.platform.read_file(handle, name, offset, limit))
+
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
+        if self.platform.capabilities.reads_files and self._trials is not None:
+            await job_logs.keep(self._trials, handles, self.read_file)
         await self.call("forget", lambda: self.platform.forget(handles))
 
     async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:

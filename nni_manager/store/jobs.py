@@ -151,6 +151,16 @@ def close(
     )
 
 
+def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
+    """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
+    row = connection.execute(
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND forgotten = 0"
+        " AND handle IS NOT NULL",
+        (trial_id, number),
+    ).fetchone()
+    return row and (row[0], parse_handle(row[1], row[2]))
+
+
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
 
