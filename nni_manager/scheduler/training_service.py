@@ -171,6 +171,7 @@ class TrainingService:
             self._be_back()
             self._note_status()
             self._entered()
+            self._inbox.wake()  # what waited for this service goes on
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 self.forgetting.add(await self._database.read(self._to_forget))
