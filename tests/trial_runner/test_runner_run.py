@@ -261,7 +261,9 @@ def test_a_decided_attempt_is_ended(listener: FakeListener, runner: Runner) -> N
     assert [status["event"] for status in listener.statuses] == ["started"]
 
 
-def test_a_command_that_had_ended_before_decides_the_exit_code_and_its_logs_arrive(listener: FakeListener, runner: Runner) -> None:
+def test_a_command_that_had_ended_before_decides_the_exit_code_and_its_logs_arrive(
+    listener: FakeListener, runner: Runner
+) -> None:
     """The answer to the word about its end is lost; by the time it is repeated the attempt is decided."""
     listener.decides = True
     lost: list[str] = []
