@@ -36,6 +36,9 @@ class LocalConfig(BaseModel):
         description="GPUs of a trial. Not set: all GPUs visible, none reserved; 0: no GPU visible. "
         "Default: the top level's.",
     )
+    trial_concurrency: int | None = Field(
+        default=None, ge=1, description="Trials at a time here. Default: as many as in the whole experiment."
+    )
     nni_manager_ip: str | None = Field(
         default=None, description="Accepted and dropped: trials on this machine need no address."
     )
