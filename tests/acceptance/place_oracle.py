@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trial_runner import protocol
 
-#: Seconds between two looks; a longer pause, when the machine is busy with other things, counts for the second of these.
+#: Seconds between two looks; a longer pause, when the machine has other things to do, counts for the second of these.
 _LOOK_S, _MOST_OF_A_LOOK_S = 0.05, 0.1
 
 Place = tuple[str, int]
@@ -38,7 +38,9 @@ class Oracle:
     seen: set[str] = field(default_factory=set)
     #: Longest time that a place was free while the daemon was ready and a trial waited.
     longest_idle_s: float = 0.0
+    longest_idle: str = ""
     most_at_once: int = 0
+    _ready_s: float = 0.0
     _is_ready: bool = False
     _idle_s: dict[Place, float] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
@@ -55,7 +57,7 @@ class Oracle:
     def note_ready(self, is_ready: bool) -> None:
         """The daemon says that it is, or is about to be killed."""
         self._idle_s.clear()
-        self._is_ready = is_ready
+        self._is_ready, self._ready_s = is_ready, time.monotonic()
 
     def _run(self) -> None:
         looked = time.monotonic()
@@ -93,7 +95,11 @@ class Oracle:
         for machine, count in self.machines.items():
             for place in ((machine, index) for index in range(count)):
                 self._idle_s[place] = 0.0 if place in self._taken else self._idle_s.get(place, 0.0) + passed_s
-        self.longest_idle_s = max(self.longest_idle_s, *self._idle_s.values())
+        place, idle_s = max(self._idle_s.items(), key=lambda item: item[1])
+        if idle_s > self.longest_idle_s:
+            self.longest_idle_s = idle_s
+            when = f"{time.monotonic() - self._ready_s:.1f} s after a start, {len(self.seen)} trials seen"
+            self.longest_idle = f"{place} for {idle_s:.2f} s, {when}"
 
     def _compare(self, sight: Sight) -> None:
         """What the keeper wrote down before it started the trial."""

@@ -38,10 +38,10 @@ def test_no_place_is_shared_and_none_idles_while_the_daemon_is_killed(
             oracle.note_ready(True)
         for id_ in ids:
             daemon.wait(id_, "DONE", timeout_s=120)
-    print(f"longest idle {oracle.longest_idle_s:.2f} s, {KILLS} kills, {2 * TRIALS} trials")
+    print(f"longest idle: {oracle.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
     assert oracle.findings == []
     assert len(oracle.seen) == 2 * TRIALS and oracle.most_at_once == 8
-    assert oracle.longest_idle_s <= MOST_IDLE_S
+    assert oracle.longest_idle_s <= MOST_IDLE_S, oracle.longest_idle
     for id_ in ids:
         _check_results(daemon, id_)
         daemon.call("POST", f"/experiments/{id_}/stop")

@@ -267,6 +267,8 @@ class ScriptedPlatform(Platform):
         if job is None:
             return UNHEARD_OF
         if (why := self._faults.unreachable().get(job.machine)) is not None:
+            if self._pull is not None:
+                self._pull.forget(name)  # nor can its results be read, until it is followed again
             return JobReport(state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places))
         now = self._clock() - round(self._config.late_events * 1000)
         if self._config.launch == NONE:
