@@ -54,8 +54,8 @@ class Faults:
     def unreachable(self) -> Mapping[str, str]:
         """Machine → why it cannot be asked now."""
         since_s = (self._clock() - self._begun_ms) / 1000
-        found = {span.machine: _until(span, since_s) for span in self._config.unreachable}
-        return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found.items() if until}
+        found = [(span.machine, _until(span, since_s)) for span in self._config.unreachable]
+        return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found if until}
 
     def next_change_s(self) -> float | None:
         """Seconds after which what there is room for changes by itself; None: it does not."""
