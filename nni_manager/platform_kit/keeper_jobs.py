@@ -63,13 +63,14 @@ class KeeperJobs:
 
     async def enter(self, machines: Mapping[str, int] | None = None) -> None:
         """Hears of its jobs from now on. `machines`: name → places, of those whose jobs are at this keeper."""
-        connection = (await self._held.enter_async_context(self._lease())).connection
+        self._connection = (await self._held.enter_async_context(self._lease())).connection
         try:
-            await connection.serve(machines or {})
-        except PlatformError as error:
-            log.info("its machines are read when it answers: %s", error)
-        self._connection = connection
-        await connection.keeper.listen(self.owner, self)
+            with suppress(PlatformError):  # they are read when it answers
+                await self._connection.serve(machines or {})
+            await self._connection.keeper.listen(self.owner, self)
+        except BaseException:
+            await self.leave()
+            raise
 
     async def leave(self) -> None:
         """Jobs run on. What is not stored by now, the keeper sends again to whoever enters next."""

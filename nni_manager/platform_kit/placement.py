@@ -69,10 +69,10 @@ class Placement:
     def why(self) -> Wait:
         """Why there is no room: what each machine says."""
         known = [machine for name in self._machines if (machine := self._places.find(name)) is not None]
-        sentences = {machine.name: self._why(machine) for machine in known}
+        sentences = {_plain(machine): self._why(machine) for machine in known}
         if not sentences:
             return Wait(code=WaitCode.MACHINE_DOWN, sentence="no machine can be reached")
-        text = "; ".join(f"{name.rpartition(':')[2]}: {sentence}" for name, sentence in sentences.items())
+        text = "; ".join(f"{name}: {sentence}" for name, sentence in sentences.items())
         return Wait(code=self._code, sentence=text, details={"machines": _details(known)})
 
     def _why(self, machine: MachineLedger) -> str:
@@ -87,6 +87,11 @@ class Placement:
 def _details(machines: Sequence[MachineLedger]) -> Mapping[str, object]:
     """Machine → place → jobs that have it."""
     return {
-        machine.name: {str(place): [name for name, _ in users] for place, users in sorted(machine.users().items())}
+        _plain(machine): {str(place): [name for name, _ in users] for place, users in sorted(machine.users().items())}
         for machine in machines
     }
+
+
+def _plain(machine: MachineLedger) -> str:
+    """Its name without its kind."""
+    return machine.name.rpartition(":")[2]

@@ -28,6 +28,7 @@ from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.events import Events
 from nni_manager.platforms.scripted.faults import Faults
 from nni_manager.platforms.scripted.jobs import Job, Jobs
+from nni_manager.platforms.scripted.launch import Launch
 from nni_manager.platforms.scripted.pretence import Pretence
 from nni_manager.platforms.scripted.processes import Processes
 from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_deed, rule_for
@@ -54,6 +55,7 @@ class ScriptedPlatform(Platform):
         self._events = Events(host, is_doubled=config.duplicate_events)
         self._pretence = Pretence(host, times=2 if config.duplicate_events else 1)
         self._processes = Processes(host, self._jobs) if config.launch == PROCESS else None
+        self._launch = Launch(config, host, self._jobs, self._processes)
         self._placement = machines.placement(config, host, lambda: self._events.wake(""))
         self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
@@ -152,12 +154,12 @@ class ScriptedPlatform(Platform):
 
     async def _take(self, spec: JobSpec, rule: Rule, reservation: Reservation | None) -> None:
         async with self._disk():
-            job = await self._jobs.add(self._job(spec, rule))
+            job = await self._jobs.add(self._launch.job(spec, rule, self._clock()))
             if reservation is not None:
                 machine = machines.machine_name(reservation)
                 await self._jobs.replace(dataclasses.replace(job, machine=machine, places=reservation.places))
             try:
-                await self._start(job, spec, reservation)
+                await self._launch.start(job, spec, reservation)
             except SubmitRejected:
                 await self._jobs.remove(job.name)
                 raise
@@ -223,43 +225,6 @@ class ScriptedPlatform(Platform):
             raise NotFound(f"there is no job {handle.job_name}")
         directory = job.system_directory if runner.is_read(self._config) else job.attempt_directory
         return await asyncio.to_thread(read_stretch, Path(directory), name, offset, limit)
-
-    # A job's start
-
-    def _job(self, spec: JobSpec, rule: Rule) -> Job:
-        own_storage = self._jobs.folder / "storage"
-        directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
-        return Job(
-            name=spec.name, rule=rule, submitted_ms=self._clock(), attempt_directory=spec.attempt_directory,
-            system_directory=str(directory), grace_s=spec.grace_period_s,
-        )  # fmt: skip
-
-    async def _start(self, job: Job, spec: JobSpec, reservation: Reservation | None) -> None:
-        """Repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
-        if self._config.launch == NONE:
-            return
-        archive, directory = self._jobs.folder / runner.ARCHIVE, Path(job.system_directory)
-        await asyncio.to_thread(runner.write_archive, archive)
-        if runner.is_read(self._config):
-            code = await self._code()
-            for target in (directory, *runner.replica_folders(directory, job.rule)):
-                await asyncio.to_thread(runner.fill_storage, target, spec.parameter_record, code)
-        variables = runner.environment(self._config, spec, directory, reservation)
-        folder = self._jobs.folder_of(job.name)
-        if self._processes is not None:
-            command = runner.process_command(archive, job.rule, directory)
-            await self._processes.start(
-                job.name, runner.container_folder(folder), command, runner.inherited(spec) | variables, job.grace_s,
-                reservation,
-            )  # fmt: skip
-        elif await asyncio.to_thread(runner.write_start_files, folder, archive, variables):
-            log.info("job %s waits for its container: start it as %s says", job.name, folder / runner.START_FILE)
-
-    async def _code(self) -> Path:
-        try:
-            return await self.host.code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
 
     # A job's state
 

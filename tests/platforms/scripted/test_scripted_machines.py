@@ -70,7 +70,7 @@ async def test_no_room_is_an_answer_and_room_comes_with_the_end_of_the_last_proc
         assert platform.room().free == 0
         why = (await refused(world, platform, "b")).why
         assert (why.code, why.sentence) == (WaitCode.GPU, "m1: none is free")
-        assert why.details == {"machines": {"scripted:m1": {"0": [first.job_name]}}}
+        assert why.details == {"machines": {"m1": {"0": [first.job_name]}}}
         platform.want(1)
         world.recorder.woken.clear()
         await world.end(first, 0)
