@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any
 
@@ -18,6 +18,7 @@ from nni_manager.platform_kit import abandoned_jobs, keeper_machines
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
 from nni_manager.platform_kit.keeper_deliveries import Deliveries
+from nni_manager.platform_kit.keeper_leaving import Known, Leaving
 from nni_manager.platform_kit.keeper_machines import KeeperConnection
 from nni_manager.platform_kit.keeper_states import job_report
 from nni_manager.platform_kit.ledger import Reservation
@@ -25,12 +26,6 @@ from nni_manager.platform_kit.placement import Placement
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
-
-#: Seconds that `forget` waits for a process which has said its last word and is about to end.
-_LAST_MOMENT_S = 2.0
-
-#: Of these jobs, those that the adapter knows; the others are ended.
-Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
 class KeeperJobs:
@@ -44,7 +39,6 @@ class KeeperJobs:
     ) -> None:
         self._host = host
         self._key = key
-        self._known = known
         self.owner = owner_of(host)
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
@@ -54,10 +48,7 @@ class KeeperJobs:
         #: Two at a time would have the keeper send the same results twice.
         self._following = asyncio.Lock()
         self._deliveries = Deliveries(host, self._tell) if has_results else None
-        #: Forgotten jobs that have processes left.
-        self._leaving: set[str] = set()
-        self._gone = asyncio.Event()
-        self._sweeping: set[asyncio.Task[None]] = set()
+        self._leaving = Leaving(self, known)
 
     # Its life
 
@@ -81,9 +72,7 @@ class KeeperJobs:
         self._forget_told()
         if self._deliveries is not None:
             await self._deliveries.cancel()
-        for task in tuple(self._sweeping):
-            task.cancel()
-        await asyncio.gather(*self._sweeping, return_exceptions=True)
+        await self._leaving.cancel()
         await self._held.aclose()
 
     # Verbs
@@ -131,10 +120,7 @@ class KeeperJobs:
 
     async def forget(self, names: Sequence[str]) -> None:
         """Ends what still runs of them, and has the keeper forget them, if need be when the last process is gone."""
-        running = [name for name in names if self._may_run(name)]
-        if running:
-            self._leaving.update(running)  # before the keeper is asked: an end is told once, perhaps meanwhile
-            await self._send_off(running)
+        await self._leaving.send_off([name for name in names if self._may_run(name)])
         await self.request("forget", names=list(names))
         for name in names:
             if name not in self._leaving:
@@ -157,7 +143,7 @@ class KeeperJobs:
         self._is_connected = True
         try:
             await self._follow(())
-            await self._end_strays()
+            await self._leaving.end_strays()
         except NniManagerError as error:
             log.warning("the keeper's jobs cannot be followed yet: %s", error)
         self._host.wake("")
@@ -173,9 +159,8 @@ class KeeperJobs:
 
     def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
         if job_name in self._leaving:
-            self._leaving.discard(job_name)
-            self._gone.set()
-            self._sweep(job_name)
+            self._reports.pop(job_name, None)
+            self._leaving.note_end(job_name, self._host.wake)
         elif self._deliveries is None or not self._deliveries.hold_end(job_name, job_report(job)):
             self._tell(job_name, job_report(job))
 
@@ -225,53 +210,16 @@ class KeeperJobs:
         if is_news:
             self._host.wake(name)
 
+    def _may_run(self, name: str) -> bool:
+        report = self._reports.get(name)
+        return report is None or not (report.state.is_final or report is _DRAINING)
+
     def _forget_told(self) -> None:
         """The next connection begins with nothing: what this one does not hear, it must ask about."""
         self._is_connected = False
         self._reports.clear()
         if self._deliveries is not None:
             self._deliveries.drop_ends()
-
-    # Jobs that nobody wants any more
-
-    def _may_run(self, name: str) -> bool:
-        report = self._reports.get(name)
-        return report is None or not (report.state.is_final or report is _DRAINING)
-
-    async def _end_strays(self) -> None:
-        """Jobs that nobody knows, or that were forgotten while they ran."""
-        if self._known is None and not self._leaving:
-            return
-        jobs = await self.listed()
-        known = await self._known(jobs) if self._known is not None else jobs
-        self._leaving = {name for name in jobs if name in self._leaving or name not in known}
-        await self.cancel(sorted(self._leaving), 0)
-        await self.request("follow", jobs={name: {} for name in self._leaving})
-
-    async def _send_off(self, names: Sequence[str]) -> None:
-        """Ends them, and waits a moment for that."""
-        jobs = await self.listed()
-        running = {name for name in names if name in jobs and jobs[name]["state"] == protocol.RUNNING}
-        self._leaving -= set(names) - running
-        await self.cancel(sorted(running & self._leaving), 0)
-        await self.request("follow", jobs={name: {} for name in running & self._leaving})
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_MOMENT_S):
-                while running & self._leaving:
-                    self._gone.clear()
-                    await self._gone.wait()
-
-    def _sweep(self, name: str) -> None:
-        """Nobody else has the keeper forget it."""
-        task = asyncio.create_task(self._forget_ended(name), name=f"forget {name}")
-        self._sweeping.add(task)
-        task.add_done_callback(self._sweeping.discard)
-
-    async def _forget_ended(self, name: str) -> None:
-        with suppress(PlatformError):  # it is found again on the next connection
-            await self.request("forget", names=[name])
-            self._reports.pop(name, None)
-            self._host.wake(name)
 
 
 def owner_of(host: Host) -> str:
