@@ -4,19 +4,30 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 # pip compiles what it installs, but not what it leaves in place: where Python may not write, every start would do it.
 COMPILE := $(BIN)/python -m compileall -q nni_manager trial_runner
+PYTEST := $(BIN)/python -m pytest -q
+# One more than there are processors.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 
-.PHONY: demo test check bench fuzz clean
+.PHONY: demo test machines check docs bench fuzz clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
 	PATH="$(BIN):$$PATH" NNI_MANAGER_DATA="$${NNI_MANAGER_DATA:-$$HOME/nni-experiments}" \
 		$(BIN)/nnictl create --config configs/digits-tpe.yml --foreground
 
-# Everything that must hold: style, types, import contracts, tests. On a machine that others keep busy a test of real
-# processes may be late: one that fails is run once more, and named as RERUN at the end; failing twice is failing.
+# Everything that must hold: style, types, import contracts, tests. Most tests share the processors, as most wait for other
+# processes; those that measure time run by themselves afterwards. The closing lines say the random order, and how to
+# run it again. What needs root is named as skipped: see `machines`.
 test: check
 	sh .ci/debian-packages
-	$(BIN)/python -m pytest -q --reruns 1
+	$(BIN)/python -m tests.nni3
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not alone"
+	$(PYTEST) -m alone
+
+# What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
+machines: $(VENV)/.dev
+	sh .ci/debian-packages
+	$(PYTEST) --machines -m machines
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -26,6 +37,9 @@ check: $(VENV)/.dev
 	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
 
 # Figures beside their floors, in one run; see README.
+docs: $(VENV)/.dev
+	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks
 

@@ -9,6 +9,26 @@ from contextlib import suppress
 
 import pytest
 
+from tests import left_children
+from tests.order import Order
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--machines", action="store_true", help="also what needs a machine of its own, as root")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(left_children)
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
+        config.pluginmanager.register(Order(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What changes the machine it runs on runs where that was said, and is named elsewhere."""
+    for item in items:
+        if item.get_closest_marker("machines") and not config.getoption("machines"):
+            item.add_marker(pytest.mark.skip(reason=f"{item.name}: runs by `make machines`"))
+
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:

@@ -65,7 +65,9 @@ class Daemon:
 
     def client(self) -> httpx.Client:
         socket = json.loads((self.data / "control.json").read_text())["socket"]
-        return httpx.Client(transport=httpx.HTTPTransport(uds=socket), base_url="http://manager", timeout=30)
+        # `verify`: what it takes to read all certificates is most of what a call costs
+        transport = httpx.HTTPTransport(uds=socket, verify=False)
+        return httpx.Client(transport=transport, base_url="http://manager", timeout=30)
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         with self.client() as client:

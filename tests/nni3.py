@@ -33,3 +33,7 @@ def _must(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+if __name__ == "__main__":  # before the tests, so that none of them waits for it
+    interpreter()

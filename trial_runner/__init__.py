@@ -1,7 +1,8 @@
-"""What runs beside a trial: the keeper of a machine, the runner of a container, the stand-in for `nni`.
+"""What runs beside a trial: the keeper of a machine, the runner of a container, the stand-in for `nni`, and the host of
+users' tuners.
 
 Standard library only, Python 3.7 syntax, imports nothing of the manager: it is copied to machines that have Python and
-nothing else. The manager in turn imports `protocol` and nothing else from here.
+nothing else. The manager in turn imports `protocol` and the frame of a tuner's process from here, nothing else.
 
 Reading order of the runner: `__main__` prepares, `run` wires, `process_tree` looks after the command, `delivery` posts
 what `outbox_forward`, `log_forward`, `heartbeat` and `status` have for it. `keeper` has a reading order of its own.

@@ -6,7 +6,16 @@ import sys
 from contextlib import ExitStack
 from typing import Dict, NamedTuple, Optional
 
-from trial_runner import credential, environment, exec_door, processes, protocol, settings, stand_in_folder
+from trial_runner import (
+    credential,
+    environment,
+    exec_door,
+    processes,
+    protocol,
+    python_version,
+    settings,
+    stand_in_folder,
+)
 from trial_runner.claim import Claim
 from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
 from trial_runner.code_archive import BadArchive
@@ -15,6 +24,9 @@ from trial_runner.outboxes import Outboxes
 from trial_runner.preparation import Preparation, greeting
 from trial_runner.run import Run
 from trial_runner.settings import AUTO, BadSetting, Settings
+
+#: Of runners that the manager does not hear.
+_UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)
 
 
 class _Failure(Exception):
@@ -35,6 +47,7 @@ class _Ready(NamedTuple):
 
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
+    python_version.check()
     if sys.argv[1:2]:
         return exec_door.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,16 +68,27 @@ def _run(told: Settings, token: Optional[credential.Credential]) -> int:
         client = Client(told.manager_url, _required(token), container) if told.manager_url else None
         try:
             ready = _prepare(told, client, container)
-            stand_in = stand_in_folder.provide(clean_up)
-            processes.become_subreaper()
+            stand_in = stand_in_folder.provide(clean_up, told.system_dir)
+            _become_subreaper()
             run = Run(told, ready.client, ready.stored, container, ready.claim, _say)
             return run.run(environment.of_command(os.environ, told, stand_in))
+        except _Failure as error:
+            failure = error
         except BadArchive as error:
             failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
         except (OSError, ValueError) as error:
             failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
         _tell(failure, told, client, container)
         raise failure
+
+
+def _become_subreaper() -> None:
+    """Process 1 of a container need not be one, and where it cannot be, the command may run all the same."""
+    try:
+        processes.become_subreaper()
+    except OSError as error:
+        if os.getpid() != 1:
+            _say("Processes that leave the command's session may outlive it ({}).".format(error.strerror))
 
 
 def _prepare(told: Settings, client: Optional[Client], container: str) -> _Ready:
@@ -148,13 +172,15 @@ def _required(token: Optional[credential.Credential]) -> credential.Credential:
 
 
 def _tell(failure: _Failure, told: Settings, client: Optional[Client], container: str) -> None:
-    """Once: the exit code says it too."""
+    """Once: the exit code says it too. Not what the manager said itself: an earlier container's word may lie here."""
+    if failure.exit_code in (protocol.EXIT_FENCED, protocol.EXIT_VERSION_REFUSED):
+        return
     evidence = Evidence.not_started(failure.exit_code, str(failure))
-    evidence.write(told, Left(container, {}, {}), _say)
-    if client is None or not told.is_reporter:
+    evidence.write(told, Left(container, {}, {}, []), _say)
+    if client is None or not told.is_reporter or failure.exit_code in _UNHEARD:
         return
     try:
-        client.post("status", evidence.status({}))
+        client.post("status", evidence.status({}, []))
     except (Unavailable, Refused, Fenced) as error:
         _say("The manager could not be told: {}".format(error))
 

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from typing import Any, Dict, NoReturn, Optional
+from typing import Any, Dict, NoReturn, Optional, Tuple, Type
 from urllib.parse import urlsplit
 
 from trial_runner import protocol
@@ -18,24 +18,34 @@ _COPY_BYTES = 256 * 1024
 _LONGEST_RETRY_AFTER_S = 600.0
 
 Body = Dict[str, Any]
+#: What an answer of each route has at least.
+_FORMS: Dict[str, Tuple[Tuple[str, Type[object]], ...]] = {
+    "version": (("accepted", bool),),
+    "parameters": (("parameters", object),),
+    "status": (("stop", bool),),
+    "heartbeat": (("stop", bool),),
+    "metrics": (("offset", int),),
+    "log": (("offset", int),),
+}
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Unavailable(Exception):
-    """Not now: no connection, or an answer that says try again."""
+    """Not now: no connection, an answer that says try again, or one that is not the manager's."""
 
-    def __init__(self, sentence: str, retry_after: Optional[float] = None) -> None:
+    def __init__(self, sentence: str, retry_after: Optional[float] = None, status: int = 0) -> None:
         super().__init__(sentence)
         #: Seconds that the manager asked to wait.
         self.retry_after = retry_after
+        #: Of the answer; 0: there was none, or half of one.
+        self.status = status
 
 
 class Denied(Unavailable):
     """The token is not for this. `status`: 404 passes when the experiment is opened, 401 and 403 hardly do."""
 
     def __init__(self, sentence: str, status: int) -> None:
-        super().__init__(sentence)
-        self.status = status
+        super().__init__(sentence, None, status)
 
 
 class Refused(Exception):
@@ -58,6 +68,8 @@ class Client:
         self.address = parts.netloc
         self._path = parts.path
         self._credential = credential
+        #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
+        self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
         self._connection = _connection(parts.scheme, parts.netloc)
         self._is_kept = False
@@ -83,22 +95,28 @@ class Client:
         self._is_kept = False
 
     def _exchange(self, method: str, route: str, body: Optional[Body]) -> Body:
-        data = self._read(self._respond(method, route, body))
-        try:
-            answer = json.loads(data)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise Unavailable("what answers at {} is not the manager".format(self.address))
+        response = self._respond(method, route, body)
+        answer = _object(self._read(response))
+        if answer is None or not all(_has(answer, name, kind) for name, kind in _FORMS.get(route, ())):
+            raise self._foreign(response)
         return answer
 
     def _respond(self, method: str, route: str, body: Optional[Body]) -> http.client.HTTPResponse:
         """The response to a request that was accepted, its body not yet read."""
         data = None if body is None else _encode(body).encode("utf-8", "replace")
         response = self._send(method, route, data)
+        if response.getheader(protocol.ANSWER_HEADER) != self._signature:
+            raise self._foreign(response)
         if response.status not in (200, 204):
             self._fail(response)
         return response
+
+    def _foreign(self, response: http.client.HTTPResponse) -> Unavailable:
+        """A proxy, a firewall, a login page, another manager: says nothing about the attempt, whatever it says."""
+        response.close()
+        self.close()
+        sentence = "what answers at {} is not the manager of this attempt (it says {} {})"
+        return Unavailable(sentence.format(self.address, response.status, response.reason), None, response.status)
 
     def _send(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
         """A connection that was kept may have been closed meanwhile, which says nothing about the manager."""
@@ -155,7 +173,9 @@ class Client:
 
     def _fail(self, response: http.client.HTTPResponse) -> NoReturn:
         status, retry_after = response.status, response.getheader("Retry-After")
-        sentence = _sentence(self._read(response)) or "it answered {} {}".format(status, response.reason)
+        sentence = (_object(self._read(response)) or {}).get("error")
+        if not isinstance(sentence, str):
+            raise self._foreign(response)
         if status == 410:
             raise Fenced(sentence)
         if status in (400, 409, 413):
@@ -163,7 +183,7 @@ class Client:
         text = "the manager at {} says: {}".format(self.address, sentence)
         if status in (401, 403, 404):
             raise Denied(text, status)
-        raise Unavailable(text, _seconds(retry_after))
+        raise Unavailable(text, _seconds(retry_after), status)
 
 
 def _connection(scheme: str, address: str) -> http.client.HTTPConnection:
@@ -172,13 +192,20 @@ def _connection(scheme: str, address: str) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
 
 
-def _sentence(data: bytes) -> str:
+def _object(data: bytes) -> Optional[Body]:
+    """None when it is no JSON object."""
     try:
         answer = json.loads(data)
-    except ValueError:
-        return ""
-    sentence = answer.get("error") if isinstance(answer, dict) else None
-    return sentence if isinstance(sentence, str) else ""
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _has(answer: Body, name: str, kind: Type[object]) -> bool:
+    """JSON's numbers are no truth values, and the other way round; any value is an object."""
+    value = answer.get(name)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number if kind is int else name in answer and isinstance(value, kind)
 
 
 def _seconds(text: Optional[str]) -> Optional[float]:

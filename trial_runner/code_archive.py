@@ -3,7 +3,6 @@
 import os
 import stat
 import tarfile
-import zlib
 from typing import IO, List, Optional
 
 _COPY_BYTES = 256 * 1024
@@ -13,17 +12,29 @@ class BadArchive(Exception):
     """The text names the entry that is at fault."""
 
 
+class DamagedArchive(BadArchive):
+    """It is not as it was packed: another copy may be whole."""
+
+
 def unpack(path: str, folder: str) -> None:
     """Puts a tar.gz into the folder, replacing files of the same name. Raises BadArchive, and OSError of the disk."""
+    try:
+        import zlib
+    except ImportError as error:
+        raise BadArchive(
+            "This Python cannot unpack code (it has no zlib): use an image whose Python has it."
+        ) from error
     os.makedirs(folder, exist_ok=True)
     root = os.path.realpath(folder)
     links: List[str] = []
     try:
-        with tarfile.open(path, "r|gz") as archive:
+        with tarfile.open(path, "r:gz") as archive:  # as a stream, one that is cut short would pass for whole
             for entry in archive:
                 _unpack(archive, entry, root, links)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise BadArchive("The code archive is damaged ({}): start the trial again.".format(error)) from error
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk; those of the archive have no number
+        raise DamagedArchive("The code archive is damaged ({}): start the trial again.".format(error)) from error
     _check_links(root, links)
 
 

@@ -1,10 +1,9 @@
 """The token of this attempt: taken out of the environment before anything is started, shown to the manager alone."""
 
-import ctypes
 import os
 from typing import Dict, MutableMapping
 
-from trial_runner import processes, protocol
+from trial_runner import libc, processes, protocol
 from trial_runner.settings import BadSetting
 
 
@@ -21,6 +20,11 @@ class Credential:
             )
         self._token = token
 
+    @property
+    def manager(self) -> str:
+        """Name of the manager that made the token; no secret."""
+        return self._token.partition(".")[0]
+
     def headers(self) -> Dict[str, str]:
         return {"Authorization": "Bearer " + self._token}
 
@@ -32,14 +36,5 @@ def take(environment: MutableMapping[str, str]) -> Credential:
     """Removes the token, also where `/proc` shows what this process was started with. Raises BadSetting."""
     if environment is os.environ:
         processes.forbid_inspection()
-        _overwrite(os.fsencode(protocol.ENV_TOKEN))
+        libc.overwrite_variable(os.fsencode(protocol.ENV_TOKEN))
     return Credential(environment.pop(protocol.ENV_TOKEN, ""))
-
-
-def _overwrite(name: bytes) -> None:
-    """The memory that the kernel put the value into; Python has a copy of its own."""
-    libc = ctypes.CDLL(None)
-    libc.getenv.restype = ctypes.c_void_p
-    address = libc.getenv(name)
-    if address:
-        ctypes.memset(address, ord("x"), len(ctypes.string_at(address)))

@@ -1,8 +1,9 @@
 """Delivers everything to the manager: one thread, one connection, one request at a time, whatever is due first.
 
-A thread of its own, because `http.client` blocks and the tree of the command must be looked after meanwhile. Nothing
-is handed to it but notices: what is to be delivered lies in files, so memory stays small however long the manager is
-away, and each batch is in the end stored once, because the manager knows its offset.
+Of a command that has ended come its results, then the end, then its logs: nobody waits for an end behind 300 MB of
+output. A thread of its own, because `http.client` blocks and the tree of the command must be looked after meanwhile.
+Nothing is handed to it but notices: what is to be delivered lies in files, so memory stays small however long the
+manager is away, and each batch is in the end stored once, because the manager knows its offset.
 """
 
 import threading
@@ -12,6 +13,9 @@ from typing import Callable, List, Optional
 
 from trial_runner.client import Client, Fenced, Unavailable
 from trial_runner.stream import Stream
+
+#: Seconds for each thing that is still to be told when time was up for the one before it.
+_LAST_TRY_S = 5.0
 
 
 class Delivery(threading.Thread):
@@ -33,10 +37,10 @@ class Delivery(threading.Thread):
         self._say = say
         self._news = threading.Condition()
         self._has_changed = False
-        self._farewell: Optional[Stream] = None
         self._is_ending = False
         self._has_ended = False
-        self._last_success = 0.0
+        #: When what cannot be delivered of an ended command is given up.
+        self._give_up_at = 0.0
         self._trouble = ""
         #: The manager does not want to hear of this attempt any more.
         self.is_fenced = False
@@ -48,9 +52,10 @@ class Delivery(threading.Thread):
             self._news.notify()
 
     def finish(self, farewell: Optional[Stream]) -> None:
-        """Nobody writes any more: delivers the rest, then the farewell, and ends. Any thread may call it."""
+        """Nobody writes any more: delivers the rest, the farewell in its place, and ends. Any thread may call it."""
         with self._news:
-            self._farewell = farewell
+            if farewell is not None:
+                self._streams = [*self._streams, farewell]
             self._has_ended = True
             self._news.notify()
 
@@ -68,11 +73,10 @@ class Delivery(threading.Thread):
     def _turn(self) -> bool:
         """Posts one thing or waits for one. False: it is over. Raises Fenced."""
         self._take_news()
+        if self._is_ending and self._trouble and time.monotonic() > self._give_up_at:
+            self._give_up()
         stream = self._most_urgent()
         if stream is None and self._is_ending:
-            return False
-        if self._is_ending and self._trouble and time.monotonic() > self._last_success + self._drain_s:
-            self._say("Not everything was delivered before time was up: it stays in the trial's folder.")
             return False
         due_at = None if stream is None else stream.due_at()
         wait_s = None if due_at is None else due_at - time.monotonic()
@@ -93,16 +97,28 @@ class Delivery(threading.Thread):
                 stream.note_change()
         if has_ended:
             self._is_ending = True
-            self._last_success = time.monotonic()
+            self._give_up_at = time.monotonic() + self._drain_s
+
+    def _give_up(self) -> None:
+        """Of what is to come after it, each gets a moment: who refuses results may hear of the end."""
+        for stream in self._at_work():
+            stream.give_up()
+        self._give_up_at = time.monotonic() + min(self._drain_s, _LAST_TRY_S)
+
+    def _at_work(self) -> List[Stream]:
+        """All of them while the command runs; then, of those that have something left, the first in place."""
+        if not self._is_ending:
+            return self._streams
+        left = [(stream.place_at_end, stream) for stream in self._streams if not stream.is_done]
+        first = min((place for place, _ in left if place is not None), default=None)
+        return [stream for place, stream in left if place is not None and place == first]
 
     def _most_urgent(self) -> Optional[Stream]:
         """What is due, in the order of the streams; or else what will be first."""
-        if self._is_ending and all(stream.is_done for stream in self._streams):
-            return None if self._farewell is None or self._farewell.is_done else self._farewell
         now = time.monotonic()
         times = [
             (max(now, due_at), stream)
-            for stream in self._streams
+            for stream in self._at_work()
             for due_at in (stream.due_at(),)
             if due_at is not None
         ]
@@ -110,7 +126,7 @@ class Delivery(threading.Thread):
 
     def _wait(self, seconds: Optional[float]) -> None:
         if self._is_ending:
-            left = self._last_success + self._drain_s - time.monotonic()
+            left = self._give_up_at - time.monotonic()
             seconds = max(0.0, left if seconds is None else min(seconds, left)) + 0.001
         with self._news:
             if not self._has_changed and self._has_ended == self._is_ending:
@@ -130,7 +146,7 @@ class Delivery(threading.Thread):
             self._complain(traceback.format_exc().rstrip())
         else:
             stream.succeed()
-            self._last_success = time.monotonic()
+            self._give_up_at = time.monotonic() + self._drain_s
             self._complain("")
 
     def _complain(self, trouble: str) -> None:

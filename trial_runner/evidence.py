@@ -2,7 +2,7 @@
 
 import json
 import time
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from trial_runner import protocol
 from trial_runner.log_forward import text_of
@@ -12,11 +12,12 @@ from trial_runner.wire import foreign_files
 
 
 class Left(NamedTuple):
-    """What a container leaves behind: bytes of each outbox and log."""
+    """What a container leaves behind: bytes of each outbox and log, and what it could not deliver."""
 
     container: str
     outboxes: Dict[str, int]
     logs: Dict[str, int]
+    undelivered: List[str]
 
 
 class Evidence(NamedTuple):
@@ -33,18 +34,22 @@ class Evidence(NamedTuple):
     @classmethod
     def of(cls, folder: str, exit_: Exit, pid: int, started_ms: int) -> "Evidence":
         tail = "" if exit_.exit_code == 0 else _stderr_tail(folder)
-        return cls(pid, exit_.exit_code, exit_.signal, started_ms, _now_ms(), tail)
+        return cls(pid, exit_.exit_code, exit_.signal, started_ms, now_ms(), tail)
 
     @classmethod
     def not_started(cls, exit_code: int, sentence: str) -> "Evidence":
         """The command never ran; the sentence says why."""
-        return cls(0, exit_code, None, _now_ms(), _now_ms(), sentence[: protocol.MAX_STDERR_TAIL // 4])
+        return cls(0, exit_code, None, now_ms(), now_ms(), sentence[: protocol.MAX_STDERR_TAIL // 4])
 
     @property
     def exit_code_of_runner(self) -> int:
         return 128 + (self.signal or 0) if self.exit_code is None else self.exit_code
 
-    def status(self, outboxes: Dict[str, int]) -> Dict[str, Any]:
+    @property
+    def was_started(self) -> bool:
+        return self.pid != 0
+
+    def status(self, outboxes: Dict[str, int], undelivered: List[str]) -> Dict[str, Any]:
         """The body of the status post. `outboxes`: bytes that were reported."""
         return {
             "event": "exited",
@@ -53,7 +58,10 @@ class Evidence(NamedTuple):
             "stderrTail": self.stderr_tail,
             "startedMs": self.started_ms,
             "endedMs": self.ended_ms,
+            "nowMs": now_ms(),
             "outboxes": outboxes,
+            "undelivered": undelivered,
+            "wasStarted": self.was_started,
         }
 
     def write(self, settings: Settings, left: Left, say: Callable[[str], None]) -> None:
@@ -78,5 +86,6 @@ def _stderr_tail(folder: str) -> str:
     return text_of(foreign_files.tail(folder, protocol.STDERR_FILE, protocol.MAX_STDERR_TAIL))
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """By this machine's clock."""
     return time.time_ns() // 1000000

@@ -16,6 +16,8 @@ OnStop = Callable[[Optional[float]], None]
 class Heartbeat(Stream):
     """Never done and never in the way of an end."""
 
+    place_at_end = None
+
     def __init__(self, client: Client, is_reporter: bool, on_stop: OnStop) -> None:
         super().__init__()
         self._client = client
@@ -27,10 +29,6 @@ class Heartbeat(Stream):
 
     def wanted_at(self) -> Optional[float]:
         return self._next_at
-
-    @property
-    def is_done(self) -> bool:
-        return True
 
     def send(self) -> None:
         self._next_at = time.monotonic() + self._every_s

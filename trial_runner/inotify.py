@@ -1,9 +1,11 @@
 """Changes in folders, from the kernel."""
 
-import ctypes
 import os
 import struct
+from contextlib import suppress
 from typing import Iterator, NamedTuple
+
+from trial_runner import libc
 
 MODIFY = 0x2
 MOVED_TO = 0x80
@@ -15,8 +17,6 @@ _ONLYDIR = 0x01000000
 
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 32 * 1024
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Event(NamedTuple):
@@ -32,15 +32,16 @@ class Inotify:
     """A queue of changes. Raises OSError where there is none to be had."""
 
     def __init__(self) -> None:
-        self.descriptor = _checked(_libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+        self.descriptor = libc.call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
 
     def add(self, folder: str, mask: int) -> int:
         """Number of the watch, the same one for the same folder. Raises OSError."""
-        return _checked(_libc.inotify_add_watch(self.descriptor, os.fsencode(folder), mask | _ONLYDIR))
+        return libc.call("inotify_add_watch", self.descriptor, os.fsencode(folder), mask | _ONLYDIR)
 
     def remove(self, watch: int) -> None:
         """Quiet when the folder, and the watch with it, is gone."""
-        _libc.inotify_rm_watch(self.descriptor, watch)
+        with suppress(OSError):
+            libc.call("inotify_rm_watch", self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:
         """What has happened so far; more may be waiting when much has."""
@@ -54,10 +55,3 @@ class Inotify:
             position += _HEADER.size + length
             if not mask & _IGNORED:
                 yield Event(watch, mask, data[position - length : position].rstrip(b"\0"))
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result

@@ -3,11 +3,12 @@
 import os
 import re
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from trial_runner import protocol
 from trial_runner.client import Client, Refused, Unavailable
 from trial_runner.stream import Stream
+from trial_runner.undelivered import Undelivered
 from trial_runner.wire import foreign_files
 
 _GATHER_S = 1.0
@@ -48,12 +49,14 @@ class _Piece(NamedTuple):
 class LogForward(Stream):
     """`source`: the process these logs are of when it is not the reporter, else empty."""
 
-    def __init__(self, client: Client, files: List[LogFile], source: str, say: Callable[[str], None]) -> None:
+    place_at_end = 2
+
+    def __init__(self, client: Client, files: List[LogFile], source: str, undelivered: Undelivered) -> None:
         super().__init__()
         self._client = client
         self._files = files
         self._source = source
-        self._say = say
+        self._undelivered = undelivered
         self._pending: Optional[_Piece] = None
         #: When what has changed is to be posted; None when nothing has.
         self._post_at: Optional[float] = 0.0
@@ -76,7 +79,8 @@ class LogForward(Stream):
         try:
             offset = self._client.post("log", self._body(piece)).get("offset")
         except Refused as error:
-            self._say("The manager refuses {} ({}): it stays in the trial's folder.".format(piece.file.name, error))
+            sentence = "The manager refuses {} ({}): it stays in the trial's folder."
+            self._undelivered.add(sentence.format(piece.file.name, error))
             piece.file.is_given_up = True
             self._pending = None
             return
@@ -84,6 +88,10 @@ class LogForward(Stream):
             raise Unavailable("the manager did not say what it stored of {}".format(piece.file.name))
         self._pending = None
         self._on_stored(piece, offset)
+
+    def give_up(self) -> None:
+        super().give_up()
+        self._undelivered.add("Time was up before all logs were delivered: the rest stays in the trial's folder.")
 
     def _body(self, piece: _Piece) -> Dict[str, Any]:
         offset = piece.start + piece.file.shift

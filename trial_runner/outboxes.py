@@ -1,16 +1,18 @@
 """The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
 
 import os
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import Listing
-from trial_runner.wire.outbox_name import file_name, spelled
-from trial_runner.wire.records import Records, read_records
+from trial_runner.wire.outbox_name import file_name, newest_name, next_name, spelled
+from trial_runner.wire.records import Records, may_begin_at, read_records
 
 #: Bytes read at once where nobody says otherwise.
 _CHUNK_BYTES = 256 * 1024
+#: So many bytes before the place where the next read begins are compared with what was there.
+_TAIL_BYTES = 64
 
 
 class Chunk(NamedTuple):
@@ -22,14 +24,31 @@ class Chunk(NamedTuple):
     lines: List[str]
 
 
+class _Replaced(Exception):
+    """The file does not hold what was read of it."""
+
+
+class _Tail(NamedTuple):
+    """The last bytes that were read of a file, and by what a change of it shows."""
+
+    data: bytes
+    changed: Tuple[int, int]
+
+
 class Outboxes:
-    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are nobody's outbox."""
+    """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are nobody's outbox.
+
+    A file that became shorter, or another one, is a new outbox: `outbox/a.jsonl` becomes `outbox/a.jsonl/2`, where no
+    file can be. Which of its lines are new, whoever has the old ones knows.
+    """
 
     def __init__(self, attempt_directory: str, log: Callable[[str], None]) -> None:
         self._attempt_directory = attempt_directory
         self._log = log
         self._offsets: Dict[str, int] = {}
-        self._shortened: Set[str] = set()
+        #: Of files that became other ones: the outbox's present name.
+        self._names: Dict[str, str] = {}
+        self._tails: Dict[str, _Tail] = {}
         self._has_too_many = False
         #: Bytes read at once; longer only for a single record that is longer.
         self.chunk_bytes = _CHUNK_BYTES
@@ -37,10 +56,14 @@ class Outboxes:
     def rewind(self, offsets: Dict[str, int]) -> None:
         """The next chunks begin at these byte offsets; at 0 in outboxes that are not named."""
         self._offsets = dict(offsets)
+        self._names.clear()
+        self._tails.clear()
 
     def move(self, outbox: str, offset: int) -> None:
         """The next chunk of this outbox begins there."""
-        self._offsets[outbox] = offset
+        if self._offsets.get(outbox, 0) != offset:
+            self._offsets[outbox] = offset
+            self._tails.pop(outbox, None)
 
     def offsets(self) -> Dict[str, int]:
         """Where the next chunk of each outbox that was ever read begins."""
@@ -71,9 +94,12 @@ class Outboxes:
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
         """What is new in one outbox; None when there is nothing that is complete."""
-        start = self._offsets.get(outbox, 0)
+        name = self._name_of(outbox)
+        start = self._offsets.get(name, 0)
         try:
-            records = self._read(outbox, start, is_all)
+            records = self._read(outbox, name, start, is_all)
+        except _Replaced:
+            return self._begin_again(outbox, name)
         except OSError as error:
             self._log("{}/{} cannot be read: {}".format(self._attempt_directory, outbox, error.strerror))
             return None
@@ -81,8 +107,23 @@ class Outboxes:
             return None
         if records.skipped:
             self._log_skipped(outbox, start, records.skipped)
-        self._offsets[outbox] = start + records.length
-        return Chunk(outbox, start, start + records.length, records.texts)
+        self._offsets[name] = start + records.length
+        return Chunk(name, start, start + records.length, records.texts)
+
+    def _name_of(self, file: str) -> str:
+        """The outbox that a file is now."""
+        if file not in self._names:
+            self._names[file] = newest_name(file, self._offsets)
+        return self._names[file]
+
+    def _begin_again(self, file: str, name: str) -> Chunk:
+        """Nothing of it yet, which tells that it is another one."""
+        self._names[file] = again = next_name(file, name)
+        self._offsets[again] = 0
+        if name == file:
+            sentence = "{}/{} became shorter or another file: append to it, with >> in a shell"
+            self._log(sentence.format(self._attempt_directory, file))
+        return Chunk(again, 0, 0, [])
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
@@ -102,34 +143,50 @@ class Outboxes:
         except OSError:
             return False
 
-    def _read(self, outbox: str, start: int, is_all: bool) -> Optional[Records]:
-        name = file_name(outbox)
-        new = foreign_files.size(self._attempt_directory, name) - start
-        if new <= 0:
-            if new < 0:
-                self._log_shortened(outbox)
+    def _read(self, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
+        """Raises OSError and _Replaced."""
+        file, tail = file_name(outbox), self._tails.get(name)
+        status = foreign_files.status(self._attempt_directory, file)
+        if status.st_size == start and (tail is None or tail.changed == _changed(status)):
             return None
-        descriptor = foreign_files.open_file(self._attempt_directory, name)
+        descriptor = foreign_files.open_file(self._attempt_directory, file)
         try:
+            status = os.fstat(descriptor)
+            self._require_same(descriptor, outbox, name, start, status.st_size)
             # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
-            return self._read_records(descriptor, outbox, start, is_all, min(new + 1, self.chunk_bytes))
+            size = min(status.st_size - start + 1, self.chunk_bytes)
+            records = self._read_records(descriptor, outbox, start, is_all, size)
+            self._note_tail(descriptor, name, start + records.length, _changed(status))
+            return records
         finally:
             os.close(descriptor)
 
+    def _require_same(self, descriptor: int, outbox: str, name: str, start: int, size: int) -> None:
+        """Raises _Replaced. A file whose last bytes nobody remembers is recognised by the end of the line before."""
+        if size < start:
+            raise _Replaced
+        tail = self._tails.get(name)
+        if tail is not None:
+            if os.pread(descriptor, len(tail.data), start - len(tail.data)) != tail.data:
+                raise _Replaced
+        elif start < size and not may_begin_at(descriptor, outbox, start):
+            raise _Replaced
+
+    def _note_tail(self, descriptor: int, name: str, end: int, changed: Tuple[int, int]) -> None:
+        length = min(end, _TAIL_BYTES)
+        self._tails[name] = _Tail(os.pread(descriptor, length, end - length), changed)
+
     def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
         records = read_records(descriptor, outbox, start, is_all, size)
-        left = os.fstat(descriptor).st_size - start - records.length if is_all else 0
-        if 0 < left < size and records.length < size:
-            self._log_skipped(outbox, start + records.length, left)
+        there = os.fstat(descriptor).st_size - start if is_all else 0
+        if there > records.length and (there < size or records.length == 0):  # else it comes with the next chunk
+            self._log_skipped(outbox, start + records.length, there - records.length)
         return records
-
-    def _log_shortened(self, outbox: str) -> None:
-        """Once: what was there is stored, and what takes its place cannot be told from it."""
-        if outbox not in self._shortened:
-            self._shortened.add(outbox)
-            place = os.path.join(self._attempt_directory, outbox)
-            self._log("{} became shorter and is not read on: append to it, with >> in a shell".format(place))
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)
         self._log("{} has {} bytes that are no record at offset {}".format(place, length, start))
+
+
+def _changed(status: os.stat_result) -> Tuple[int, int]:
+    return status.st_mtime_ns, status.st_ino

@@ -54,9 +54,18 @@ class Preparation:
         """Into the code folder, which exists afterwards."""
         os.makedirs(self._settings.code_dir, exist_ok=True)
         archive = os.path.join(self._settings.system_dir, _ARCHIVE)
-        if self._until_answered(lambda: self._client.download("code", archive)):
-            code_archive.unpack(archive, self._settings.code_dir)
+        if self._until_answered(lambda: self._unpack_code(archive)):
             os.unlink(archive)
+
+    def _unpack_code(self, archive: str) -> bool:
+        """False when there is none. Who stands between may have let half of it pass."""
+        is_there = self._client.download("code", archive)
+        try:
+            if is_there:
+                code_archive.unpack(archive, self._settings.code_dir)
+        except code_archive.DamagedArchive as error:
+            raise Unavailable(str(error).rstrip(".")) from error
+        return is_there
 
     def fetch_parameters(self) -> None:
         """Into the file that SDKs read."""

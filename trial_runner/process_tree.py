@@ -2,7 +2,8 @@
 
 A runner has one command and is the subreaper (in most containers also process 1), so whatever is below it belongs to
 the command, wherever it went and whatever it did to its environment. No descriptors of processes are used: clusters
-have kernels without them.
+have kernels without them. Where a container has no `/proc` nobody below us can be found: then it is the command's
+process group, or, for process 1, everybody.
 """
 
 import os
@@ -61,16 +62,23 @@ class ProcessTree:
             return
         self._reap()
         is_kill_due = self._kill_timer is not None and self._kill_at <= time.monotonic()
-        if self._exit is not None and not processes.children(os.getpid()):
+        if self._exit is not None and not self._has_living():
             self._finish(self._exit)
         elif is_kill_due or (self._exit is not None and self._kill_timer is None):
             self._signal(signal.SIGKILL)
             self._loop.call_later(_LOOK_AGAIN_S, self.look)
 
     def _signal(self, number: int) -> None:
+        if not processes.are_shown():
+            return processes.signal_unseen(self.main_pid, number)
         # The main process first: a shell whose child dies before itself would begin the next command.
         for pid in self._living():
             processes.send_signal(pid, number)
+
+    def _has_living(self) -> bool:
+        """Whom nobody can find, nobody can wait for."""
+        can_be_reached = os.getpid() == 1 or processes.are_shown()
+        return processes.has_children() and (can_be_reached or processes.has_group(self.main_pid))
 
     def _living(self) -> List[int]:
         pids = processes.with_descendants(processes.children(os.getpid()))

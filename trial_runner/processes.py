@@ -1,21 +1,23 @@
 """What Linux says about processes: start times, exit statuses, children, process descriptors."""
 
-import ctypes
 import fcntl
 import os
 import select
 import struct
 import time
+from contextlib import suppress
 from typing import Iterable, List, NamedTuple, Optional, Set
 
+from trial_runner import libc
+
+#: Where the kernel shows processes; some containers have none.
+_PROC = "/proc"
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_PIDFD_OPEN = 434  # the same on every architecture
 #: ``_IOWR(0xFF, 11, struct pidfd_info)`` with the structure's first size, 64 bytes.
 _PIDFD_GET_INFO = (3 << 30) | (64 << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Exit(NamedTuple):
@@ -39,19 +41,19 @@ class Stat(NamedTuple):
 
 def become_subreaper() -> None:
     """Orphans below this process become its children. Raises OSError."""
-    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "cannot become a child subreaper")
+    libc.call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def forbid_inspection() -> None:
     """Other processes of this user may not read our memory. A best effort: root may, and some kernels cannot."""
-    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    with suppress(OSError):
+        libc.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def boot_id() -> str:
     """Changes with every start of the machine; empty when it is not told."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open(_PROC + "/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""
@@ -60,7 +62,7 @@ def boot_id() -> str:
 def read_stat(pid: int) -> Optional[Stat]:
     """None when there is no such process."""
     try:
-        descriptor = os.open("/proc/{}/stat".format(pid), os.O_RDONLY)
+        descriptor = os.open("{}/{}/stat".format(_PROC, pid), os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -85,11 +87,7 @@ def open_pidfd(pid: int) -> int:
     native = getattr(os, "pidfd_open", None)
     if native is not None:
         return int(native(pid))
-    descriptor = int(_libc.syscall(_SYS_PIDFD_OPEN, pid, 0))  # the kernel sets close-on-exec itself
-    if descriptor < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return descriptor
+    return libc.call("syscall", _SYS_PIDFD_OPEN, pid, 0)  # the kernel sets close-on-exec itself
 
 
 def has_ended(pidfd: int) -> bool:
@@ -138,7 +136,7 @@ def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
 
 def children(pid: int) -> List[int]:
     """Complete for this process itself; of another one some may be missed while they come and go."""
-    folder = "/proc/{}/task".format(pid)
+    folder = "{}/{}/task".format(_PROC, pid)
     try:
         listed = [_read("{}/{}/children".format(folder, thread)) for thread in os.listdir(folder)]
     except FileNotFoundError:
@@ -152,7 +150,7 @@ def children(pid: int) -> List[int]:
 def own_children() -> List[int]:
     """Of this process, which has one thread. Complete."""
     try:
-        return [int(child) for child in _read("/proc/thread-self/children").split()]
+        return [int(child) for child in _read(_PROC + "/thread-self/children").split()]
     except FileNotFoundError:  # the kernel was built without these lists
         return _children_by_parent(os.getpid())
 
@@ -170,7 +168,40 @@ def with_descendants(roots: Iterable[int]) -> List[int]:
 
 
 def all_pids() -> List[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+
+
+def are_shown() -> bool:
+    """Whether processes can be found at all."""
+    return os.path.exists(_PROC + "/self/stat")
+
+
+def has_children() -> bool:
+    """Ended ones that nobody has reaped included."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def has_group(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def signal_unseen(group: int, number: int) -> None:
+    """Where processes are not shown: to a process group, or, when this is process 1 of a container, to all others."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpid() == 1:
+            os.kill(-1, number)
+        else:
+            os.killpg(group, number)
 
 
 def send_signal(pid: int, number: int) -> None:

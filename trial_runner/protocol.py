@@ -38,7 +38,8 @@ Keeper, events:
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 
 Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
-of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A record has
+of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A file that
+became shorter or another one while it was read is the outbox ``NAME/2``, then ``NAME/3``. A record has
 at most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or
 `follow` does not name is sent from its beginning. `follow` on a job that is followed already begins again at its
 offsets; on one that has ended it ends with the ended event, again.
@@ -58,15 +59,25 @@ POST version     version, python, host, pid, channel (push|pull|exec), container
 GET parameters   –                                                                   the parameter record
 GET code         –                                                                   tar.gz; 204: none to be fetched
 GET outboxes     –                                                                   {outbox: bytes stored}
-POST status      event "started", pid, startedMs; or event "exited", exitCode,       stop, graceS
-                 signal, stderrTail, startedMs, endedMs, outboxes {name: bytes}
+POST status      event "started", pid, startedMs, nowMs; or event "exited",          stop, graceS
+                 exitCode, signal, stderrTail, startedMs, endedMs, nowMs,
+                 outboxes {name: bytes}, undelivered [sentence], wasStarted
 POST metrics     outbox, start, end, lines (as the keeper's event)                   offset: bytes stored
 POST log         file (stdout|stderr|trial.log), offset, data [, source]             offset: bytes stored
 POST heartbeat   reporter                                                            stop, graceS [, everyS]
 ===============  ==================================================================  ================================
 
+An answer counts only if it is the manager's: it has the form above, or ``{"error": sentence}``, and the header
+`ANSWER_HEADER` with the manager's name, which the token begins with, and the attempt. Everything else, whatever its
+status, comes from somebody between us: again, with growing waits.
+
 400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
-attempt is decided, whatever it still reports. 429 (with Retry-After), 5xx, no connection: again, with growing waits.
+attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:
+again, with growing waits.
+
+`nowMs` is the runner's clock when it posts, which may be wrong. `undelivered` says what the manager will not get: what
+it refused, and what was skipped. `wasStarted` false: the command never ran, and the exit code is the runner's own, one
+of `RUNNER_EXITS`. After the command's end come first its results, then the end, then its logs.
 In a log's `data` every byte that is no UTF-8 is a question mark, so that its UTF-8 is as long as what it stands for.
 `source` names the process of a job with several, when it is not the one that reports.
 
@@ -175,6 +186,21 @@ EXIT_DENIED = 77
 EXIT_VERSION_REFUSED = 78
 EXIT_FENCED = 79
 EXIT_CANNOT_START = 126
+
+#: What runners fail of before there is a command to blame.
+RUNNER_EXITS = {
+    EXIT_USAGE: "what it was told, or its Python, is not what it needs",
+    EXIT_BAD_CODE: "the code archive cannot be used",
+    EXIT_UNREACHABLE: "the manager could not be reached",
+    EXIT_DENIED: "its token was denied",
+    EXIT_FENCED: "the attempt was decided already",
+    EXIT_CANNOT_START: "the command cannot be started",
+}
+
+#: Sent with every answer to a runner: ``<manager>/<experiment>/<trial>/<attempt>``. Tokens are ``<manager>.<secret>``.
+ANSWER_HEADER = "X-NNI-Manager"
+#: Sentences in the word about the end about what is not delivered.
+MAX_SENTENCES = 20
 
 #: Bytes of one record of an outbox, its newline not counted, on every channel. A longer one is passed over, and this
 #: line stands in its place.

@@ -17,7 +17,7 @@ from trial_runner.claim import LOOK_S, Claim
 from trial_runner.client import Client
 from trial_runner.delivery import Delivery
 from trial_runner.echo import Copy, Echo
-from trial_runner.evidence import Evidence, Left
+from trial_runner.evidence import Evidence, Left, now_ms
 from trial_runner.heartbeat import Heartbeat
 from trial_runner.log_forward import LogFile, LogForward
 from trial_runner.loop import Loop
@@ -30,6 +30,7 @@ from trial_runner.settings import Settings
 from trial_runner.status import Status
 from trial_runner.stdout_metrics import StdoutMetrics
 from trial_runner.stream import Stream
+from trial_runner.undelivered import Undelivered
 
 #: Seconds that whoever reads our output may take for the rest of it.
 _ECHO_S = 10.0
@@ -58,13 +59,16 @@ class Run:
         self._stdout, self._stderr = self._path(protocol.STDOUT_FILE), self._path(protocol.STDERR_FILE)
         self._printed = StdoutMetrics(self._stdout, self._path(protocol.STDOUT_METRICS_OUTBOX), say)
         self._printed.extract(False)
-        self._outboxes = Outboxes(settings.system_dir, say)
+        self._undelivered = Undelivered(say)
+        self._outboxes = Outboxes(settings.system_dir, self._undelivered.add)
         self._evidence: Optional[Evidence] = None
         self._started_ms = 0
         self._reports: Optional[OutboxForward] = None
         self._echo = Echo([Copy(self._stdout, 1), Copy(self._stderr, 2)])
         self._client = client
         self._is_delivery_over = False
+        #: The manager wanted no more before the command had ended.
+        self._is_cut_off = False
         self._delivery = None if client is None else self._deliver(client, stored)
 
     def run(self, environment: Dict[str, str]) -> int:
@@ -80,6 +84,8 @@ class Run:
         if self._claim is not None:
             self._loop.call_later(LOOK_S, self._look_at_claim)
         self._loop.run()
+        if self._undelivered.sentences():
+            self._write_evidence()  # more may be known to be lost by now
         self._echo.finish(_ECHO_S)
         return self._exit_code()
 
@@ -97,9 +103,11 @@ class Run:
         is_reporter = self._settings.is_reporter
         streams: List[Stream] = [Heartbeat(client, is_reporter, self._on_stop)]
         if is_reporter:
-            self._reports = OutboxForward(client, self._outboxes, self._settings.system_dir, stored, self._say)
-            streams = [self._status(client, self._started), *streams, self._reports]
-        streams.append(LogForward(client, self._logs(), "" if is_reporter else socket.gethostname(), self._say))
+            folder = self._settings.system_dir
+            self._reports = OutboxForward(client, self._outboxes, folder, stored, self._undelivered)
+            streams = [self._status(client, self._started, 0), *streams, self._reports]
+        source = "" if is_reporter else socket.gethostname()
+        streams.append(LogForward(client, self._logs(), source, self._undelivered))
         return Delivery(client, streams, self._settings.drain_s, self._on_delivery_over, self._say)
 
     def _logs(self) -> List[LogFile]:
@@ -109,15 +117,20 @@ class Run:
             LogFile(protocol.TRIAL_LOG_FILE, os.path.join(self._settings.output_dir, protocol.TRIAL_LOG_FILE)),
         ]
 
-    def _status(self, client: Client, body: Callable[[], Dict[str, Any]]) -> Status:
-        return Status(client, body, self._on_stop, self._say)
+    def _status(self, client: Client, body: Callable[[], Dict[str, Any]], place_at_end: int) -> Status:
+        return Status(client, body, self._on_stop, self._say, place_at_end)
 
     def _started(self) -> Dict[str, Any]:
-        return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms}
+        return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms, "nowMs": now_ms()}
 
     def _exited(self) -> Dict[str, Any]:
         assert self._evidence is not None, "the tree has ended"
-        return self._evidence.status({} if self._reports is None else dict(self._reports.stored))
+        sizes = {} if self._reports is None else self._reports.sizes()
+        return self._evidence.status(sizes, self._undelivered.sentences())
+
+    def _write_evidence(self) -> None:
+        if self._evidence is not None and not self._is_superseded:
+            self._evidence.write(self._settings, self._left(), self._say)
 
     # What happens, in the loop's thread
 
@@ -133,8 +146,7 @@ class Run:
         self._printed.extract(True)
         self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
         self._look_at_claim()
-        if not self._is_superseded:
-            self._evidence.write(self._settings, self._left(), self._say)
+        self._write_evidence()
         if self._settings.channel == protocol.EXEC and not self._is_superseded:
             self._loop.call_later(self._settings.drain_s, self._loop.stop)
             self._stop_when_released()
@@ -142,11 +154,11 @@ class Run:
             self._loop.stop()
         else:
             is_reporter = self._settings.is_reporter
-            self._delivery.finish(self._status(self._client, self._exited) if is_reporter else None)
+            self._delivery.finish(self._status(self._client, self._exited, 1) if is_reporter else None)
 
     def _left(self) -> Left:
         logs = {log.name: log.size for log in self._logs()}
-        return Left(self._container, self._outboxes.sizes(), logs)
+        return Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
 
     def _stop_when_released(self) -> None:
         """Nobody can read in a container that has ended: this one waits until it is told that all was read."""
@@ -168,6 +180,7 @@ class Run:
         if self._evidence is not None:
             self._loop.stop()
         elif self._delivery is not None and self._delivery.is_fenced:
+            self._is_cut_off = True
             self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
     def _on_signals(self, numbers: bytes) -> None:
@@ -204,7 +217,7 @@ class Run:
         self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
 
     def _exit_code(self) -> int:
-        if self._is_superseded or (self._delivery is not None and self._delivery.is_fenced):
+        if self._is_superseded or self._is_cut_off:
             return protocol.EXIT_FENCED
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner

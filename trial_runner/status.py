@@ -11,13 +11,15 @@ class Status(Stream):
     """`body` is asked when it is time, so that it can say what was delivered before."""
 
     def __init__(
-        self, client: Client, body: Callable[[], Dict[str, Any]], on_stop: OnStop, say: Callable[[str], None]
-    ) -> None:
+        self, client: Client, body: Callable[[], Dict[str, Any]], on_stop: OnStop, say: Callable[[str], None],
+        place_at_end: int,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._client = client
         self._body = body
         self._on_stop = on_stop
         self._say = say
+        self.place_at_end = place_at_end
         self._is_told = False
 
     def wanted_at(self) -> Optional[float]:

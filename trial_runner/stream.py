@@ -9,8 +9,14 @@ from trial_runner.backoff import Backoff
 class Stream:
     """Used by the delivering thread alone."""
 
+    #: When its turn is once the command has ended: those with a higher number wait for all with a lower one. None: it
+    #: is about a command that runs.
+    place_at_end: Optional[int] = 0
+
     def __init__(self) -> None:
         self.is_ending = False
+        #: The rest will never be delivered.
+        self.is_given_up = False
         self._backoff = Backoff()
         self._not_before = 0.0
 
@@ -33,7 +39,11 @@ class Stream:
     @property
     def is_done(self) -> bool:
         """After `note_end`: all there was is delivered, or never will be."""
-        return self.wanted_at() is None
+        return self.is_given_up or self.wanted_at() is None
+
+    def give_up(self) -> None:
+        """Time is up."""
+        self.is_given_up = True
 
     def due_at(self) -> Optional[float]:
         wanted_at = self.wanted_at()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nni_manager.api import views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.masking import mask
 from nni_manager.api.schemas import experiments as schema
-from nni_manager.domain.errors import StoreError
+from nni_manager.config import credentials, experiment_file
+from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.store import overview
 from nni_manager.store.index import Entry
@@ -19,7 +20,17 @@ from nni_manager.store.overview import Overview
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
     """Everything, config included. Raises NotFound or StoreError."""
     found = await _read(context, id)
-    return schema.Experiment(**_state(found, await _place(context, id)), config=mask(found.config))
+    return schema.Experiment(
+        **_state(found, await _place(context, id)), config=mask(found.config), references=_references(found.config)
+    )
+
+
+def _references(config: Mapping[str, Any]) -> list[str]:
+    """Also of a config that NNI has written, of which nothing is known."""
+    try:
+        return list(credentials.outside(experiment_file.from_canonical(config)))
+    except InvalidInput:
+        return []
 
 
 async def state(context: ApiContext, id: str) -> schema.ExperimentState:
@@ -62,8 +73,9 @@ async def _place(context: ApiContext, id: str) -> dict[str, Any]:
     experiment = context.service.at_work(id)
     if experiment is not None:
         return {"logPath": str(experiment.folder.path), "view": view}
-    viewed = {"status": entry.status} if entry.status is ExperimentStatus.VIEWED else {}
-    return {"logPath": str(entry.folder.path), "view": view, **viewed}
+    closed = {"status": entry.status} if entry.status.is_closed else {}  # its own database may not know it yet
+    ended = {"endedMs": entry.ended_ms} if entry.status is ExperimentStatus.STOPPED and entry.is_open else {}
+    return {"logPath": str(entry.folder.path), "view": view, **closed, **ended}
 
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from nni_manager.api.schemas.experiments import (
     ExperimentSummary,
     ExperimentWarning,
     ImportedResult,
+    NewSecrets,
     Resume,
     StoppedExperiments,
     View,
@@ -99,6 +100,15 @@ async def resume(
     return await description.summarize(context, await context.service.entry(id))
 
 
+@router.put(
+    "/{id}/credentials", operation_id="renewCredentials", summary="Give secrets anew", status_code=204,
+    responses=documented(400, 404, 409, 413, 503),
+)  # fmt: skip
+async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()], context: Context) -> None:
+    """Used from the platform's next call on; a hold for refused credentials is cleared. Also of a stopped one."""
+    await context.service.renew_secrets(id, body.secrets)
+
+
 @router.post(
     "/view", operation_id="viewExperiment", summary="Open a stopped experiment for reading only",
     responses=documented(400, 404, 409, 503),
@@ -129,8 +139,9 @@ async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult],
 
 def _reopening(body: Resume | View) -> Reopening:
     """Raises InvalidInput."""
-    debug = isinstance(body, Resume) and body.debug
-    return Reopening(view=views.wish(body.view), directory=views.directory(body.working_directory), debug=debug)
+    debug, secrets = (body.debug, body.secrets) if isinstance(body, Resume) else (False, {})
+    directory = views.directory(body.working_directory)
+    return Reopening(view=views.wish(body.view), directory=directory, debug=debug, secrets=secrets)
 
 
 def _described(experiment: Experiment) -> Response:

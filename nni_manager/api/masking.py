@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-MASK = "******"
+from nni_manager.config.secrets import MASK, is_reference
 
+#: Names that sound like a secret and are none.
+_PLAIN = frozenset({"keyVaultKey"})
 #: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``; not ``sshKeyFile``, which is a path.
 _SECRET = re.compile(r"password|passphrase|token|secret|credential|key$", re.IGNORECASE)
 #: Arguments of the user's own algorithms have any names, and a masked one cannot be used again: here names are judged
@@ -49,7 +51,7 @@ def _mask(key: str, value: Any, is_secret: Callable[[str, Any], bool]) -> Any:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return value is not None and _SECRET.search(key) is not None
+    return value is not None and _SECRET.search(key) is not None and key not in _PLAIN and not is_reference(value)
 
 
 def _is_secret_argument(key: str, value: Any) -> bool:

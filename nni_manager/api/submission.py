@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os.path
+from collections.abc import Mapping
 from contextlib import nullcontext
 from email.message import Message
 from pathlib import Path
@@ -16,10 +17,10 @@ from pydantic import ValidationError
 from nni_manager.api import code, views
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
-from nni_manager.config import document, experiment_file
+from nni_manager.config import document, experiment_file, user_classes
 from nni_manager.config.document import Patience
+from nni_manager.config.experiment_file import Reading
 from nni_manager.domain.errors import InvalidInput, NotFound
-from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
 from nni_manager.scheduler.submission import Submission
 
@@ -56,16 +57,20 @@ async def read(request: Request, context: ApiContext) -> Submission:
     text = _text(await request.body())
     new = _unwrap(text, _content_type(request))
     directory = await _directory(new, context)
-    spec = await _load(new, directory, context)
     environment = context.environment if new.environment is None else new.environment
+    reading = await _load(new, directory, environment, context)
+    spec = reading.spec
+    python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
+    await user_classes.check(spec, python, environment, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
-        spec=spec, environment=environment, interpreter=new.interpreter, view=views.wish(new.view), sent_code=sent
-    )
+        spec=spec, environment=environment, interpreter=python, secrets=reading.secrets, view=views.wish(new.view),
+        sent_code=sent,
+    )  # fmt: skip
 
 
-async def _load(new: NewExperiment, directory: Path, context: ApiContext) -> ExperimentSpec:
+async def _load(new: NewExperiment, directory: Path, environment: Mapping[str, str], context: ApiContext) -> Reading:
     """A large file takes its time, and files that it names are read; nothing of it goes on once nobody waits for it.
 
     Raises ConfigInvalid with all problems.
@@ -75,8 +80,9 @@ async def _load(new: NewExperiment, directory: Path, context: ApiContext) -> Exp
         document.patience.set(patience)
         try:
             return await asyncio.to_thread(
-                experiment_file.load, new.config, directory=directory, file=new.file,
+                experiment_file.read, new.config, directory=directory, file=new.file,
                 working_directory=context.data_directory, data_directory=context.data_directory,
+                environment=environment, secrets=new.secrets,
             )  # fmt: skip
         finally:
             patience.end()  # the thread reads on otherwise
@@ -132,17 +138,22 @@ def _json(text: str) -> object:
 
 
 def _checked(new: NewExperiment) -> NewExperiment:
-    for name, path in (("directory", new.directory), ("interpreter", new.interpreter)):
-        if path and (not os.path.isabs(path) or "\0" in path):
-            raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
+    _require_place("directory", new.directory)
+    if "/" in new.interpreter or "\0" in new.interpreter:  # else a name, which the caller's PATH finds
+        _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
         raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
     for name, value in (new.environment or {}).items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
-    for name in ("directory", "file", "interpreter", "environment"):
+    for name in ("directory", "file", "interpreter", "environment", "secrets"):
         require_text(name, getattr(new, name))
     return new
+
+
+def _require_place(name: str, path: str) -> None:
+    if path and (not os.path.isabs(path) or "\0" in path):
+        raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
 
 
 def _sentence(fault: Any) -> str:

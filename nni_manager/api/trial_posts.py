@@ -21,6 +21,8 @@ Json = dict[str, Any]
 
 #: Whole numbers that every reader of JSON keeps.
 _MOST = 2**53
+#: Characters of a sentence about what is not delivered.
+_SENTENCE_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,9 @@ def greeting(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
     return version.strip() or None, channel, _sizes(body) if "outboxes" in body else None
 
 
-def started_ms(body: Json) -> int | None:
-    return _count(body, "startedMs")
+def started(body: Json) -> tuple[int | None, int | None]:
+    """(when the command started, when this was said), by the runner's clock."""
+    return _count(body, "startedMs"), _count(body, "nowMs")
 
 
 def exit_word(body: Json) -> Json:
@@ -74,7 +77,8 @@ def exit_word(body: Json) -> Json:
         raise InvalidInput("exitCode or signal: one of them must be given")
     return {
         "exitCode": exit_code, "signal": signal, "stderrTail": _text(body, "stderrTail")[-protocol.MAX_STDERR_TAIL :],
-        "startedMs": _count(body, "startedMs"), "endedMs": _count(body, "endedMs"), "outboxes": _sizes(body),
+        "startedMs": _count(body, "startedMs"), "endedMs": _count(body, "endedMs"), "nowMs": _count(body, "nowMs"),
+        "outboxes": _sizes(body), "undelivered": _sentences(body), "wasStarted": body.get("wasStarted") is not False,
     }  # fmt: skip
 
 
@@ -101,10 +105,22 @@ def _sizes(body: Json) -> dict[str, int]:
     outboxes = body.get("outboxes")
     if outboxes is None:
         return {}
-    if not isinstance(outboxes, dict) or len(outboxes) > protocol.MOST_OUTBOXES:
-        raise InvalidInput(f"outboxes: must be an object of at most {protocol.MOST_OUTBOXES} names and their sizes")
-    # one that was not taken is not waited for
-    return {name: _required(outboxes, name, "outboxes") for name in outboxes if is_outbox(name)}
+    if not isinstance(outboxes, dict):
+        raise InvalidInput("outboxes: must be an object of names and their sizes")
+    # one that was not taken is not waited for; nor are those of which too many are told
+    names = [name for name in outboxes if is_outbox(name)][: protocol.MOST_OUTBOXES]
+    return {name: _required(outboxes, name, "outboxes") for name in names}
+
+
+def _sentences(body: Json) -> list[str]:
+    """What cannot be shown is left out: an end must not be refused because of it."""
+    told = body.get("undelivered")
+    texts = [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
+    return [_printable(text)[:_SENTENCE_CHARACTERS] for text in texts[: protocol.MAX_SENTENCES]]
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _text(body: Json, name: str) -> str:

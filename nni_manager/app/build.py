@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from nni_manager.app import index_file, leftovers
+from nni_manager.app import index_file, leftovers, reserve
 from nni_manager.config.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
-from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
 from nni_manager.platform_kit import keeper_machines
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper_machines import KeeperConnection
@@ -26,6 +27,8 @@ from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.warnings import DaemonWarnings
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
+
+log = logging.getLogger(__name__)
 
 #: How long the end of a keeper that has no job is waited for, in seconds.
 _KEEPER_END_S = 0.5
@@ -49,7 +52,7 @@ async def experiments(
     """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
     was started."""
     async with AsyncExitStack() as stack:
-        index_database = Database(await asyncio.to_thread(index_file.prepare, settings.data_dir))
+        index_database = Database(await asyncio.to_thread(_prepare_index, settings.data_dir))
         stack.push_async_callback(index_database.close)
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
@@ -65,6 +68,19 @@ async def experiments(
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:
             await process.ended(within_s=_KEEPER_END_S)  # it has no job; whoever waits for our end waits for its, too
+
+
+def _prepare_index(data_directory: Path) -> Path:
+    """On a full disk too, if a daemon that had room was here before. Raises StoreError."""
+    try:
+        path = index_file.prepare(data_directory)
+    except StoreUnavailable as error:
+        if not reserve.spend(data_directory):
+            raise
+        log.error("%s; the room kept for this case is used now: make room", error)
+        return index_file.prepare(data_directory)
+    reserve.keep(data_directory)
+    return path
 
 
 def control_socket(data_directory: Path) -> Path:

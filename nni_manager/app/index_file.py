@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -26,6 +27,13 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 def prepare(data_directory: Path) -> Path:
     """A whole index of the newest schema, for its owner. Blocks. Raises StoreError."""
     path = data_directory / NAME
+    try:
+        return _prepare(path, data_directory)
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
+
+
+def _prepare(path: Path, data_directory: Path) -> Path:
     _make_private(path)
     if not path.exists() or path.stat().st_size == 0:
         _make(path)
@@ -78,12 +86,12 @@ def _add_found(path: Path) -> None:
 
 
 def _check(path: Path) -> None:
-    """Raises StoreCorrupt."""
-    with closing(connect(path)) as connection:
-        try:
+    """Raises StoreCorrupt or StoreUnavailable."""
+    try:
+        with closing(connect(path)) as connection:
             ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
-        except connection.DatabaseError as error:
-            raise classified(path, error) from error
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
     if found != "ok":
         raise StoreCorrupt(f"the database {path} cannot be read ({found})")
 

@@ -88,7 +88,7 @@ async def _serve(
         desk = RunnerDesk(supervisor, runner_door.tokens, __version__)
         presences = Presences(service, stopping)
         async with _doors(settings, lock, service, stopping, presences, reserved, views, auto=auto) as doors:
-            runner_door.bind(doors, create_trial_listener(desk), service.is_open)
+            runner_door.bind(doors, create_trial_listener(desk), service.may_have_jobs)
             await views.tried()
             async with _registry(settings, supervisor, service, presences, views, doors):
                 _favour_the_loop()

@@ -40,12 +40,19 @@ class Whereabouts:
         self._pointer = data_directory / POINTER_FILE
         self._socket = socket
         self._trouble = ""
+        #: What stands in the pointer file is an earlier daemon's.
+        self._is_written_late = False
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """For as long as the daemon can be reached. Raises OSError when it cannot be at the beginning."""
+        """For as long as the daemon can be reached. Raises OSError when the socket cannot be opened at the beginning;
+        a file that cannot be written yet, on a full disk for instance, is written later."""
         await self._doors.open_control(self._socket())
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            self._is_written_late = True
+            self._note(error)
         watching = asyncio.create_task(self._watch(), name="whereabouts")
         try:
             yield
@@ -65,9 +72,7 @@ class Whereabouts:
             await self._restore()
             self._trouble = ""
         except (OSError, NniManagerError) as error:
-            if str(error) != self._trouble:
-                log.error("clients cannot find this daemon: %s; it is tried again", error, extra={"action": "door"})
-            self._trouble = str(error)
+            self._note(error)
 
     async def _watch(self) -> None:
         while True:
@@ -79,11 +84,22 @@ class Whereabouts:
         if is_lost:
             await self._doors.open_control(self._socket())
             log.warning("the control socket was gone, and is %s now", self._doors.control, extra={"action": "door"})
-        if is_lost or not self._pointer.exists():
+        if is_lost or self._is_written_late or not self._pointer.exists():
             self._write()
+
+    def _note(self, error: Exception) -> None:
+        if str(error) != self._trouble:
+            log.error("clients cannot find this daemon: %s; it is tried again", error, extra={"action": "door"})
+        self._trouble = str(error)
 
     def _write(self) -> None:
         draft = self._pointer.with_suffix(".tmp")
         entry = {"socket": str(self._doors.control), "pid": os.getpid(), "version": __version__}
-        draft.write_text(json.dumps(entry), encoding="utf-8")
-        draft.replace(self._pointer)
+        try:
+            draft.write_text(json.dumps(entry), encoding="utf-8")
+            draft.replace(self._pointer)
+        except OSError:
+            with suppress(OSError):  # half of it may be there
+                draft.unlink()
+            raise
+        self._is_written_late = False

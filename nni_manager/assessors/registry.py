@@ -1,12 +1,12 @@
-"""Assessors by name: built-ins, then entry points of the group ``nni_manager.assessors``, then a user's class.
+"""Assessors by name: built-ins, then entry points of the group ``nni_manager.assessors``.
 
-`find` imports no algorithm and runs no user's code; `create` does both.
+`find` imports no algorithm; `create` does. Users' classes are `trial_runner.tuner_host`'s: they run in another Python.
 """
 
 from __future__ import annotations
 
 from nni_manager.assessors.contract import Assessor
-from nni_manager.domain.algorithm import Algorithm, Catalogue, load_user_class
+from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 
@@ -30,11 +30,7 @@ def find(name: str) -> Algorithm:
 
 
 def create(spec: AlgorithmSpec) -> Assessor:
-    """The assessor itself. Raises InvalidInput, and whatever a user's class raises."""
-    if spec.class_name:
-        from nni_manager.assessors.user_class import UserAssessor
-
-        return UserAssessor(load_user_class(spec.class_name, spec.code_directory)(**spec.class_args))
+    """The assessor itself, of a `spec` with a name. Raises InvalidInput."""
     assessor = CATALOGUE.find(spec.name).create(spec.class_args)
     if not isinstance(assessor, Assessor):
         raise InvalidInput(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nni_manager.cli import user_code
+from nni_manager.cli.caller import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.domain.experiment import AlgorithmSpec
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered
@@ -51,12 +51,12 @@ def _registered(entry: dict[str, Any], folder: Path, file: str) -> Registered:
     classes = [name for name in (entry["className"], validator) if name]
     return Registered(
         name=entry["builtinName"].strip(), kind=_KINDS[entry["algoType"]], class_name=entry["className"],
-        code_directory=_folder_of(classes, folder, file), class_args=class_args,
+        code_directory=_folder_of(_KINDS[entry["algoType"]], classes, folder, file), class_args=class_args,
         accepts_class_args=entry.get("acceptClassArgs", True) is not False, validator=validator,
     )  # fmt: skip
 
 
-def _folder_of(classes: list[str], folder: Path, file: str) -> str:
+def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
     """The meta file's own folder when the module stands beside it, empty when it is installed. Raises ConfigInvalid."""
     for name in classes:
         if "." not in name.strip("."):
@@ -66,10 +66,24 @@ def _folder_of(classes: list[str], folder: Path, file: str) -> str:
     top = classes[0].partition(".")[0]
     beside = (folder / f"{top}.py").is_file() or (folder / top).is_dir()
     directory = str(folder) if beside else ""
-    if complaint := user_code.missing(directory, classes):
-        where = f"in {folder}" if beside else f"by {sys.executable}; install it, or put it beside the meta file"
-        raise _invalid(file, "className", f"{classes[0]} cannot be imported {where} ({complaint})")
+    if complaint := _complaint(kind, classes, directory):
+        advice = "" if beside else "; install it there, or put it beside the meta file"
+        raise _invalid(file, "className", f"{complaint}{advice}")
     return directory
+
+
+def _complaint(kind: str, classes: list[str], directory: str) -> str:
+    """Of the Python that would run them: the first on the caller's PATH."""
+    import asyncio
+
+    from nni_manager.config import user_classes
+
+    labels = dict(zip((kind, "validator"), classes, strict=False))
+    asked = {label: AlgorithmSpec(class_name=name, code_directory=directory) for label, name in labels.items()}
+    environment = own_environment()
+    python = user_classes.python("", environment)
+    refusals = asyncio.run(user_classes.find(asked, python, environment))
+    return "; ".join(user_classes.sentence(asked[label], python, refusal) for label, refusal in refusals.items())
 
 
 def _invalid(file: str, field: str, message: str) -> ConfigInvalid:

@@ -1,14 +1,14 @@
 """Arguments of registered algorithms, judged by their own validators before an experiment is made of them.
 
-This is the caller's part, as with NNI: the daemon runs no user's code.
+This is the caller's part, as with NNI.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nni_manager.cli.caller import own_environment
 from nni_manager.domain.errors import ConfigInvalid, Problem
 
 if TYPE_CHECKING:
@@ -18,34 +18,42 @@ if TYPE_CHECKING:
 _FILE = "algorithms.json"
 
 
-def check_text(text: str, directory: str, file: str, data_directory: Path) -> None:
+def check_text(text: str, directory: str, file: str, data_directory: Path, python: str) -> None:
     """An experiment file's; reads it only where something is registered. Raises ConfigInvalid."""
     if not (data_directory / _FILE).exists():
         return
     from nni_manager.config import experiment_file
 
     spec = experiment_file.load(text, directory=Path(directory), file=file, data_directory=data_directory)
-    check(spec, data_directory, file)
+    check(spec, data_directory, file, python)
 
 
-def check(spec: ExperimentSpec, data_directory: Path, file: str) -> None:
-    """Raises ConfigInvalid with what the validators say."""
+def check(spec: ExperimentSpec, data_directory: Path, file: str, python: str) -> None:
+    """`python`: what was asked for, or empty. Raises ConfigInvalid with what the validators say."""
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
-    found = {kind: _objection(kind, one, data_directory) for kind, one in given.items() if one is not None}
+    python = python or spec.tuner_python
+    found = {kind: _objection(kind, one, data_directory, python) for kind, one in given.items() if one is not None}
     problems = [Problem(message=text, field=f"{kind}.classArgs", file=file) for kind, text in found.items() if text]
     if problems:
         raise ConfigInvalid(problems)
 
 
-def _objection(kind: str, algorithm: AlgorithmSpec, data_directory: Path) -> str:
+def _objection(kind: str, algorithm: AlgorithmSpec, data_directory: Path, python: str) -> str:
     if not algorithm.class_name:
         return ""
-    from nni_manager.cli import user_code
+    import asyncio
+
+    from nni_manager.config import user_classes
     from nni_manager.config.registered_algorithms import read_all
 
     for one in read_all(data_directory):
         names = (one.kind, one.class_name, one.code_directory)
         if one.validator and names == (kind, algorithm.class_name, algorithm.code_directory):
-            refusal = user_code.objection(one.code_directory, one.validator, json.dumps(dict(algorithm.class_args)))
+            environment = own_environment()
+            chosen = user_classes.python(python, environment)
+            asking = user_classes.objection(
+                one.validator, one.code_directory, algorithm.class_args, chosen, environment
+            )
+            refusal = asyncio.run(asking)
             return refusal and f"{one.name} does not take them: {refusal}"
     return ""

@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.caller import program, tuner_python_option
+from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.data_directory import data_directory_option, resolve
 from nni_manager.cli.output import echo_json, warn
 from nni_manager.cli.session import Connect, connected
 
 if TYPE_CHECKING:
-    from nni_manager.domain.experiment import ExperimentSpec
+    from nni_manager.cli.config_verdict import Verdict
 
 
 @click.group()
 def config() -> None:
-    """Check experiment files, show an experiment's."""
+    """Check and convert experiment files, show an experiment's."""
+
+
+@config.command()
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
+@data_directory_option
+@tuner_python_option
+@click.option("--json", "as_json", is_flag=True, help="Print a list with a verdict for each file.")
+def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_json: bool) -> None:
+    """Say whether each FILE describes an experiment that can be made here; otherwise list what is wrong with it. No
+    daemon is needed.
+
+    Secrets are looked up, and not shown. A tuner or assessor of your own is imported, by the Python that would run it.
+    """
+    from nni_manager.cli import config_verdict
+
+    verdicts = [config_verdict.of_file(file, resolve(data_dir), program(tuner_python)) for file in files]
+    if as_json:
+        echo_json([verdict.as_json() for verdict in verdicts])
+    else:
+        for verdict in verdicts:
+            _tell(verdict)
+    if any(verdict.problems for verdict in verdicts):
+        sys.exit(BAD_INPUT)
 
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@data_directory_option
-def check(file: Path, data_dir: str | None) -> None:
-    """Say whether FILE describes an experiment; otherwise list what is wrong with it. No daemon is needed."""
-    from nni_manager.cli import class_args
+def convert(file: Path) -> None:
+    """Print a file of NNI's first format (`trainingServicePlatform`) as one of its second. Values, secrets included,
+    are as written; what that format, or NNI's reader of it, does not know is named on standard error."""
+    import yaml
+
     from nni_manager.config import experiment_file
 
-    spec = experiment_file.load_file(file, resolve(data_dir))
-    class_args.check(spec, resolve(data_dir), str(file))
-    click.echo(f"{file}: {_summary(spec)}")
-    warn(map(str, spec.warnings))
+    values, losses = experiment_file.convert_file(file)
+    click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120), nl=False)
+    warn(map(str, losses))
 
 
 @config.command()
@@ -44,7 +70,9 @@ def show(connect: Connect, *, id: str | None) -> None:
     echo_json(client.experiment(selection.choose(client, id))["config"])
 
 
-def _summary(spec: ExperimentSpec) -> str:
-    trials = f"at most {spec.max_trial_number} trials" if spec.max_trial_number is not None else "any number of trials"
-    platforms = " and ".join(platform.name for platform in spec.platforms)
-    return f"valid; {trials} of {spec.tuner.name or spec.tuner.class_name} on {platforms}"
+def _tell(verdict: Verdict) -> None:
+    if verdict.summary:
+        click.echo(f"{verdict.file}: {verdict.summary}")
+    for problem in verdict.problems:
+        click.echo(str(problem), err=True)
+    warn(map(str, verdict.warnings))

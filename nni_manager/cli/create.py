@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, pages, selection
+from nni_manager.cli import class_args, given_secrets, pages, selection
+from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
 from nni_manager.cli.place import current, same_place
 from nni_manager.cli.session import Connect, connected
-from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,12 +43,15 @@ def _port(function: Function) -> Function:
 @_url_prefix
 @_debug
 @_foreground
+@tuner_python_option
 def create(
-    connect: Connect, *, config: str, port: int | None, url_prefix: str | None, debug: bool, foreground: bool
-) -> None:
+    connect: Connect, *, config: str, port: int | None, url_prefix: str | None, debug: bool, foreground: bool,
+    tuner_python: str,
+) -> None:  # fmt: skip
     """Start an experiment; the daemon is started too when none runs."""
     text, directory = _read(config)
-    client, sent = _sent(connect, text, directory, config)
+    python = program(tuner_python)
+    client, sent = _sent(connect, text, directory, config, python)
     id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **sent)
     _go_on(client, id_, "started", foreground=foreground)
 
@@ -66,7 +69,10 @@ def resume(
     """Open a stopped experiment again, or let one go on that is on hold."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
-    client.resume(id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug)
+    client.resume(
+        id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug,
+        **({} if experiment_dir else given_secrets.of_experiment(client, id_, os.environ)),
+    )  # fmt: skip
     _go_on(client, id_, "goes on", foreground=foreground)
 
 
@@ -80,21 +86,25 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.view(id_, view=_view(port), working_directory=_absolute(experiment_dir))
-    _tell(client, id_, "is open for reading only", {"trials": "trial ls", "end": "stop"})
+    _tell(client, id_, "is viewed: open for reading only", {"trials": "trial ls", "end": "stop"})
 
 
-def _sent(connect: Connect, text: str, directory: str, file: str) -> tuple[ManagerClient, dict[str, Any]]:
-    """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine."""
+def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
+    """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine.
+
+    `python`: what is to run a user's tuner, as it is called where the daemon is; or empty.
+    """
+    chosen = {"interpreter": python} if python else {}
     if not (place := current()).is_elsewhere:
-        class_args.check_text(text, directory, file, place.data_directory)
-        caller = {"directory": directory, "environment": _own(os.environ), "interpreter": sys.executable}
-        return connect(), {"config": text, **caller}
+        class_args.check_text(text, directory, file, place.data_directory, python)
+        return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
     from nni_manager.cli import parcel
 
-    config, code, warnings = parcel.read(text, directory, file)
+    config, secrets, code, warnings = parcel.read(text, directory, file, os.environ)
     client = connect()
     warn(warnings)  # the manager gets the config as it was understood here
-    return client, {"config": parcel.as_text(config), "code": parcel.send_code(client, code)}
+    sent = {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
+    return client, {**sent, "secrets": secrets} if secrets else sent
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
@@ -109,10 +119,21 @@ def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> No
 def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
     """`hints`: name → command about it."""
     found = client.experiment(id)
-    commands = {name: f"nnictl {command} {id}{same_place()}" for name, command in hints.items()}
+    program = click.get_current_context().find_root().command.name
+    commands = {name: f"{program} {command} {id}{same_place()}" for name, command in hints.items()}
+    shown = _shown(client, found)
     click.echo(f"Experiment {id} {what}.")
-    click.echo(facts({"folder": found["logPath"], **_shown(client, found), **commands}))
+    click.echo(facts({"folder": found["logPath"], **shown, **commands}))
+    click.echo(_as_nni(id, shown["page"]))
     warn(warning["message"] for warning in found["warnings"])
+
+
+def _as_nni(id: str, page: str) -> str:
+    """The lines that NNI 2 and NNI 3 print, for scripts that look for an id and an address in them."""
+    lines = [f"The experiment id is {id}", f"Experiment ID: {id}"]
+    if address := page.rstrip("/"):
+        lines += [f"The Web UI urls are: {address}", f"Web portal URLs: {address}"]
+    return "\n".join(lines)
 
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
@@ -140,20 +161,6 @@ def _read(file: str) -> tuple[str, str]:
     from nni_manager.config.text_file import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
-    if not _is_text(str(path)):
+    if not is_text(str(path)):
         raise InvalidInput(f"--config {str(path)!a}: a name in this path is not UTF-8; rename that folder or file")
     return read_text(str(path)), str(path.parent)
-
-
-def _own(environment: Mapping[str, str]) -> dict[str, str]:
-    """What trials get of our environment: not the daemon's settings and token, and nothing that is no UTF-8, for which
-    JSON has no word."""
-    return {name: value for name, value in without_settings(environment).items() if _is_text(name + value)}
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -46,12 +46,12 @@ def _read(file: str) -> list[Any]:
 
 
 def _entry(entry: Any, number: int) -> dict[str, Any]:
-    """With the value itself where an export has its JSON text. Raises InvalidInput."""
+    """As it is, with the value itself where an export has its JSON text. Raises InvalidInput."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
     value = entry["value"]
     try:
-        return {"parameter": entry["parameter"], "value": json.loads(value) if isinstance(value, str) else value}
+        return {**entry, "value": json.loads(value) if isinstance(value, str) else value}
     except ValueError:
         raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import click
 
 _ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
+_NO_ANNOTATIONS = "search spaces are not made from code annotations; write searchSpace in the experiment file by hand"
 _INSTEAD = {
     "jupyter-extension": "there is no JupyterLab extension; open the experiment's page (`nnictl webui url`) in a"
     " browser beside it",
     "hello": "there is no example to copy; the folder configs/ of the source has experiments that run as they are",
     "package": "algorithms are registered with `nnictl algo` now; see `nnictl algo --help`",
-    "ss_gen": "search spaces are not made from code annotations; write searchSpace in the experiment file by hand",
+    "ss_gen": _NO_ANNOTATIONS,
+    "auto_gen": _NO_ANNOTATIONS,
+    "tensorboard": "TensorBoard is not started from here; run `tensorboard --logdir FOLDER/trials` yourself, where"
+    " FOLDER is the one that `nnictl experiment show` names",
     "trainingservice": "platforms of other packages need no registration; installing a package with an entry point in"
     " nni_manager.platforms is enough",
 }

@@ -1,4 +1,7 @@
-"""The two commands: `nnictl` for experiments, `nni-manager` for the daemon."""
+"""The two commands: `nnictl` for experiments, `nni-manager` for the daemon.
+
+NNI's own package has a `nnictl` as well; so `nni-manager` knows every command.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +45,17 @@ def nnictl() -> None:
 @click.group("nni-manager", cls=CommandGroup, context_settings=_SETTINGS)
 @_version_option
 def nni_manager() -> None:
-    """The daemon that owns experiments."""
+    """The daemon that owns experiments, and every command of nnictl."""
 
 
-for _command in (create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, platform):
+for _command in (
+    create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, platform, *left_out.commands
+):  # fmt: skip
     nnictl.add_command(_command)
+    nni_manager.add_command(_command)
 for _command in (export, import_results, *left_out.experiment_commands):
     experiment.add_command(_command)
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
-for _command in left_out.commands:
-    nnictl.add_command(_command)
 for _command in (serve, runner, doctor):
     nni_manager.add_command(_command)

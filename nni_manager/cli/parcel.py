@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +24,23 @@ _DEFAULT_FOLDER = "/proc/nni-manager-default"
 _DIRECTORY = "trialCodeDirectory"
 
 
-def read(text: str, directory: str, file: str) -> tuple[dict[str, Any], Path, tuple[str, ...]]:
-    """The config as the manager is to get it, the code directory on this machine, and what is to be warned of.
+def read(
+    text: str, directory: str, file: str, environment: Mapping[str, str]
+) -> tuple[dict[str, Any], Mapping[str, str], Path, tuple[str, ...]]:
+    """The config as the manager is to get it, its secrets by reference, the code directory on this machine, and what
+    is to be warned of.
 
     Raises ConfigInvalid."""
     from nni_manager.config import experiment_file
 
-    spec = experiment_file.load(
-        text, directory=Path(directory), file=file, working_directory=Path(_DEFAULT_FOLDER), elsewhere=True
-    )
+    reading = experiment_file.read(
+        text, directory=Path(directory), file=file, working_directory=Path(_DEFAULT_FOLDER), elsewhere=True,
+        environment=environment,
+    )  # fmt: skip
+    spec = reading.spec
     warnings = tuple(map(str, spec.warnings))
-    return _relative(dict(spec.canonical), spec.trial_code_directory, file), Path(spec.trial_code_directory), warnings
+    config = _relative(dict(spec.canonical), spec.trial_code_directory, file)
+    return config, reading.secrets, Path(spec.trial_code_directory), warnings
 
 
 def send_code(client: ManagerClient, directory: Path) -> str:

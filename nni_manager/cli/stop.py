@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +11,7 @@ from nni_manager.cli import selection
 from nni_manager.cli.ending import seen_out
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -27,13 +28,15 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
         raise click.UsageError("give either --all, or IDs or a port, not both")
     client = connect()
     with seen_out(client, of_all=everything):
+        viewed = {one["id"] for one in client.experiments() if one["status"] == ExperimentStatus.VIEWED}
         if everything:
             stopped = client.stop_all()
-            click.echo("\n".join(map(_stopped, stopped)) if stopped else "No experiment is open.")
+            told = "\n".join(_over(id_, viewed) for id_ in stopped)
+            click.echo(told or "No experiment is open.")
             return
         for id_ in selection.choose_open(client, ids) if port is None else [_at_port(client, port, ids)]:
             client.stop(id_)
-            click.echo(_stopped(id_))
+            click.echo(_over(id_, viewed))
 
 
 def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
@@ -48,5 +51,5 @@ def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
     return str(found[0])
 
 
-def _stopped(id: str) -> str:
-    return f"Experiment {id} is stopped."
+def _over(id: str, viewed: Collection[str]) -> str:
+    return f"Experiment {id} is {'not viewed any more' if id in viewed else 'stopped'}."

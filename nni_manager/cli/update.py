@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from nni_manager.cli import selection
+from nni_manager.cli import given_secrets, selection
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.errors import InvalidInput
 
 
 @click.group()
 def update() -> None:
-    """Change an experiment's limits or search space."""
+    """Change an experiment's limits or search space; give its secrets anew."""
 
 
 @update.command()
@@ -52,6 +53,20 @@ def duration(connect: Connect, *, id: str | None, value: str) -> None:
 def searchspace(connect: Connect, *, id: str | None, filename: str) -> None:
     """Change the search space."""
     _change(connect, id, "searchSpace", _read(filename))
+
+
+@update.command()
+@connected
+@selection.id_argument
+def credentials(connect: Connect, *, id: str | None) -> None:
+    """Give the secrets anew that the config refers to: variables of this environment, files of this machine."""
+    client = connect()
+    id_ = selection.choose(client, id)
+    references = client.experiment(id_)["references"]
+    if not references:
+        raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
+    client.renew_secrets(id_, given_secrets.require(references, os.environ))
+    click.echo(f"Experiment {id_} goes by {', '.join(references)} as they are now.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 
-from nni_manager.config import registered_algorithms
+from nni_manager.config import placeholders, registered_algorithms
 from nni_manager.config.algorithms import Arguments, Family
 from nni_manager.config.document import Path
 from nni_manager.config.registered_algorithms import Registered
@@ -15,6 +15,11 @@ from nni_manager.config.section import Section, nearest
 from nni_manager.config.source import Source
 
 _FIELDS = ("name", "className", "codeDirectory", "classArgs")
+#: What NNI's first format has there.
+FIRST_FORMAT = {
+    "builtinTunerName": "name", "builtinAssessorName": "name", "builtinAdvisorName": "name", "codeDir": "codeDirectory",
+    "classFileName": "className: module.Class", "gpuIndices": "tunerGpuIndices at the top level",
+}  # fmt: skip
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
@@ -23,7 +28,10 @@ def read_algorithm(raw: object, path: Path, family: Family, source: Source) -> d
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{name: {family.catalogue.names[0]}}}, not {kind(raw)}")
         return {}
+    source.note_foreign_names(path, FIRST_FORMAT)
     section = Section(raw, _FIELDS, path, source)
+    for name in ("name", "className", "codeDirectory") if not source.stored else ():
+        section.judge(name, placeholders.refuse_your)
     if section.has("name") == section.has("className"):
         which = "both are set; keep one" if section.has("name") else "none is set"
         source.refuse(path, f"needs either name (a built-in {family.noun}) or className (your own); {which}")
@@ -68,7 +76,7 @@ def _check_name(name: str, family: Family, section: Section, source: Source, arg
             _check_arguments(arguments, known, (*section.path, "classArgs"), algorithm.name, source)
         return algorithm.name
     if not (source.elsewhere or (source.stored and family.catalogue.is_missing(name))):
-        section.refuse("name", _unknown(name, family))
+        section.refuse("name", _no_advisor(name) if section.path == ("advisor",) else _unknown(name, family))
     return name
 
 
@@ -87,6 +95,14 @@ def _class_name(raw: object) -> str:
     if not _CLASS_NAME.fullmatch(name):
         raise ValueError("must name a module and a class in it, such as my_tuner.MyTuner")
     return name
+
+
+def _no_advisor(name: str) -> str:
+    """An advisor's class of one's own cannot work either."""
+    return (
+        f"there is no advisor {name} in this version; remove advisor, and write for example tuner: {{name: TPE}}"
+        " and, to end bad trials early, assessor: {name: Medianstop}"
+    )
 
 
 def _unknown(name: str, family: Family) -> str:

@@ -20,6 +20,8 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
     "gracePeriod": ("grace_period_s", lambda raw: float(seconds(raw))),
     "metricGrace": ("metric_grace_s", lambda raw: float(seconds(raw))),
     "versionCheck": ("version_check", bool),
+    "logCollection": ("log_collection", str),
+    "tunerPython": ("tuner_python", str),
 }
 
 
@@ -31,7 +33,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
     return ExperimentSpec(
         name=canonical.get("experimentName"),
         search_space=canonical["searchSpace"],
-        trial_command=first["trialCommand"],
+        trial_command=first.get("trialCommand", ""),
         trial_code_directory=first["trialCodeDirectory"],
         trial_concurrency=canonical["trialConcurrency"],
         trial_gpu_number=first.get("trialGpuNumber"),
@@ -45,6 +47,7 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
         tuner=_algorithm(canonical["tuner"]),
         assessor=_optional(canonical.get("assessor"), _algorithm),
         platforms=platforms,
+        shared_storage=canonical.get("sharedStorage"),
         manager_ip=first.get("nniManagerIp", ""),
         canonical=canonical,
         **{field: convert(canonical[key]) for key, (field, convert) in _DEFAULTED.items() if key in canonical},

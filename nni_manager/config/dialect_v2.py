@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.config import scalars
+from nni_manager.config import placeholders, scalars
 from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
 from nni_manager.config.canonical import to_spec
-from nni_manager.config.document import fold
-from nni_manager.config.platform_section import SHARED, read_platforms
+from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms
 from nni_manager.config.search_space import read_search_space, refuse_dimensions
 from nni_manager.config.section import Section
+from nni_manager.config.shared_storage import read_shared_storage
 from nni_manager.config.source import Source
 from nni_manager.domain.experiment import ExperimentSpec
 
@@ -25,8 +25,8 @@ FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
     "trialConcurrency", "trialGpuNumber", "maxExperimentDuration", "maxTrialNumber", "maxTrialDuration",
     "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase", "debug",
-    "versionCheck", "logLevel", "experimentWorkingDirectory", "tunerGpuIndices", "tuner", "assessor", "advisor",
-    "trainingService", "sharedStorage", "deprecated",
+    "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython",
+    "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -48,6 +48,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "debug": scalars.flag,
     "versionCheck": scalars.flag,
     "logLevel": scalars.log_level,
+    "logCollection": scalars.one_of("http", "none"),
     "tunerGpuIndices": scalars.gpu_indices,
     "deprecated": scalars.mapping,
 }
@@ -56,6 +57,9 @@ _COUNTS: Mapping[str, scalars.Parse] = {
     "trialConcurrency": scalars.whole_number(1, 100_000),
     "maxTrialNumber": scalars.whole_number(1, 999_999_999),
 }
+#: Paths, names and addresses, where braces have no meaning.
+_SEARCHED = frozenset({"searchSpaceFile", "trialCodeDirectory", "experimentWorkingDirectory", "nniManagerIp"})
+_SEARCHED_FOR_YOUR = frozenset({"experimentName"})
 _DEFAULTS: Mapping[str, object] = {"experimentType": "hpo", "useAnnotation": False, "debug": False}
 _OUT_OF_SCOPE = {
     "useAnnotation": (True, "code annotation is not supported; remove this field and give a searchSpace"),
@@ -67,13 +71,20 @@ _OUT_OF_SCOPE = {
 def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     """Raises ConfigInvalid with everything that is wrong."""
     top = Section(values, FIELDS, (), source)
+    _refuse_placeholders(top, source)
     fields = _single_values(top, _VALUES if source.stored else {**_VALUES, **_COUNTS}) | _paths(top, source)
+    fields |= {"tunerPython": top.take("tunerPython", lambda raw: source.program(scalars.text(raw)))}
     fields |= {"searchSpace": read_search_space(top, source)}
     fields |= {"tuner": _tuner(top, source), "assessor": _algorithm(top, "assessor", ASSESSORS, source)}
     _check_search_space(top, fields, source)
-    fields |= {"trainingService": _training_service(top, fields, source)}
+    sections = _training_service(top, fields, source)
+    fields |= {"trainingService": sections[0] if len(sections) == 1 else sections}
+    if top.has("sharedStorage"):
+        code = fields["trialCodeDirectory"]
+        fields |= {"sharedStorage": read_shared_storage(top.raw("sharedStorage"), code, source)}
     top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
     _refuse_out_of_scope(top, fields)
+    judge(sections, ("trainingService",), fields, source)
     if top.has("deprecated"):
         source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
     source.check()
@@ -110,7 +121,7 @@ def _tuner(top: Section, source: Source) -> dict[str, object] | None:
     """NNI's advisors are tuners here."""
     if top.has("advisor") and top.has("tuner"):
         top.refuse("advisor", "an advisor is a tuner and an assessor in one, and tuner is given too; keep one")
-    if top.has("advisor"):
+    elif top.has("advisor"):
         return _algorithm(top, "advisor", TUNERS, source)
     top.require("tuner", "add for example tuner: {name: TPE}")
     return _algorithm(top, "tuner", TUNERS, source)
@@ -126,28 +137,29 @@ def _check_search_space(top: Section, fields: Mapping[str, Any], source: Source)
     refuse_dimensions(fields["searchSpace"] or {}, (fields["tuner"] or {}).get("name"), top, source)
 
 
-def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> object:
+def _training_service(top: Section, fields: Mapping[str, object], source: Source) -> list[dict[str, object]]:
     raw = top.raw("trainingService")
-    if not all(map(_has_command, raw if isinstance(raw, list) else [raw])):
+    if any(map(needs_command, raw if isinstance(raw, list) else [raw])):
         top.require("trialCommand", "say which command runs a trial, for example python3 trial.py")
     if raw is None:
         top.require("trainingService", "add for example trainingService: {platform: local}")
-        return None
+        return []
     shared = {name: fields[name] for name in SHARED if fields.get(name) is not None}
-    sections = read_platforms(raw, ("trainingService",), shared, source)
-    return sections[0] if len(sections) == 1 else sections
+    return read_platforms(raw, ("trainingService",), shared, source)
 
 
-def _has_command(section: object) -> bool:
-    return isinstance(section, dict) and any(fold(key) == "trialcommand" for key in section)
+def _refuse_placeholders(top: Section, source: Source) -> None:
+    if not source.stored:
+        for name in _SEARCHED:
+            top.judge(name, placeholders.refuse)
+        for name in _SEARCHED_FOR_YOUR:
+            top.judge(name, placeholders.refuse_your)
 
 
 def _refuse_out_of_scope(top: Section, fields: Mapping[str, object]) -> None:
     for name, (value, message) in _OUT_OF_SCOPE.items():
         if fields.get(name) == value:
             top.refuse(name, message)
-    if top.has("sharedStorage"):
-        top.refuse("sharedStorage", "shared storage is not in this version yet; remove this section")
 
 
 def _ordered(fields: Mapping[str, object]) -> dict[str, object]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from nni_manager.config import dialect_v2
-from nni_manager.config.document import Document, fold
+from nni_manager.config import dialect_v1, dialect_v2, mixed_formats
 from nni_manager.config.scalars import kind
 from nni_manager.config.search_space import check_search_space
 from nni_manager.config.source import Source
 from nni_manager.config.text_file import read_text
-from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 
 #: What may change while an experiment exists.
@@ -26,30 +26,72 @@ CHANGEABLE = (
 )  # fmt: skip
 
 
-def load(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a text says."""
+
+    spec: ExperimentSpec
+    #: Reference → value, of the secrets that `spec` refers to.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def read(
     text: str, *, directory: Path, file: str = "", working_directory: Path = Path("~/nni-experiments"),
-    data_directory: Path | None = None, elsewhere: bool = False,
-) -> ExperimentSpec:  # fmt: skip
+    data_directory: Path | None = None, elsewhere: bool = False, environment: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> Reading:  # fmt: skip
     """The experiment that YAML or JSON text describes.
 
     Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
     `experimentWorkingDirectory`; algorithms registered in `data_directory` have a name. `elsewhere`: the text is on its
-    way to another machine's daemon, which alone knows what is registered there. Raises ConfigInvalid with all problems.
+    way to another machine's daemon, which alone knows what is registered there. Secrets are looked up in `secrets`, by
+    reference, then in `environment` and in files; without one, references are not followed. Raises ConfigInvalid with
+    all problems.
     """
-    from nni_manager.config import yaml_reader  # the YAML library, only where there is text to read
-
-    document = yaml_reader.read(text, file)
-    source = Source(
-        directory=os.path.realpath(directory), working_directory=str(working_directory), file=file, document=document,
-        data_directory=str(data_directory or ""), elsewhere=elsewhere,
+    source = _source(
+        text, file, directory=os.path.realpath(directory), working_directory=str(working_directory),
+        data_directory=str(data_directory or ""), elsewhere=elsewhere, environment=environment,
+        sent_secrets=secrets or {},
     )  # fmt: skip
-    return _read(document, source)
+    spec = _read(source)
+    return Reading(spec=spec, secrets=dict(source.secrets))
+
+
+def load(text: str, *, directory: Path, **others: Any) -> ExperimentSpec:
+    """The spec of `read`, which takes the same."""
+    return read(text, directory=directory, **others).spec
+
+
+def read_file(path: Path, data_directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Reading:
+    """As `read`; relative paths start at the file's folder."""
+    text, directory = _text_of(path)
+    return read(text, directory=directory, file=str(path), data_directory=data_directory, environment=environment)
 
 
 def load_file(path: Path, data_directory: Path | None = None) -> ExperimentSpec:
-    """As `load`; relative paths start at the file's folder."""
+    """The spec of `read_file`; references to secrets are not followed."""
+    return read_file(path, data_directory).spec
+
+
+def convert_file(path: Path) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """A file of NNI's first format as one of its second, values as they were written; and what that one cannot say.
+
+    Raises ConfigInvalid.
+    """
+    text, directory = _text_of(path)
+    source = _source(text, str(path), directory=os.path.realpath(directory))
+    values = _mapping(source)
+    if not dialect_v1.is_first_format(values):
+        source.refuse((), f"is in NNI's second format already: it has no {dialect_v1.PLATFORM}")
+    source.check()
+    conversion = dialect_v1.convert(values, source)
+    source.check()
+    return conversion.values, tuple(Problem(message=why, field=name, file=str(path)) for name, why in conversion.losses)
+
+
+def _text_of(path: Path) -> tuple[str, Path]:
     absolute = os.path.abspath(os.path.expanduser(path))  # a link to a config lies where the link lies
-    return load(read_text(absolute), directory=Path(absolute).parent, file=str(path), data_directory=data_directory)
+    return read_text(absolute), Path(absolute).parent
 
 
 def from_canonical(canonical: Json) -> ExperimentSpec:
@@ -85,21 +127,29 @@ def _with(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
     return replace(from_canonical({**spec.canonical, **fields}), warnings=spec.warnings)
 
 
-def _read(document: Document, source: Source) -> ExperimentSpec:
-    values = document.root.value
-    if not isinstance(values, dict):
-        source.refuse((), _no_mapping(values))
-        source.check()
-    if any(fold(key) == "trainingserviceplatform" for key in values):
-        source.refuse(("trainingServicePlatform",), _OLD_DIALECT)
-        source.check()
-    return dialect_v2.read(values, source)
+def _source(text: str, file: str, **others: Any) -> Source:
+    """Raises ConfigInvalid for text that is no YAML."""
+    from nni_manager.config import yaml_reader  # the YAML library, only where there is text to read
+
+    return Source(file=file, document=yaml_reader.read(text, file), **others)
 
 
-_OLD_DIALECT = (
-    "configs in NNI's first format are not in this version yet; "
-    "write trainingService: {platform: …} and the field names of NNI 2.0 and later"
-)
+def _read(source: Source) -> ExperimentSpec:
+    values = _mapping(source)
+    read = dialect_v1.read if dialect_v1.is_first_format(values) else dialect_v2.read
+    return read(values, source)
+
+
+def _mapping(source: Source) -> dict[str, object]:
+    """Raises ConfigInvalid for a text that is no mapping."""
+    assert source.document is not None
+    values: object = source.document.root.value
+    if isinstance(values, dict):
+        mixed_formats.refuse(values, source.document, source)
+        return values
+    source.refuse((), _no_mapping(values))
+    source.check()
+    return {}
 
 
 def _no_mapping(values: object) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from nni_manager.config import scalars
+from nni_manager.config.canonical import service_names
 from nni_manager.config.document import Path, fold
-from nni_manager.config.section import Section
-from nni_manager.config.source import Source
+from nni_manager.config.first_format_paths import foreign_names
+from nni_manager.config.model_fields import fields_of, names_marked
+from nni_manager.config.model_section import read_model, validate
+from nni_manager.config.source import Source, steps
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.platform_kit import registry
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from pydantic.fields import FieldInfo
+
+    from nni_manager.platform_kit.section_model import PlatformSection
 
 #: Copied from the top level into every platform's section that does not set them.
 SHARED = ("trialCommand", "trialCodeDirectory", "trialGpuNumber", "nniManagerIp", "debug")
@@ -35,9 +39,57 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
     return [section | _hybrid(section) for section in sections] if len(raw) > 1 else sections
 
 
+def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
+    """What is wrong or odd about sections beside the rest of the config. `experiment`: canonical and whole."""
+    if source.stored:
+        return
+    for number, settings in enumerate(sections):
+        model = _ours(registry.find(str(settings["platform"])).config)
+        if model is not None:
+            place = (*path, number) if len(sections) > 1 else path
+            _judge(model.model_validate(settings), place, experiment, source)
+
+
+def needs_command(raw: object) -> bool:
+    """Whether the section leaves its command to the top level. Quiet for one that cannot be used."""
+    if not isinstance(raw, dict):
+        return True
+    values = {fold(key): value for key, value in raw.items()}
+    if values.get("trialcommand") is not None:
+        return False
+    try:
+        model = _ours(registry.find(str(values.get("platform"))).config)
+    except InvalidInput:
+        return True
+    return model is None or not model.supplies_command(_canonical_keys(raw, model))
+
+
+def _ours(model: type[BaseModel]) -> type[PlatformSection] | None:
+    """A plug-in may have a plain model."""
+    from nni_manager.platform_kit.section_model import PlatformSection  # brings pydantic
+
+    return model if issubclass(model, PlatformSection) else None
+
+
+def _canonical_keys(raw: Mapping[str, object], model: type[BaseModel]) -> dict[str, object]:
+    names = {fold(other): name for other, name in names_marked(model, "oldNames").items()}
+    names |= {fold(name): name for name in fields_of(model)}
+    return {names.get(fold(key), key): value for key, value in raw.items() if value is not None}
+
+
+def _judge(section: PlatformSection, path: Path, experiment: Mapping[str, object], source: Source) -> None:
+    for name, sentence in section.faults(experiment):
+        source.refuse((*path, *steps(name)), sentence)
+    for name, sentence in section.warnings(experiment):
+        source.warn((*path, *steps(name)), "PLATFORM", sentence)
+
+
 def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) -> Iterator[Settings]:
-    for path, raw in items.items():
-        section = _read_platform(raw, path, shared, source)
+    found = [(path, raw, _find(raw, path, source)) for path, raw in items.items()]
+    known = [(path, raw, description) for path, raw, description in found if description is not None]
+    names = service_names([description.name for _, _, description in known])
+    for (path, raw, description), name in zip(known, names, strict=True):
+        section = _read_platform(raw, description, name, path, shared, source)
         if section is not None:
             yield section
 
@@ -46,20 +98,24 @@ def _hybrid(section: Settings) -> Settings:
     return {"reuseMode": True} if "reuseMode" in section else {}
 
 
-def _read_platform(raw: object, path: Path, shared: Settings, source: Source) -> Settings | None:
+def _read_platform(
+    raw: object, description: registry.PlatformDescription, service: str, path: Path, shared: Settings, source: Source
+) -> Settings | None:
+    assert isinstance(raw, dict)
+    model = description.config
+    if not source.stored and description.first_format is not None:
+        for place, names in foreign_names(description.first_format.fields).items():
+            source.note_foreign_names(("trainingService", *place), names)
+    settings = read_model(raw, model, path, service, source) | {"platform": description.name}
+    known = {field.alias for field in model.model_fields.values()}
+    inherited = {name: value for name, value in shared.items() if name in known}
+    return validate(model, inherited | settings, path, source)
+
+
+def _find(raw: object, path: Path, source: Source) -> registry.PlatformDescription | None:
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{platform: local}}, not {scalars.kind(raw)}")
         return None
-    description = _find(raw, path, source)
-    if description is None:
-        return None
-    settings = _values(raw, description.config, path, source) | {"platform": description.name}
-    known = {field.alias for field in description.config.model_fields.values()}
-    inherited = {name: value for name, value in shared.items() if name in known}
-    return _validate(description.config, inherited | settings, path, source)
-
-
-def _find(raw: Mapping[str, object], path: Path, source: Source) -> registry.PlatformDescription | None:
     name = next((value for key, value in raw.items() if fold(key) == "platform"), None)
     try:
         return registry.find(_platform_name(name))
@@ -71,89 +127,7 @@ def _find(raw: Mapping[str, object], path: Path, source: Source) -> registry.Pla
 def _platform_name(raw: object) -> str:
     if raw is None:
         raise ValueError(f"is required and not set; add one of: {', '.join(registry.names())}")
-    return scalars.text(raw)
-
-
-def _values(raw: Mapping[str, object], model: type[BaseModel], path: Path, source: Source) -> Settings:
-    """Canonical keys, canonical values where a field declares a format; sections within are read alike."""
-    fields = {field.alias or name: field for name, field in model.model_fields.items()}
-    section = Section(raw, fields, path, source)
-    taken = {name: section.take(name, _reader(field, (*path, name), source)) for name, field in fields.items()}
-    return {name: value for name, value in taken.items() if value is not None}
-
-
-def _reader(field: FieldInfo, path: Path, source: Source) -> Callable[[object], object]:
-    extra = field.json_schema_extra
-    if isinstance(extra, dict) and "format" in extra:
-        return _formats(source)[str(extra["format"])]
-    inner = _inner_model(field.annotation)
-    return (lambda raw: _inner_values(raw, inner, path, source)) if inner else (lambda raw: raw)
-
-
-def _formats(source: Source) -> dict[str, Callable[[object], object]]:
-    return {
-        "duration": scalars.duration,
-        "seconds": scalars.seconds,
-        "memory": scalars.memory_mb,
-        "gpu-indices": scalars.gpu_indices,
-        "path": lambda raw: source.path(scalars.text(raw)),
-        "directory": lambda raw: source.existing_directory(scalars.text(raw)),
-        "file": lambda raw: source.existing_file(scalars.text(raw)),
-    }
-
-
-def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    """The model in ``Model``, ``Model | None`` or ``list[Model]``."""
-    if hasattr(annotation, "model_fields"):
-        return annotation  # type: ignore[no-any-return]
-    return next(filter(None, map(_inner_model, get_args(annotation))), None)
-
-
-def _inner_values(raw: object, model: type[BaseModel], path: Path, source: Source) -> object:
-    if isinstance(raw, list):
-        return [_inner_values(item, model, (*path, number), source) for number, item in enumerate(raw)]
-    return _values(raw, model, path, source) if isinstance(raw, dict) else raw
-
-
-def _validate(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> Settings | None:
-    from pydantic import ValidationError  # imported already: a model is at hand
-
-    try:
-        return model.model_validate(settings).model_dump(by_alias=True, exclude_none=True)
-    except ValidationError as error:
-        for fault in error.errors(include_url=False, include_input=False):
-            source.refuse((*path, *_written(fault["loc"], model)), _sentence(fault))
-        return None
-
-
-def _written(place: Path, model: type[BaseModel]) -> Path:
-    """Pydantic names a field that is not set as Python does."""
-    first = model.model_fields.get(str(place[0])) if place else None
-    return (first.alias, *place[1:]) if first and first.alias else place
-
-
-def _sentence(fault: Any) -> str:
-    """Pydantic's findings in our words; never with the value, it may be a secret."""
-    sentence = _SENTENCES.get(fault["type"])
-    if sentence is None:
-        return f"is not valid: {fault['msg']}"
-    return sentence.format(**fault.get("ctx", {}))
-
-
-_SENTENCES = {
-    "missing": "is required and not set; add it",
-    "value_error": "{error}",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "string_type": "must be text; put it in quotes",
-    "string_too_short": "must not be empty",
-    "list_type": "must be a list",
-    "dict_type": "must be a mapping of names to values",
-    "model_type": "must be a mapping of names to values",
-    "literal_error": "must be {expected}",
-    "greater_than": "must be above {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be below {lt}",
-    "less_than_equal": "must be at most {le}",
-}
+    name = scalars.text(raw)
+    if name.casefold() == "hybrid":
+        raise ValueError("is none by itself; several platforms are a list, trainingService: [{platform: …}, …]")
+    return name

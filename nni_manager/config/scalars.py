@@ -13,8 +13,11 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 Parse = Callable[[object], object]
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_BYTES = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+_BYTES = {"b": 1} | {
+    prefix + unit: 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for unit in ("b", "", "i")
+}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]+)\s*", re.IGNORECASE)
+_KUBERNETES = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?")
 _FLAGS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
 
@@ -114,8 +117,24 @@ def seconds(raw: object) -> float:
     return value
 
 
+def numeral(raw: object) -> int:
+    """A whole number, or text of one."""
+    if isinstance(raw, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", raw):
+        return int(raw)
+    return whole_number(0)(raw)
+
+
+def quantity(raw: object) -> str:
+    """A quantity of Kubernetes, such as ``8Gi`` or ``500m``; kept as it is."""
+    value = str(raw) if type(raw) is int else text(raw)
+    if not _KUBERNETES.fullmatch(value) or not re.search("[1-9]", value):
+        raise ValueError(f"must be a quantity of Kubernetes above 0, such as 8Gi, 512Mi or 1.5, not '{value}'")
+    return value
+
+
 def memory_mb(raw: object) -> int:
-    """``<number><tb|gb|mb|kb|b>`` or a number of MB; whole MB of 1024 × 1024 bytes, rounded up."""
+    """``<number><tb|gb|mb|kb|b>``, also ``8g`` and ``8Gi``, or a number of MB; whole MB of 1024 × 1024 bytes, rounded
+    up."""
     form = "an amount of memory such as 8GB or 512mb, or a number of MB"
     amount = _quantity(raw, _BYTES, form) / 2**20 if isinstance(raw, str) else whole_number(1)(raw)
     if not 0 < amount < 1e12:

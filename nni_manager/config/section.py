@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from nni_manager.config.document import Path, fold
 from nni_manager.config.source import Source
 
 T = TypeVar("T")
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Section:
@@ -17,10 +20,17 @@ class Section:
     A field that is null is a field that is not set.
     """
 
-    def __init__(self, values: Mapping[str, object], names: Iterable[str], path: Path, source: Source) -> None:
+    def __init__(
+        self, values: Mapping[str, object], names: Iterable[str], path: Path, source: Source, *,
+        other_names: Mapping[str, str] = NO_NAMES, old_names: Mapping[str, str] = NO_NAMES,
+    ) -> None:  # fmt: skip
+        """`other_names`: what else a field may be called → field; `old_names` likewise, with a warning."""
         self.path = path
         self._source = source
         self._names = {fold(name): name for name in names}
+        self._other_names = {fold(other): name for other, name in {**other_names, **old_names}.items()}
+        self._old_names = {fold(old) for old in old_names}
+        self._foreign_names = {fold(foreign): name for foreign, name in source.foreign_names(path).items()}
         self._values: dict[str, object] = {}
         self._misspelled: set[str] = set()
         for key, value in values.items():
@@ -44,6 +54,14 @@ class Section:
             self.refuse(name, str(error))
             return None
 
+    def judge(self, name: str, check: Callable[[object], None]) -> None:
+        """Refuses the field, where it is set, with the sentence that `check` raises as ValueError."""
+        if name in self._values:
+            try:
+                check(self._values[name])
+            except ValueError as error:
+                self.refuse(name, str(error))
+
     def require(self, name: str, advice: str) -> None:
         """Refuses the section when the field is missing; silent where a misspelled key explains that."""
         if name not in self._values and name not in self._misspelled:
@@ -53,18 +71,29 @@ class Section:
         self._source.refuse((*self.path, name), message)
 
     def _admit(self, key: str, value: object) -> None:
-        name = self._names.get(fold(key))
+        name = self._names.get(fold(key)) or self._other_names.get(fold(key))
         if name is None:
             self._refuse_unknown(key)
         elif name in self._values:
             self._source.refuse((*self.path, key), f"is another spelling of {name}, which is given too; keep one")
         elif value is not None:
             self._values[name] = value
+            if fold(key) in self._other_names:
+                self._source.note_spelling((*self.path, name), key)
+            if fold(key) in self._old_names:
+                self._source.warn((*self.path, key), "OLD_NAME", f"is an older name; write {name}")
+
+    def _excuse(self, name: str) -> None:
+        self._misspelled.add(name)
+        self._source.excuse((*self.path, name))
 
     def _refuse_unknown(self, key: str) -> None:
+        if (here := self._foreign_names.get(fold(key))) is not None:
+            self._excuse(here)
+            return self._source.refuse((*self.path, key), f"is how NNI's other config format calls it; write {here}")
         guess = nearest(key, self._names.values())
         if guess:
-            self._misspelled.add(guess)
+            self._excuse(guess)
         advice = f"did you mean {guess}?" if guess else f"known here: {', '.join(self._names.values())}"
         self._source.refuse((*self.path, key), f"unknown field; {advice}")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nni_manager.config.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.warning import ConfigWarning
 
+#: How sentences about a field that is missing begin.
+_REQUIRED = "is required"
 #: Problems that are looked for: who has so many has another one.
 _MOST_PROBLEMS = 100
 
@@ -30,9 +33,23 @@ class Source:
     elsewhere: bool = False
     #: Accepted before: what depends on this machine or this release is not judged again, paths are kept.
     stored: bool = False
+    #: Whose variables secrets may refer to; None: references are not followed.
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+    #: Reference → value, of secrets that were sent along.
+    sent_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: The file is in NNI's first format: how it writes what a message about the canonical config is about.
+    translate: Callable[[Path, str], tuple[Path, str]] | None = None
     problems: dict[str, Problem] = field(default_factory=dict)
     #: What refuses nothing; see `warn`.
     found_warnings: dict[tuple[str, str, int, str], ConfigWarning] = field(default_factory=dict)
+    #: Reference → value, of the secrets that were found.
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    #: Where a field has another name than its own: its path → the key.
+    _spellings: dict[Path, str] = field(default_factory=dict)
+    #: What another format calls fields → how they are written here, by the path of their section.
+    _foreign_names: dict[Path, dict[str, str]] = field(default_factory=dict)
+    #: See `excuse`.
+    _excused: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for path, line, message in self.document.faults if self.document else ():
@@ -44,15 +61,20 @@ class Source:
 
         Raises ConfigInvalid when there are too many.
         """
-        spelled, line = self.document.locate(path) if self.document else (path, 0)
-        self._add(Problem(message=message, field=spell(spelled), file=self.file, line=line))
+        place, _ = self._translated(path, message)
+        if place not in self._excused or not message.startswith(_REQUIRED):
+            self._add(self._problem(path, message))
+
+    def excuse(self, path: Path) -> None:
+        """The field is not there because of another problem: that it is required need not be said."""
+        self._excused.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
         """Notes what the user should know and what refuses nothing: a `code` as `ExperimentWarning` has it, and one
         sentence. Of a stored config nothing is noted: its file was warned of."""
         if not self.stored:
-            spelled, line = self.document.locate(path) if self.document else (path, 0)
-            self.pass_on(ConfigWarning(code=code, message=message, field=spell(spelled), file=self.file, line=line))
+            it = self._problem(path, message)
+            self.pass_on(ConfigWarning(code=code, message=it.message, field=it.field, file=it.file, line=it.line))
 
     def pass_on(self, warning: ConfigWarning) -> None:
         """As `warn`, for what was found in another file that the config names."""
@@ -63,6 +85,32 @@ class Source:
     def warnings(self) -> tuple[ConfigWarning, ...]:
         """In the order of their lines."""
         return tuple(sorted(self.found_warnings.values(), key=lambda warning: warning.line))
+
+    def note_spelling(self, path: Path, key: str) -> None:
+        """The field is called `key` in the file."""
+        self._spellings[path] = key
+
+    def note_foreign_names(self, path: Path, names: Mapping[str, str]) -> None:
+        """What sections at `path`, positions in lists left out, are told when they hold one of these names."""
+        self._foreign_names.setdefault(path, {}).update(names)
+
+    def foreign_names(self, path: Path) -> Mapping[str, str]:
+        """Of the section at `path`."""
+        return self._foreign_names.get(tuple(step for step in path if isinstance(step, str)), {})
+
+    def is_refused(self, path: Path) -> bool:
+        """The field itself, or something in it."""
+        name = self._problem(path, "").field
+        return any(known == name or known.startswith((f"{name}.", f"{name}[")) for known in self.problems)
+
+    def _translated(self, path: Path, message: str) -> tuple[Path, str]:
+        return (path, message) if self.translate is None else self.translate(path, message)
+
+    def _problem(self, path: Path, message: str) -> Problem:
+        path = tuple(self._spellings.get(path[: end + 1], step) for end, step in enumerate(path))
+        path, message = self._translated(path, message)
+        spelled, line = self.document.locate(path) if self.document else (path, 0)
+        return Problem(message=message, field=spell(spelled), file=self.file, line=line)
 
     def adopt(self, problem: Problem) -> None:
         """Notes a problem in another file that the config names."""
@@ -102,6 +150,13 @@ class Source:
                 raise ValueError(f"{path} cannot be made: {place} is not yours to write to; name another one")
         return path
 
+    def program(self, raw: str) -> str:
+        """A name that a PATH will find as it is; a path absolute, with its links: a virtual environment's Python is a
+        link to another."""
+        if self.stored or self.elsewhere or "/" not in raw:
+            return raw
+        return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
+
     def existing_file(self, raw: str) -> str:
         """As `path`. Raises ValueError when there is no such file."""
         path = self.path(raw)
@@ -135,3 +190,9 @@ def spell(path: Path) -> str:
     for step in path:
         name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
     return name
+
+
+def steps(name: str) -> Path:
+    """``machineList[0].host`` → ``("machineList", 0, "host")``."""
+    parts = name.replace("[", ".").replace("]", "").split(".")
+    return tuple(int(part) if part.isdigit() else part for part in parts)

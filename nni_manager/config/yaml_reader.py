@@ -19,8 +19,9 @@ from nni_manager.domain.errors import ConfigInvalid, Problem
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
 _TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
-#: What a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
-_PLACEHOLDER = re.compile(r"\$?\{\s*your[^{}]*\}|<your[^<>]*>", re.IGNORECASE)
+#: What a printed example leaves out; to YAML, the end of the text.
+_ELLIPSIS = re.compile(r"^\.\.\.[ \t]*\r?$(?=.*\S)", re.MULTILINE | re.DOTALL)
+_LEFT_OUT = "'...' stands for fields that are not printed; put them in its place"
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
@@ -50,7 +51,10 @@ def parse(text: str) -> Document:
         raise Unreadable(f"more than {_MOST_DIRECTIVES} lines begin with %; put text in quotes")
     try:
         text.encode()
-        return _Builder(yaml.parse(text, Loader=_LOADER)).document()
+        left_out = [text.count("\n", 0, match.start()) + 1 for match in _ELLIPSIS.finditer(text)]
+        document = _Builder(yaml.parse(_ELLIPSIS.sub("", text), Loader=_LOADER)).document()
+        document.faults += [(("...",), line, _LEFT_OUT) for line in left_out[:1]]
+        return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         last = len(text.splitlines()) or 1  # libyaml finds what is missing at the end in the line after it
@@ -136,8 +140,6 @@ class _Builder:
         return self._mapping(event, path)
 
     def _scalar(self, event: Any, path: Path) -> Node:
-        if _PLACEHOLDER.fullmatch(event.value):
-            self._placeholder(path, event, event.value)
         plain = event.implicit[0] or event.tag in _PLAIN_TAGS
         return Node(resolve(event.value) if plain else event.value, _line(event))
 
@@ -161,7 +163,7 @@ class _Builder:
                 child.line = _line(key)
                 children[name] = child
         self._merge(children, merged, event)
-        return self._finish_mapping(event, path, children)
+        return self._finish_mapping(event, children)
 
     def _merge(self, children: dict[str, Node], merged: list[Node], event: Any) -> None:
         """``<<: *other`` adds what is not given here."""
@@ -174,13 +176,7 @@ class _Builder:
                 for key, child in other.children.items():
                     children.setdefault(key, child)
 
-    def _finish_mapping(self, event: Any, path: Path, children: dict[str, Node]) -> Node:
-        name = next(iter(children), "")
-        # `{your_server}` without quotes is a mapping of one key to nothing
-        if event.flow_style and len(children) == 1 and children[name].value is None:
-            if _PLACEHOLDER.fullmatch(text := "{" + name + "}"):
-                self._placeholder(path, event, text)
-                return Node(text, _line(event))
+    def _finish_mapping(self, event: Any, children: dict[str, Node]) -> Node:
         values = {key: child.value for key, child in children.items()}
         return Node(values, _line(event), children, _size(children.values()))
 
@@ -188,9 +184,6 @@ class _Builder:
         if not isinstance(event, yaml.ScalarEvent):
             raise Unreadable("a key must be text, not a list, a mapping or an alias", _line(event))
         return str(event.value)
-
-    def _placeholder(self, path: Path, event: Any, text: str) -> None:
-        self._fault(path, event, f"the placeholder {text} is still there; put the real value in its place")
 
     def _fault(self, path: Path, event: Any, message: str) -> None:
         self._faults.append((path, _line(event), message))

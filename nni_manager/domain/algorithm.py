@@ -1,4 +1,4 @@
-"""Algorithms by name: which tuners or assessors there are, what arguments they take, and how a class is loaded.
+"""Algorithms by name: which tuners or assessors there are, and what arguments they take.
 
 `tuners.registry` and `assessors.registry` each own one `Catalogue`. Looking something up imports no algorithm.
 """
@@ -6,11 +6,8 @@
 from __future__ import annotations
 
 import importlib
-import os.path
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
 
@@ -106,39 +103,3 @@ class Catalogue:
         known = {alias.lower(): one.name for one in self.built_in for alias in (one.name, *one.aliases)}
         nearest = get_close_matches(name.lower(), list(known), n=1)
         return f", did you mean {known[nearest[0]]}?" if nearest else ""
-
-
-def load_user_class(class_name: str, code_directory: str) -> Callable[..., Any]:
-    """A user's class. Its folder goes in front of the search path, so what stands beside it can be imported.
-
-    Raises InvalidInput when there is no such folder, module or class; what the module itself raises passes through.
-    """
-    _check_user_class(class_name, code_directory)
-    if code_directory and code_directory not in sys.path:
-        sys.path.insert(0, code_directory)
-    module_name, _, name = class_name.rpartition(".")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # something the user's module imports is missing
-        raise InvalidInput(f"className: no module {error.name!r} in codeDirectory {code_directory}.") from error
-    if not callable(loaded := getattr(module, name, None)):
-        raise InvalidInput(f"className: module {module_name!r} has no class {name!r}.")
-    result: Callable[..., Any] = loaded
-    return result
-
-
-def _check_user_class(class_name: str, code_directory: str) -> None:
-    """What can be said without running the user's code."""
-    module_name, _, name = class_name.rpartition(".")
-    if not module_name or not name:
-        raise InvalidInput(f"className: {class_name!r} names no module; write module.Class.")
-    if code_directory and not os.path.isdir(code_directory):
-        raise InvalidInput(f"codeDirectory: there is no folder {code_directory}.")
-
-
-def call_hook(instance: object, name: str) -> None:
-    """A method of a user's class that NNI calls where there is one."""
-    if (hook := getattr(instance, name, None)) is not None:
-        hook()

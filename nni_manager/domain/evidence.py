@@ -7,15 +7,18 @@ platform is believed about its own deeds (preempted, lost, out of memory) and th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import explain
+from nni_manager.domain.trial import Reason, explain
+from trial_runner import protocol
 
+#: Clocks of two machines that differ by less, and the way between them, are the same.
+_CLOCKS_AGREE_MS = 2000
 #: The platform's own deeds: a command that ended by a signal was ended by them.
-_PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,10 @@ class RunnerWord:
     ended_ms: int | None
     #: Name → bytes each outbox had in the end.
     outboxes: Mapping[str, int]
+    #: Sentences about what will never come.
+    undelivered: Sequence[str] = ()
+    #: False: the command never ran; the exit code is the runner's own and the tail its words.
+    was_started: bool = True
     #: What could not be read of its logs; else empty.
     doubt: str = ""
 
@@ -39,27 +46,48 @@ class RunnerWord:
         return RunnerWord(
             exit_code=word.get("exitCode"), signal=word.get("signal"), stderr_tail=word.get("stderrTail") or "",
             started_ms=word.get("startedMs"), ended_ms=word.get("endedMs"), outboxes=word.get("outboxes") or {},
+            undelivered=tuple(word.get("undelivered") or ()), was_started=word.get("wasStarted", True),
             doubt=word.get("doubt") or "",
         )  # fmt: skip
 
     def report(self) -> JobReport:
+        if not self.was_started:
+            words = self.stderr_tail or f"exit code {self.exit_code}"
+            return JobReport(
+                state=JobState.FAILED, exit_code=self.exit_code, reason=Reason.RUNNER_FAILED,
+                message=f"the trial runner did not start the command: {words}", ended_ms=self.ended_ms,
+            )  # fmt: skip
         return JobReport(
             state=JobState.SUCCEEDED if self.exit_code == 0 else JobState.FAILED, exit_code=self.exit_code,
             signal=self.signal, stderr_tail=self.stderr_tail, started_ms=self.started_ms, ended_ms=self.ended_ms,
         )  # fmt: skip
 
+    @property
+    def doubts(self) -> str:
+        """Why something may be missing; else empty."""
+        undelivered = f"not everything was delivered: {' '.join(self.undelivered)}" if self.undelivered else ""
+        return "; ".join(filter(None, (undelivered, self.doubt)))
 
-def possible_ms(moment_ms: int | None, intended_ms: int, now_ms: int) -> int | None:
-    """`moment_ms` by the clock of another machine, which may be wrong: nothing of an attempt happened before it was
-    decided on (`intended_ms`), and nothing after now. All are milliseconds since the epoch."""
-    return None if moment_ms is None else min(max(moment_ms, intended_ms), now_ms)
+
+def apart_ms(told_ms: int | None, now_ms: int) -> int:
+    """By how much a runner's clock is behind ours (negative: ahead), from what it showed when it spoke; 0 where that
+    may as well be the way here. Milliseconds."""
+    apart = 0 if told_ms is None else now_ms - told_ms
+    return apart if abs(apart) >= _CLOCKS_AGREE_MS else 0
+
+
+def possible_ms(moment_ms: int | None, intended_ms: int, now_ms: int, apart_ms: int = 0) -> int | None:
+    """`moment_ms` by the clock of another machine, which is `apart_ms` behind ours as far as is known: nothing of an
+    attempt happened before it was decided on (`intended_ms`), and nothing after now. Milliseconds since the epoch."""
+    return None if moment_ms is None else min(max(moment_ms + apart_ms, intended_ms), now_ms)
 
 
 def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
     """The JSON of a runner's word about the end, see `possible_ms`."""
     entry: dict[str, Any] = json.loads(word)
+    apart = apart_ms(entry.pop("nowMs", None), now_ms)
     told = [name for name in ("startedMs", "endedMs") if name in entry]
-    times = {name: possible_ms(entry[name], intended_ms, now_ms) for name in told}
+    times = {name: possible_ms(entry[name], intended_ms, now_ms, apart) for name in told}
     return json.dumps({**entry, **times})
 
 
@@ -89,6 +117,15 @@ def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
     return f"its results may not be complete: {some}{more} came in time; the rest is in the folder it ran in"
 
 
+def unstarted(platform: JobReport) -> JobReport:
+    """Of a job whose runner was never heard: an exit code that is a runner's own was none of the command's."""
+    words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
+    if platform.state is not JobState.FAILED or words is None:
+        return platform
+    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code}); see the job's log"
+    return replace(platform, reason=Reason.RUNNER_FAILED, message=message)
+
+
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | None:
     """What both say of an attempt's end; None while neither says that it has ended."""
     if runner is None:
@@ -96,10 +133,10 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | No
     word = runner.report()
     if platform is None or platform.state is JobState.CANCELLED:
         return Finding(report=word)
-    if platform.state in _PLATFORM_DEEDS:
+    if platform.state in PLATFORM_DEEDS:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
-        believed = replace(word, reason=platform.reason, message="")
+        believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     return Finding(report=believed, disagreement="" if fits else _both(platform, word))
 

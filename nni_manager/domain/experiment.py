@@ -100,7 +100,7 @@ class PlatformSpec:
     name: str
     #: What tells it from the experiment's others: ``openpai``, ``openpai-2``.
     service: str
-    #: The section, canonical camelCase, defaults filled, secrets included: never log it.
+    #: The section, canonical camelCase, defaults filled; secrets are references. Never log it.
     settings: Json = field(repr=False)
 
     @property
@@ -137,12 +137,23 @@ class ExperimentSpec:
     grace_period_s: float = 5.0
     metric_grace_s: float = 10.0
     version_check: bool = True
+    #: ``http``: runners send what trials print, where the platform keeps no logs; ``none``: they do not.
+    log_collection: str = "none"
     #: How jobs elsewhere reach this machine, NNI's `nniManagerIp`; empty: by its own address.
     manager_ip: str = ""
-    #: The config as NNI's clients see it: camelCase, absent fields left out, secrets included: never log it.
+    #: The section `sharedStorage`, canonical; secrets are references.
+    shared_storage: Json | None = field(default=None, repr=False)
+    #: The Python of a user's tuner and assessor: a path, or a name on the caller's PATH; empty: its ``python3``.
+    tuner_python: str = ""
+    #: The config as NNI's clients see it: camelCase, absent fields left out, secrets are references. Never log it.
     canonical: Json = field(default_factory=dict, repr=False)
     #: What was found in its file and refuses nothing, in the order of the lines; empty when it comes from the store.
     warnings: tuple[ConfigWarning, ...] = field(default=(), compare=False)
+
+    @property
+    def has_user_class(self) -> bool:
+        """Tuner, assessor or both are the user's own."""
+        return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
 
     @property
     def checks_version(self) -> bool:

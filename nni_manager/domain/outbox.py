@@ -1,12 +1,12 @@
 """Lines of an outbox as metrics: our own lines, and the records of NNI's 2.x metrics file.
 
-A broken line costs itself and nothing else: it is counted, named and dropped.
+A broken line costs itself and nothing else: it is counted and dropped, the first of its kind is named.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nni_manager.domain.metrics import Metric, MetricType, default_number
@@ -15,6 +15,8 @@ from trial_runner import protocol
 #: Stands where a line was that is too long to be taken.
 _TOO_LONG = json.loads(protocol.TOO_LONG)
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
+#: Said of such a line.
+TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
 
@@ -26,8 +28,8 @@ class Lines:
     #: Lines, broken and empty ones included.
     count: int
     metrics: tuple[Metric, ...]
-    #: One sentence for each broken line.
-    broken: tuple[str, ...]
+    #: Cause → one sentence about the first line that is broken in this way.
+    broken: Mapping[str, str]
 
 
 def parse(lines: Sequence[str], first: int = 0) -> Lines:
@@ -45,22 +47,29 @@ def joined(parts: Sequence[Lines]) -> Lines:
     return Lines(
         count=sum(part.count for part in parts),
         metrics=tuple(metric for part in parts for metric in part.metrics),
-        broken=tuple(sentence for part in parts for sentence in part.broken),
+        broken={cause: sentence for part in reversed(parts) for cause, sentence in part.broken.items()},
     )
+
+
+class _TooLong(Exception):
+    """A line that was passed over, and what stands in its place."""
 
 
 def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Metric | None]) -> Lines:
     metrics: list[Metric] = []
-    broken: list[str] = []
+    broken: dict[str, str] = {}
     for number, entry in enumerate(_decode(lines), first):
         try:
             found = metric(number, entry.decoded() if isinstance(entry, _Undecoded) else entry)
+        except _TooLong:
+            broken.setdefault(TOO_LONG, f"line {number + 1} {TOO_LONG}; report less at once")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            broken.append(f"line {number + 1} is no metric ({_cause(error)}): {lines[number - first][:_EXCERPT]}")
+            cause = _cause(error)
+            broken.setdefault(cause, f"line {number + 1} is no metric ({cause}): {lines[number - first][:_EXCERPT]}")
         else:
             if found is not None:
                 metrics.append(found)
-    return Lines(count=len(lines), metrics=tuple(metrics), broken=tuple(broken))
+    return Lines(count=len(lines), metrics=tuple(metrics), broken=broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ def _own_metric(number: int, entry: object) -> Metric:
         raise TypeError("not an object")
     type_ = _TYPES.get(entry["type"])
     if entry == _TOO_LONG:
-        raise ValueError(f"it is longer than {protocol.MAX_RECORD} bytes, the most that is taken; report less at once")
+        raise _TooLong
     if type_ is None:
         raise ValueError("type must be intermediate or final")
     value = entry["value"]

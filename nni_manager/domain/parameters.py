@@ -38,7 +38,8 @@ class Parameters:
                 "parameter_source": self.source.value,
                 "parameters": self.values,
                 "parameter_index": 0,
-            }
+            },
+            separators=(",", ":"),  # as NNI answers it
         )
 
     @staticmethod

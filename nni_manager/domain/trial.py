@@ -53,6 +53,8 @@ class Reason(StrEnum):
     USER_CODE = "USER_CODE"
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     GPU_OUT_OF_MEMORY = "GPU_OUT_OF_MEMORY"
+    #: The command never ran: the trial runner beside it could not start it.
+    RUNNER_FAILED = "RUNNER_FAILED"
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
     VERSION_MISMATCH = "VERSION_MISMATCH"
     PREEMPTED = "PREEMPTED"
@@ -63,6 +65,8 @@ class Reason(StrEnum):
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"
 
 
+#: Ends that the user's code has nothing to do with: another attempt is on the platform's account.
+PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
 #: How often a trial is tried again because of what its platform did.
 PLATFORM_RETRIES = 2
 
@@ -73,12 +77,17 @@ class Outcome:
 
     status: TrialStatus
     reason: Reason = Reason.NONE
+    #: For the user, where neither platform nor runner has the word for it; else empty.
+    message: str = ""
 
 
-def outcome(report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int) -> Outcome:
+def outcome(
+    report: JobReport, asked: StopRequest | None, *, platform_retries: int, user_retries: int, has_final: bool = False
+) -> Outcome:
     """The table of trial outcomes: evidence about an attempt × who asked it to stop.
 
-    `platform_retries`, `user_retries`: how many attempts are still allowed on either account.
+    `platform_retries`, `user_retries`: how many attempts are still allowed on either account. `has_final`: the
+    attempt's final result is stored.
     """
     if report.state is JobState.SUCCEEDED:
         return Outcome(status=TrialStatus.SUCCEEDED)
@@ -86,10 +95,15 @@ def outcome(report: JobReport, asked: StopRequest | None, *, platform_retries: i
         return Outcome(status=TrialStatus.FAILED, reason=Reason.VERSION_MISMATCH)
     if asked is not None:
         return _STOPPED[asked]
+    if has_final and report.state in (JobState.LOST, JobState.PREEMPTED):
+        return Outcome(status=TrialStatus.SUCCEEDED, message=_UNSEEN.format(explain(report)))
     if report.state in (JobState.LOST, JobState.PREEMPTED, JobState.CANCELLED):
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
         return Outcome(status=status, reason=reason)
+    if report.reason == Reason.RUNNER_FAILED:
+        status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.FAILED
+        return Outcome(status=status, reason=Reason.RUNNER_FAILED)
     reason = failure_reason(report)
     retry = user_retries > 0 and reason in _USER_FAILURES
     return Outcome(status=TrialStatus.WAITING if retry else TrialStatus.FAILED, reason=reason)
@@ -101,6 +115,8 @@ _STOPPED = {
     StopRequest.TIMEOUT: Outcome(status=TrialStatus.EARLY_STOPPED, reason=Reason.TIMEOUT),
     StopRequest.EXPERIMENT_STOPPED: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED),
 }
+#: Nobody pays twice for a result that is there.
+_UNSEEN = "its end was not seen ({}); it counts as ended well, as its final result had come"
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 
 

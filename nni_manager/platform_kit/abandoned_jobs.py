@@ -1,4 +1,4 @@
-"""Jobs of an experiment that nobody can work on any more, at a keeper: they are ended, and forgotten."""
+"""Jobs of an experiment that nobody can work on now, at a keeper: they are ended, and forgotten only if it is gone."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from trial_runner import protocol
 _LOOK_S = 0.1
 
 
-async def end(keeper: Keeper, experiment_id: str, owner: str | None = None) -> None:
-    """Returns when all jobs of an experiment, or of one of its services (`owner`), have ended and are forgotten.
+async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
+    """Returns when all jobs of an experiment, or of one of its services (`owner`), have ended.
 
+    Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
     Raises PlatformUnavailable.
     """
     listener = f"cleaner of {owner or experiment_id}"
     await keeper.listen(listener, _Deaf())
     try:
         jobs = await _end_running(keeper, experiment_id, owner)
-        if jobs:
+        if jobs and forget:
             await keeper.request("forget", names=list(jobs))
     finally:
         keeper.leave(listener)

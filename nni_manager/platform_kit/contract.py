@@ -36,6 +36,8 @@ class Capabilities:
     reads_files: bool
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
+    #: Nothing but the posts of that runner tells whether a job that was started still runs.
+    lives_by_runner: bool = False
     #: It leaves its results on storage that jobs share with us, for the adapter to read, at least where it must.
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
@@ -175,10 +177,16 @@ class Platform(abc.ABC):
     changeable: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, settings: Json, host: Host) -> None:
-        """`settings`: the section of the config, canonical. Must not touch the network."""
+        """`settings`: the section of the config, canonical, secrets in place: never log them. Must not touch the
+        network."""
         self.settings = settings
         self.host = host
         self.capabilities = self.capabilities_for(settings)
+
+    def renew(self, settings: Json) -> None:
+        """The same settings with other secrets, for the next calls. An adapter that keeps something of them overrides
+        this."""
+        self.settings = settings
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:

@@ -25,7 +25,10 @@ log = logging.getLogger(__name__)
 MAX_UNSTORED_LINES = 20_000
 #: Waits between two tries to reach a keeper, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
-#: A connection that lasted so many seconds is made again without a wait when it is lost.
+#: A keeper that ends so many seconds after its greeting, or later, had started well: it is followed at once by another.
+#: What ends while there is none, nobody sees end. One that ends sooner would be started again and again for nothing.
+_WELL_STARTED_S = 0.1
+#: A connection that we gave up is made again without a wait when it had lasted so many seconds.
 _STEADY_S = 3.0
 
 #: How long a request waits for a connection that is being made, in seconds.
@@ -83,6 +86,8 @@ class Keeper:
         self._lost = asyncio.Event()
         self._changed = asyncio.Event()
         self._unstored = 0
+        #: When the keeper of this connection answered first, by the loop's clock; None: not yet.
+        self._greeted_s: float | None = None
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
 
@@ -165,33 +170,46 @@ class Keeper:
         changed.set()
 
     async def _serve(self) -> bool:
-        """One connection from begin to end; whether it lasted, or was given up because nobody needs it."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        """One connection from begin to end; whether another may be made at once."""
+        self._greeted_s = None
+        connection: Connection | None = None
         try:
-            await self._open()
+            connection = await self._open()
             if self._connection is not None:
                 await ask_in_silence(self._connection, self._lost, lambda: self.request("hello"))
         except (OSError, PlatformError) as error:
             self._note_trouble(error)
+            if self._connection is not None:
+                self._connection.drop()
             self._close(str(error))
-        return clock() - began >= _STEADY_S or not self._needed.is_set()
+        return self._went_well(connection) or not self._needed.is_set()
 
-    async def _open(self) -> None:
+    def _went_well(self, connection: Connection | None) -> bool:
+        """The keeper answered, and it was the keeper that ended, or the connection that was of use for long enough."""
+        if self._greeted_s is None:
+            return False
+        lasted_s = asyncio.get_running_loop().time() - self._greeted_s
+        was_dropped = connection is None or connection.is_dropped
+        return lasted_s >= (_STEADY_S if was_dropped else _WELL_STARTED_S)
+
+    async def _open(self) -> Connection:
         transport = await self._connect(lambda: Connection(self))
-        self._connection = transport.get_protocol()  # type: ignore[assignment]
+        connection: Connection = transport.get_protocol()  # type: ignore[assignment]
+        self._connection = connection
         if not self._needed.is_set():  # everybody left meanwhile
             self._close("no experiment needs it")
-            return
+            return connection
         greeting = await self.request("hello")  # one that hangs takes connections all the same
         self._check_version(greeting)
         self.trouble = ""
+        self._greeted_s = asyncio.get_running_loop().time()
         self._note_change()
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
         for watcher in tuple(self.watchers):
             await watcher.on_up()
         for owner, listener in list(self._listeners.items()):
             await self._greet(owner, listener)
+        return connection
 
     async def _greet(self, owner: str, listener: Listener) -> None:
         """Raises OSError or PlatformError: the connection is of no use. One with a fault harms no other."""
@@ -291,7 +309,7 @@ class Keeper:
             return
         if (stored.cancelled() or error is not None) and owner in self._listeners:
             log.error("results were not stored; connecting again to get them once more", exc_info=error)
-            connection.transport.abort()
+            connection.drop()
             return
         self._unstored -= count
         if self._unstored <= MAX_UNSTORED_LINES // 2 and not connection.transport.is_reading():

@@ -40,6 +40,8 @@ class Connection(asyncio.Protocol):
         self._decoder = protocol.Decoder()
         #: Something came since this was last made false.
         self.has_spoken = False
+        #: It was we who ended it, as it was of no use.
+        self.is_dropped = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
@@ -51,7 +53,7 @@ class Connection(asyncio.Protocol):
                 self._client.on_message(message)
         except (ValueError, RecursionError, protocol.FrameTooLarge):
             log.exception("the keeper sent something that is no message; connecting again")
-            self.transport.abort()
+            self.drop()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._client.on_lost(self, str(error or "it ended"))
@@ -59,12 +61,17 @@ class Connection(asyncio.Protocol):
     def send(self, message: Mapping[str, Any]) -> None:
         self.transport.write(protocol.encode(dict(message)))
 
+    def drop(self) -> None:
+        """Ends it at once: what comes through it is of no use."""
+        self.is_dropped = True
+        self.transport.abort()
+
     def lose_patience_after(self, seconds: float) -> _Patience:
         return _Patience(self, seconds)
 
     def give_up(self, seconds: float) -> None:
         self._client.on_silence(self, f"no answer for {seconds:g} s, it hangs or was stopped")
-        self.transport.abort()
+        self.drop()
 
 
 async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Callable[[], Awaitable[object]]) -> None:

@@ -131,7 +131,7 @@ class KeeperJobs:
         if self._connection is not None:
             return await self.forget(names)
         async with self._lease() as lease:
-            await abandoned_jobs.end(lease.connection.keeper, self._host.experiment_id, self.owner)
+            await abandoned_jobs.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
 
     async def request(self, verb: str, **arguments: Any) -> Any:
         """Asks the keeper."""

@@ -69,8 +69,10 @@ def with_stand_in(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "PYTHONPATH": f"{path}:{STAND_IN}" if path else STAND_IN}
 
 
-def _stand_in() -> str:
-    return str(Path(protocol.__file__).with_name("stand_in"))
+def _of_trial_runner(path: str) -> str:
+    return str(Path(protocol.__file__).parent / path)
 
 
-STAND_IN = _stand_in()
+STAND_IN = _of_trial_runner("stand_in")
+#: What any Python runs as a host of users' tuners and assessors.
+TUNER_HOST = _of_trial_runner("tuner_host/__main__.py")

@@ -248,7 +248,7 @@ class Pull:
         word = {
             "exitCode": end.exit_code, "signal": end.signal, "stderrTail": tail, "startedMs": end.started_ms,
             "endedMs": end.ended_ms, "outboxes": attempt.offsets or {} if end.outboxes is None else end.outboxes,
-            "container": end.container, "doubt": _log_doubt(missing_logs or {}),
+            "container": end.container, "doubt": _log_doubt(missing_logs or {}), "wasStarted": end.was_started,
         }  # fmt: skip
         await self._host.exited(attempt.job_name, json.dumps(word))
 

@@ -2,14 +2,15 @@
 
 A folder below `nni_manager.platforms` is a platform; other packages add theirs under the entry-point group
 ``nni_manager.platforms``. Both expose ``PLATFORM``, a `PlatformDescription`. There is no list to edit, and nothing is
-imported before it is asked for. A plug-in that cannot be imported is reported by name and harms no other.
+imported before it is asked for. A plug-in that cannot be imported is reported by name and harms no other. A platform
+that names no adapter is not in this version yet: its section can be judged, and no experiment can be made of it.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from nni_manager.platform_kit.first_format import FirstFormat
 
 GROUP = "nni_manager.platforms"
 
@@ -29,12 +32,14 @@ class PlatformDescription:
     name: str
     #: Validates the platform's section of a config: strict, camelCase, every field described.
     config: type[BaseModel]
-    #: Where the adapter's class is, ``package.module:Class``; imported by `adapter_class`.
-    adapter: str
     #: One line for lists and help.
     summary: str
-    #: What earlier releases called it; accepted in configs.
+    #: Where the adapter's class is, ``package.module:Class``; imported by `adapter_class`. Empty: there is none yet.
+    adapter: str = ""
+    #: What NNI calls it, too; accepted in configs.
     old_names: tuple[str, ...] = ()
+    #: How NNI's first config format writes the section; None: that format does not have it.
+    first_format: FirstFormat | None = None
 
 
 def names() -> tuple[str, ...]:
@@ -43,24 +48,36 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> PlatformDescription:
-    """The platform called `name` now or in an earlier release.
+    """The platform of that name, or of that older name, in whatever case.
 
     Raises InvalidInput when there is none, or when its package cannot be imported.
     """
-    if name in _folders():  # metadata of installed packages is read only when it is needed
-        return _describe(name, _folder_loader(name))
+    wanted = name.casefold()
+    folder = next((one for one in _folders() if one.casefold() == wanted), None)
+    if folder is not None:  # metadata of installed packages is read only when it is needed
+        return _describe(folder, _folder_loader(folder))
     loaders = _loaders()
-    if name in loaders:
-        return _describe(name, loaders[name])
-    renamed = (_renamed(name, other, loader) for other, loader in loaders.items())
-    description = next(filter(None, renamed), None)
+    plug_in = next((one for one in loaders if one.casefold() == wanted), None)
+    if plug_in is not None:
+        return _describe(plug_in, loaders[plug_in])
+    described = list(_described(loaders))
+    renamed = (one for one in described if wanted in (old.casefold() for old in one.old_names))
+    description = next(renamed, None)
     if description is None:
-        raise InvalidInput(_unknown(name, tuple(sorted(loaders))))
+        raise InvalidInput(_unknown(name, tuple(sorted(loaders)), described))
     return description
 
 
+def descriptions() -> list[PlatformDescription]:
+    """Of all platforms, in alphabetical order; imports them. Broken plug-ins are left out."""
+    return sorted(_described(_loaders()), key=lambda one: one.name)
+
+
 def adapter_class(description: PlatformDescription) -> type[Any]:
-    """Imports the adapter. Raises InvalidInput when that fails."""
+    """Imports the adapter. Raises InvalidInput when that fails, and when there is none yet."""
+    if not description.adapter:
+        able = ", ".join(one.name for one in descriptions() if one.adapter)
+        raise InvalidInput(f"the platform '{description.name}' is not in this version yet; trials run on: {able}")
     module, _, attribute = description.adapter.partition(":")
     adapter = _import(description.name, lambda: getattr(importlib.import_module(module), attribute))
     if not isinstance(adapter, type):
@@ -106,12 +123,13 @@ def _describe(name: str, loader: _Loader) -> PlatformDescription:
     return description
 
 
-def _renamed(old_name: str, name: str, loader: _Loader) -> PlatformDescription | None:
-    try:
-        description = _describe(name, loader)
-    except InvalidInput:
-        return None  # a broken plug-in must not hide the others; asked for by name, it is reported
-    return description if old_name in description.old_names else None
+def _described(loaders: dict[str, _Loader]) -> Iterator[PlatformDescription]:
+    """All but broken plug-ins, which must not hide the others; asked for by name, they are reported."""
+    for name, loader in loaders.items():
+        try:
+            yield _describe(name, loader)
+        except InvalidInput:
+            continue
 
 
 def _import(name: str, load: _Loader) -> object:
@@ -124,17 +142,10 @@ def _import(name: str, load: _Loader) -> object:
         ) from error
 
 
-#: What users of NNI may write and this version has no adapter for; one that has is found before anybody looks here.
-_NOT_YET = (
-    "remote", "openpai", "pai", "paiYarn", "kubeflow", "frameworkcontroller", "adl", "dlts", "aml", "dlc", "hybrid",
-)  # fmt: skip
-
-
-def _unknown(name: str, known: tuple[str, ...]) -> str:
+def _unknown(name: str, known: tuple[str, ...], described: Iterable[PlatformDescription]) -> str:
     import difflib  # only ever needed for an error
 
-    if name in _NOT_YET:
-        return f"the platform '{name}' is not in this version yet; known here: {', '.join(known)}"
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    guess = f"did you mean {near[0]}? " if near else ""
+    old = {old.lower(): old for one in described for old in one.old_names}
+    near = difflib.get_close_matches(name.lower(), [*known, *old], n=1)
+    guess = f"did you mean {old.get(near[0], near[0])}? " if near else ""
     return f"there is no platform '{name}'; {guess}Known: {', '.join(known)}"

@@ -10,7 +10,17 @@ from trial_runner import protocol
 
 _PACKAGE = Path(protocol.__file__).parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
-_MAIN = "import sys\n\nfrom trial_runner.__main__ import main\n\nsys.exit(main())\n"
+_MAIN = """\
+import sys
+
+from trial_runner import python_version
+
+python_version.check()
+
+from trial_runner.__main__ import main
+
+sys.exit(main())
+"""
 #: The earliest that the format knows. The same sources make the same bytes, whenever and wherever.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _REGULAR_FILE = 0o100644 << 16

@@ -15,6 +15,8 @@ class RunnerTokens:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        #: Names this manager to runners: every token begins with it. It says nothing of the secret.
+        self.manager = _text(hmac.digest(secret, b"the manager's name", hashlib.sha256)[:9])
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
@@ -33,8 +35,12 @@ class RunnerTokens:
     def token(self, job_name: str) -> str:
         """What the runner of this job shows."""
         digest = hmac.digest(self._secret, job_name.encode(), hashlib.sha256)
-        return base64.urlsafe_b64encode(digest[:24]).decode()
+        return f"{self.manager}.{_text(digest[:24])}"
 
     def is_token(self, job_name: str, shown: str) -> bool:
         """In constant time."""
         return hmac.compare_digest(self.token(job_name).encode(), shown.encode())
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode()

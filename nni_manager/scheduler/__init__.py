@@ -6,6 +6,6 @@ changes a trial's status. Imports: config and below.
 
 Around that: `service` takes commands, `runner_desk` the posts of trial runners; `launcher` makes and opens experiments,
 `supervisor` keeps those that are open, each an `open_experiment`. Of the tuner `tuner_feed` says what it is asked,
-`verdicts` what its assessor is; `watched_tuner` waits for it, `tuner_host` is its process seen from here;
-`tuner_process` and `tuner_verbs` run there.
+`verdicts` what its assessor is; `watched_tuner` waits for it, `tuner_hosts` knows which process runs what, `tuner_host`
+is one of them seen from here; `tuner_process` runs there for our own algorithms, `trial_runner.tuner_host` for users'.
 """

@@ -13,6 +13,7 @@ from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.job_factory import JobFactory
 from nni_manager.scheduler.live_spec import LiveSpec
@@ -28,13 +29,14 @@ class Actions:
     """The hands of one experiment. `want`: asks the tuner for so many proposals."""
 
     def __init__(
-        self, *, services: Mapping[str, TrainingService], inbox: Inbox, jobs: JobFactory, spec: LiveSpec,
+        self, *, services: Mapping[str, TrainingService], inbox: Inbox, jobs: JobFactory, spec: LiveSpec, beats: Beats,
         want: Callable[[int], None], clock: Clock,
     ) -> None:  # fmt: skip
         self._services = services
         self._inbox = inbox
         self._jobs = jobs
         self._spec = spec
+        self._beats = beats
         self._clock = clock
         self._group: asyncio.TaskGroup
         #: Jobs whose submission is under way.
@@ -125,6 +127,7 @@ class Actions:
     def _forget(self, call: d.Forget) -> None:
         service = self._services[call.service]
         service.cancelled.discard(call.handle.job_name)
+        self._beats.drop(call.handle.job_name)
         service.forgetting.add([call])
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

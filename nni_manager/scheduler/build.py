@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from nni_manager.config import credentials
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
-from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.payload import with_stand_in
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive, archive_of
 from nni_manager.scheduler.deliveries import Deliveries
@@ -25,10 +27,10 @@ from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.warnings import DaemonWarnings
-from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
@@ -72,20 +74,26 @@ class Build:
     environment: Mapping[str, str] = field(repr=False)
     interpreter: str
     changes: Changes
+    #: See `store.experiments.nonce`.
+    nonce: str
+    #: Reference → value.
+    secrets: Mapping[str, str] = field(repr=False)
     #: Services that are in the config no more.
     removed: tuple[PlatformSpec, ...]
 
     def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
         """Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
+        beats = Beats(inbox.wake)
         feed = self._feed(inbox)
         messages = self._messages(inbox, feed)
         platforms = (*self.spec.now.platforms, *self.removed)
         code = {platform.service: archive_of(self.spec.now, platform, self.folder.code) for platform in platforms}
         services = {p.service: self._service(p, inbox, messages, code[p.service]) for p in platforms}
+        actions = self._actions(inbox, feed, services, beats)
         loop = ExperimentLoop(
             experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
-            services=services, actions=self._actions(inbox, feed, services), runner_door=self.means.runner_door,
+            services=services, actions=actions, beats=beats, runner_door=self.means.runner_door,
             clock=self.means.clock, safety_poll_s=self.means.settings.safety_poll_s, changed=self.changes.note,
             on_status=on_status,
         )  # fmt: skip
@@ -114,8 +122,10 @@ class Build:
     ) -> TrainingService:
         adapter = adapter_of(platform)
 
+        settings = credentials.filled(platform, self.secrets)
+
         def make(wake: Callable[[str], None]) -> Platform:
-            return adapter(platform.settings, self._host(platform, messages, code, wake))
+            return adapter(settings, self._host(platform, messages, code, wake))
 
         return TrainingService(
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
@@ -133,22 +143,22 @@ class Build:
             greet=messages.greet, exited=messages.exited,
         )  # fmt: skip
 
-    def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService]) -> Actions:
+    def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], beats: Beats) -> Actions:
         factory = JobFactory(
             experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
-            caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.row.nonce,
+            caller_environment=self.environment, runner_door=self.means.runner_door, nonce=self.nonce,
         )  # fmt: skip
         return Actions(
-            services=services, inbox=inbox, jobs=factory, spec=self.spec, want=feed.want, clock=self.means.clock
+            services=services,
+            inbox=inbox,
+            jobs=factory,
+            spec=self.spec,
+            beats=beats,
+            want=feed.want,
+            clock=self.means.clock,
         )
 
 
 def adapter_of(platform: PlatformSpec) -> type[Platform]:
     """Raises InvalidInput for one that there is no adapter of, or that cannot be imported."""
     return registry.adapter_class(registry.find(platform.name))
-
-
-def check(spec: ExperimentSpec) -> None:
-    """What adapters refuse. Raises InvalidInput."""
-    for platform in spec.platforms:
-        adapter_of(platform).check(spec, platform)

@@ -6,6 +6,7 @@ import json
 import secrets
 import sqlite3
 import sys
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from nni_manager.domain.view import View
 from nni_manager.scheduler.build import adapter_of
 from nni_manager.scheduler.code_archive import archive_of
 from nni_manager.scheduler.own_code import with_own_code
-from nni_manager.scheduler.submission import Submission
-from nni_manager.store import experiments, migrate, nni_folder, services, trials
-from nni_manager.store.connection import classified
+from nni_manager.scheduler.renewal import renew
+from nni_manager.scheduler.submission import Reopening, Submission
+from nni_manager.store import experiments, jobs, migrate, nni_folder, services, trials
+from nni_manager.store import secrets as secret_rows
+from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 
@@ -43,6 +46,7 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
             experiments.set_view(connection, view)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
+            secret_rows.put(connection, submission.secrets)
     except (OSError, sqlite3.OperationalError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInput(
@@ -78,17 +82,18 @@ def adopt(folder: Folder) -> None:
     nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
 
 
-def reopen(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+def reopen(folder: Folder, view: View | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
 
-    Raises AlreadyOwned, having touched nothing, while another manager works on it.
+    Raises InvalidInput for secrets that are none of the experiment's, AlreadyOwned, having touched nothing, while
+    another manager works on it.
     """
     folder.require_database()
     lock = _own(folder)
     try:
         adopt(folder)
         migrate.migrate(folder.database, "experiment")
-        return _set_running(folder, view, now_ms, debug=debug)
+        return _set_running(folder, view, now_ms, how)
     finally:
         lock.release()
 
@@ -98,6 +103,18 @@ def require_idle(folder: Folder) -> None:
     nni_folder.require_idle(folder)
     with suppress(OSError):  # gone already, or nobody can write it
         _lock(folder).release()
+
+
+def has_undecided_jobs(folder: Folder) -> bool:
+    """Whether what became of some job was not taken in yet, or nobody can say."""
+    if not folder.database.exists():
+        return False
+    try:
+        with closing(connect_readonly(folder.database)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
+    except (StoreUnavailable, sqlite3.DatabaseError):
+        return True
 
 
 def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
@@ -123,7 +140,7 @@ def _lock(folder: Folder) -> Ownership:
     return Ownership(folder.lock, f"the experiment folder {folder.path}")
 
 
-def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool) -> ExperimentStatus:
+def _set_running(folder: Folder, view: View | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     connection = sqlite3.connect(folder.database, timeout=1)
     try:
         with connection:
@@ -132,8 +149,10 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool)
             experiments.set_hold(connection, None)
             services.clear_holds(connection)
             experiments.set_view(connection, view)
-            if debug:
+            if how.debug:
                 _switch_debug_on(connection)
+            if how.secrets:
+                renew(connection, how.secrets)
             experiments.count_to_last_event(connection, now_ms)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
             return before
@@ -141,6 +160,21 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, *, debug: bool)
         raise classified(folder.database, error) from error
     finally:
         connection.close()
+
+
+def renew_secrets(folder: Folder, values: Mapping[str, str]) -> None:
+    """Of a closed one. Raises InvalidInput for one that is none of the experiment's."""
+    folder.require_database()
+    lock = _own(folder)
+    try:
+        adopt(folder)
+        migrate.migrate(folder.database, "experiment")
+        with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
+            renew(connection, values)
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
+    finally:
+        lock.release()
 
 
 def _switch_debug_on(connection: sqlite3.Connection) -> None:

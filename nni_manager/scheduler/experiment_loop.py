@@ -16,6 +16,7 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import journal
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
@@ -33,11 +34,12 @@ _DOOR_WAIT_S = 2.0
 
 
 class ExperimentLoop:
-    """Owned and run by the supervisor. `changed` is called after everything that clients might want to see."""
+    """Owned and run by the supervisor. `settings`: of the platform, secrets in place. `changed` is called after
+    everything that clients might want to see."""
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
-        services: Mapping[str, TrainingService], actions: Actions, runner_door: RunnerDoor, clock: Clock,
+        services: Mapping[str, TrainingService], actions: Actions, beats: Beats, runner_door: RunnerDoor, clock: Clock,
         safety_poll_s: float, changed: Callable[[], None],
         on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
@@ -48,6 +50,7 @@ class ExperimentLoop:
         self.feed = feed
         self.services = services
         self._actions = actions
+        self.beats = beats
         self._runner_door = runner_door
         self._clock = clock
         self._clock_steps = ClockSteps(clock)
@@ -123,6 +126,7 @@ class ExperimentLoop:
                 self._say_no_listener(trouble)
                 await asyncio.sleep(_DOOR_WAIT_S)
             else:
+                self.beats.begin()
                 return self._say_no_listener(None) if trouble is not None else None
 
     def _say_no_listener(self, trouble: Hold | None) -> None:
@@ -154,8 +158,11 @@ class ExperimentLoop:
     def _surroundings(self) -> Surroundings:
         """What no database knows, as it is now."""
         feed = self.feed
+        listening_ms, silent_ms = self.beats.silence_ms()
         return Surroundings(
             now_ms=self._clock(),
+            listening_ms=listening_ms,
+            silent_ms=silent_ms,
             stopping_since_ms=self._stopping_since_ms,
             submitting=frozenset(self._actions.submitting),
             cancelled=self._actions.cancelled,

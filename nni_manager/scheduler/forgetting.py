@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds that a platform has for its word after the runner's.
 PATIENCE_S = 10.0
+#: Seconds for which a job is left alone, at most, while its runner still delivers logs.
+LOGS_S = 300.0
 #: Ended jobs are gathered for so many seconds before the platform is told that it may forget them: nobody waits for it,
 #: and in a fast experiment it would be one message, one answer and one more wake-up of everybody for each trial.
 GATHER_S = 0.25
@@ -51,6 +53,8 @@ class Forgetting:
         self._ready: list[Forget] = []
         #: By name: jobs whose platform has not spoken yet, and until when that is waited for.
         self._unheard: dict[str, tuple[Forget, float]] = {}
+        #: By name: until when, at the latest, that may be put off.
+        self._limits: dict[str, float] = {}
         self._news = asyncio.Event()
         #: The experiment is being closed: what is to be forgotten, is now.
         self._closing = asyncio.Event()
@@ -63,6 +67,7 @@ class Forgetting:
         self._closing.clear()
         self._ready.clear()
         self._unheard.clear()
+        self._limits.clear()
 
     def leave(self) -> None:
         """The service is not connected any more."""
@@ -72,8 +77,9 @@ class Forgetting:
         """Returns at once."""
         for job in jobs:
             if job.runner_word:
-                until = asyncio.get_running_loop().time() + PATIENCE_S
-                self._unheard[job.handle.job_name] = job, until
+                now = asyncio.get_running_loop().time()
+                self._unheard[job.handle.job_name] = job, now + PATIENCE_S
+                self._limits[job.handle.job_name] = now + LOGS_S
                 self._observer.add(job.handle)  # it may have spoken while this was decided
             else:
                 self._be_ready(job)
@@ -88,6 +94,13 @@ class Forgetting:
                 self._be_ready(replace(job, runner_word=""))
                 self._go_on()
 
+    def leave_time(self, job_name: str) -> None:
+        """Its runner is still delivering: forgotten now, it would be cut off. Quiet for any other job."""
+        if job_name in self._unheard:
+            job, until = self._unheard[job_name]
+            later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
+            self._unheard[job_name] = job, max(until, later)
+
     async def finish(self) -> None:
         """Waits for nobody's word any more, and a moment for the platform."""
         for job, _ in self._unheard.values():
@@ -100,6 +113,7 @@ class Forgetting:
             task.cancel()
 
     def _be_ready(self, job: Forget) -> None:
+        self._limits.pop(job.handle.job_name, None)
         self._ready.append(job)
         self._observer.remove(job.handle.job_name)
 

@@ -13,10 +13,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from nni_manager.config import admission
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.scheduler import build, experiment_folder
+from nni_manager.scheduler import experiment_folder
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
@@ -35,7 +36,7 @@ class Launcher:
     async def create(self, submission: Submission) -> str:
         """Answers the new id. Nothing is left behind when it fails."""
         spec, id_ = submission.spec, submission.id
-        build.check(spec)
+        admission.check(spec)
         with self._supervisor.opening():
             async with self._viewed(id_, submission.view) as view:
                 await self._create(id_, submission, view)
@@ -43,6 +44,7 @@ class Launcher:
 
     async def resume(self, id: str, how: Reopening) -> None:
         """Opens a stopped experiment; clears the hold or the error of one at work."""
+        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         experiment = self._supervisor.get(id)
         if experiment is None:
@@ -55,6 +57,7 @@ class Launcher:
         """Opens a stopped experiment for reading only."""
         if self._supervisor.get(id) is not None:
             raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
+        await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._viewed(id, how.view, entry.view) as view:
@@ -138,7 +141,7 @@ class Launcher:
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
                 await self._supervisor.closed_ones.let_go(id_)
-                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, debug=how.debug)
+                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, how)
                 try:
                     await self._supervisor.open(opened)
                 except BaseException:
@@ -168,6 +171,8 @@ class Launcher:
             if view != entry.view:
                 await experiment.database.try_write(lambda c: experiments.set_view(c, view))
                 await self._supervisor.write(lambda c: index.set_view(c, entry.id, view))
+        if how.secrets:
+            await experiment.renew(how.secrets)
         await experiment.loop.feed.reset()
         await experiment.database.try_write(lambda c: _clear(c, self._means.clock()))
         experiment.changes.note()

@@ -10,8 +10,9 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
-from nni_manager.config import code_paths, experiment_file
+from nni_manager.config import code_paths, credentials, experiment_file
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec
 from nni_manager.scheduler import experiment_log
@@ -20,8 +21,9 @@ from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.renewal import renew
 from nni_manager.scheduler.turn import Result
-from nni_manager.store import experiments, migrate, services, stored_config
+from nni_manager.store import experiments, migrate, secrets, services, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
@@ -76,6 +78,16 @@ class OpenExperiment:
             service.try_again()
         self.loop.wake()
 
+    async def renew(self, values: Mapping[str, str]) -> None:
+        """Secrets given anew: stored, then used from the platform's next call on; a hold for wrong ones is cleared.
+
+        Raises InvalidInput for one that is none of the experiment's.
+        """
+        known = await self.database.try_write(lambda c: renew(c, values))
+        for service in self.loop.services.values():
+            service.platform.renew(credentials.filled(service.spec, known))
+        self.try_again()
+
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
         experiment_log.current.set(self.id)
@@ -105,25 +117,41 @@ async def open_experiment(
         changes = Changes()
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        row, (environment, interpreter), known = await database.try_write(lambda c: _load(c, folder, means.clock()))
+        stored = await database.try_write(lambda c: _load(c, folder, means.clock()))
+        row = stored.row
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
         build = Build(
-            folder=folder, row=row, spec=LiveSpec(spec), database=database, means=means, environment=environment,
-            interpreter=interpreter or sys.executable, changes=changes, removed=_removed(spec, known),
+            folder=folder, row=row, spec=LiveSpec(spec), database=database, means=means,
+            environment=stored.environment, interpreter=stored.interpreter or sys.executable, changes=changes,
+            nonce=stored.nonce, secrets=stored.secrets, removed=_removed(spec, stored.services),
         )  # fmt: skip
         parts = build.parts(lambda result: on_status(row.id, result))
         return OpenExperiment(folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all())
 
 
-def _load(
-    connection: sqlite3.Connection, folder: Folder, now_ms: int
-) -> tuple[ExperimentRow, tuple[dict[str, str], str], dict[str, ServiceRow]]:
+class _Stored(NamedTuple):
+    """What an experiment is opened from."""
+
+    row: ExperimentRow
+    environment: dict[str, str]
+    interpreter: str
+    services: dict[str, ServiceRow]
+    #: Reference → value.
+    secrets: dict[str, str]
+    nonce: str
+
+
+def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
     if experiments.is_missing(connection):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
-    return experiments.load(connection), experiments.caller(connection), services.load(connection)
+    environment, interpreter = experiments.caller(connection)
+    return _Stored(
+        row=experiments.load(connection), environment=environment, interpreter=interpreter,
+        services=services.load(connection), secrets=secrets.load(connection), nonce=experiments.nonce(connection),
+    )  # fmt: skip
 
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy
-from nni_manager.domain.evidence import possible_ms
+from nni_manager.domain.evidence import apart_ms, possible_ms
 from nni_manager.domain.ids import attempt_directory, job_name
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.runner_token import RunnerTokens
@@ -76,10 +76,11 @@ class RunnerDesk:
         _, side = await self._greeted(who)
         return side.record
 
-    async def started(self, who: RunnerOf, started_ms: int | None) -> bool:
-        """Answers whether the trial must stop."""
+    async def started(self, who: RunnerOf, started_ms: int | None, told_ms: int | None = None) -> bool:
+        """Answers whether the trial must stop. `told_ms`: when this was said; both by the runner's clock."""
         experiment, side = await self._greeted(who)
-        started_ms = possible_ms(started_ms, side.intended_ms, self._supervisor.means.clock())
+        now_ms = self._supervisor.means.clock()
+        started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(told_ms, now_ms))
         experiment.loop.inbox.report({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
@@ -115,9 +116,11 @@ class RunnerDesk:
         """Appends to a log of the attempt; a repeat is harmless. Answers how many bytes are there.
 
         `source`: a process of the job that is not the one that reports; its logs are kept apart. Raises InvalidInput
-        for one too many of them.
+        for one too many of them. Logs are taken also once the attempt is decided: a runner tells the end first, and its
+        job is left in peace as long as it goes on.
         """
-        experiment, _ = await self._greeted(who)
+        experiment, side = await self._greeted(who, decided_too=True)
+        experiment.loop.services[side.service].forgetting.leave_time(side.job_name)
         if file not in protocol.LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
         attempt, trials = attempt_directory(who.trial_id, who.attempt), experiment.folder.trials
@@ -143,21 +146,26 @@ class RunnerDesk:
     def grace_s(self, who: RunnerOf) -> float:
         return self._supervisor.find(who.experiment_id).spec.grace_period_s
 
-    async def _greeted(self, who: RunnerOf) -> tuple[OpenExperiment, RunnerSide]:
+    async def _greeted(self, who: RunnerOf, *, decided_too: bool = False) -> tuple[OpenExperiment, RunnerSide]:
         """Nothing is taken from a runner that did not say its version first."""
-        experiment, side = await self._find(who)
+        experiment, side = await self._find(who, decided_too=decided_too)
         if not side.runner_version:
             await self.greet(who, None, "")
         return experiment, side
 
-    async def _find(self, who: RunnerOf, *, is_greeting: bool = False) -> tuple[OpenExperiment, RunnerSide]:
+    async def _find(
+        self, who: RunnerOf, *, is_greeting: bool = False, decided_too: bool = False
+    ) -> tuple[OpenExperiment, RunnerSide]:
         """The newest container that greeted is heard, and any that greets now."""
         experiment = self._supervisor.get(who.experiment_id)
         if experiment is None:
             raise await self._closed(who.experiment_id)
-        side = await experiment.database.read(lambda c: runners.find(c, who.trial_id, who.attempt))
+        side = await experiment.database.read(
+            lambda c: runners.find(c, who.trial_id, who.attempt, decided_too=decided_too)
+        )
         if not is_greeting and who.container and side.container not in ("", who.container):
             raise AttemptDecided(runners.SUPERSEDED)
+        experiment.loop.beats.hear(side.job_name)
         return experiment, side
 
     async def _closed(self, experiment_id: str) -> Exception:

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
+from nni_manager.domain import javascript
 from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial import StopRequest
@@ -70,6 +71,8 @@ class Service:
             before, now_ms = experiment.spec, self._means.clock()
             await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
             experiment.go_by(spec)
+            # a turn that began by the old limits may have found meanwhile that all is done
+            await self._write(experiment, lambda c: _go_on(c, before, spec, now_ms))
         await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
         experiment.loop.wake()
 
@@ -126,7 +129,8 @@ class Service:
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
-            await self._end_jobs(entry)
+            if await self._may_have_jobs(entry):
+                await self._end_jobs(entry, forget=True)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
             findings = await asyncio.to_thread(entry.folder.remove)
@@ -154,6 +158,17 @@ class Service:
         """Experiments by status, only those that occur."""
         return await self._supervisor.index.read(index.counts)
 
+    async def renew_secrets(self, id: str, values: Mapping[str, str]) -> None:
+        """Reference → value, of secrets that the config refers to. Raises InvalidInput for others."""
+        _require_text(values)
+        async with self._supervisor.turn(id):
+            experiment = self._supervisor.get(id)
+            if experiment is not None:
+                return await experiment.renew(values)
+            folder = (await self.entry(id)).folder
+            await self._supervisor.closed_ones.let_go(id)
+            await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
+
     # Trials
 
     async def add_trial(self, id: str, values: object) -> dict[str, Any]:
@@ -174,14 +189,14 @@ class Service:
         experiment.loop.wake()
 
     async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
-        """Results from elsewhere, for the tuner: [{parameter, value}]."""
+        """Results from elsewhere, for the tuner: [{parameter, value}]; what else an entry holds is kept."""
         experiment = self._supervisor.find(id)
         for number, entry in enumerate(data):
             require_finite(f"[{number}]", entry)
             require_text(f"[{number}]", entry)
-        text, now_ms = json.dumps(data), self._means.clock()
+        text, now_ms = javascript.stringify(data), self._means.clock()
         await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
-        experiment.loop.feed.import_data(data)
+        experiment.loop.feed.import_data(json.loads(text))  # as a later process will hear it
 
     # Reading
 
@@ -227,6 +242,10 @@ class Service:
         """At work, viewed, or one that could not be opened: there is something that `stop` ends."""
         return self._supervisor.is_open(id)
 
+    def may_have_jobs(self, id: str) -> bool:
+        """Open, or stopped while its database could not be written: jobs of it may have something to tell."""
+        return self._supervisor.is_open(id) or id in self._supervisor.unsettled
+
     def on_closed(self, callback: Callable[[str], None]) -> None:
         """`callback`: called with the id of each that is not open any more; there is one at most."""
         self._supervisor.on_closed = callback
@@ -243,17 +262,29 @@ class Service:
 
     async def _put_away(self, entry: Entry) -> None:
         """One that nobody works on: it is only viewed, or could not be opened. Quiet for a stopped one."""
-        if entry.status is ExperimentStatus.VIEWED or entry.id in self._supervisor.not_opened:
-            await self._end_jobs(entry)
-            status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._means.clock()
-            await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=False))
-            await self._let_go(entry.id)
-            self._supervisor.look_whether_empty()
+        hold = self._supervisor.not_opened.get(entry.id)
+        if entry.status is not ExperimentStatus.VIEWED and hold is None:
+            return
+        if hold is not None:
+            await self._end_jobs(entry, forget=False)
+        status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._means.clock()
+        comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
+        await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
+        await self._let_go(entry.id)
+        if comes_back:
+            self._supervisor.settle_later(entry.id)
+        self._supervisor.look_whether_empty()
 
-    async def _end_jobs(self, entry: Entry) -> None:
-        """Of one that could not be opened, or not any more, jobs may run that its own loop cannot end."""
-        if entry.id in self._supervisor.not_opened and not _AT_KEEPER.isdisjoint(entry.platform.split(",")):
-            await abandoned_jobs.end(self._means.keeper, entry.id)
+    async def _may_have_jobs(self, entry: Entry) -> bool:
+        """Of one that was stopped while it could not be opened, the keeper may still keep something."""
+        if entry.id in self._supervisor.not_opened or entry.id in self._supervisor.unsettled:
+            return True
+        return await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
+
+    async def _end_jobs(self, entry: Entry, *, forget: bool) -> None:
+        """Jobs that its own loop cannot end."""
+        if not _AT_KEEPER.isdisjoint(entry.platform.split(",")):
+            await abandoned_jobs.end(self._means.keeper, entry.id, forget=forget)
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
@@ -279,8 +310,12 @@ def _require_text(config: Mapping[str, object]) -> None:
 
 
 def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """What is done goes on where the change gives it something to do."""
     experiments.set_config(connection, json.dumps(after.canonical))
+    _go_on(connection, before, after, now_ms)
+
+
+def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+    """What is done goes on where the change gives it something to do."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more

@@ -15,6 +15,7 @@ from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.services import ServiceRow
 from nni_manager.store.trials import OpenTrial
+from trial_runner import protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class ServiceState:
     expects_runner: bool = False
     #: Its results may come through storage that is shared.
     is_read: bool = False
+    #: Nothing but the posts of its runner tells whether a job that was started still runs.
+    lives_by_runner: bool = False
 
     def may_submit(self, now_ms: int) -> bool:
         """It takes jobs, or it is time to try again."""
@@ -92,6 +95,19 @@ class Surroundings:
     ahead: int = 0
     #: The tuner cannot be asked now although it is on no recorded hold.
     tuner_trouble: Hold | None = None
+    #: How long runners could be heard; None: not yet.
+    listening_ms: int | None = None
+    #: Job → how long its runner was not heard, of those that were heard in this process.
+    silent_ms: Mapping[str, int] = field(default_factory=dict)
+
+    def silence_ms(self, job: AttemptRow) -> int | None:
+        """For how long nothing was heard of a running job that only its runner's posts tell of; None: of any other."""
+        service = self.services.get(job.service)
+        if service is None or not service.lives_by_runner or self.listening_ms is None:
+            return None
+        if job.channel != protocol.PUSH or job.state != JobState.RUNNING:
+            return None
+        return self.silent_ms.get(job.job_name, self.listening_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +156,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
     """Reads the picture; runs inside the turn's transaction."""
     experiment = experiments.load(connection)
     open_trials = trials.load_open(connection)
-    failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job)]
+    failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, here)]
     few = experiment.ended_trials < first_ended
     missing = dict(_missing(connection, open_trials))
     return Snapshot(
@@ -179,8 +195,9 @@ def _has_ended(job: AttemptRow) -> bool:
     return job.runner_exit is not None or (job.state != jobs.INTENT and JobState(job.state).is_final)
 
 
-def _may_have_failed(job: AttemptRow) -> bool:
-    return _has_ended(job) and (job.runner_exit is not None or job.state != JobState.SUCCEEDED)
+def _may_have_failed(job: AttemptRow, here: Surroundings) -> bool:
+    is_silent = here.silence_ms(job) is not None
+    return is_silent or (_has_ended(job) and (job.runner_exit is not None or job.state != JobState.SUCCEEDED))
 
 
 def _without_handle(open_trials: Iterable[OpenTrial], here: Surroundings) -> Iterator[str]:

@@ -20,8 +20,10 @@ class Submission:
     id: str = field(default_factory=new_experiment_id)
     #: The caller's environment; trials and the tuner run with it.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: The caller's Python; empty: the daemon's.
+    #: The Python of a user's tuner and assessor; empty: the daemon's.
     interpreter: str = ""
+    #: Reference → value, of the secrets that `spec` refers to.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: None: no view.
     view: ViewWish | None = None
     #: A folder of code that a client sent; `spec` names it, and the experiment gets a copy of its own. None: no such.
@@ -38,3 +40,5 @@ class Reopening:
     directory: Path | None = None
     #: Switches `debug` on.
     debug: bool = False
+    #: Reference → value, of secrets that are given anew.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -16,7 +16,7 @@ from nni_manager.scheduler.build import Means
 from nni_manager.scheduler.closed_experiments import ClosedExperiments
 from nni_manager.scheduler.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
-from nni_manager.store import index
+from nni_manager.store import experiments, index
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 
@@ -40,11 +40,14 @@ class Supervisor:
         means.warnings.on_change = self._show_change
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._settling: set[asyncio.Task[None]] = set()
         self._closing: dict[str, asyncio.Event] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._group: asyncio.TaskGroup
         #: Why an experiment that should be worked on is not, by its id.
         self.not_opened: dict[str, Hold] = {}
+        #: Stopped ones whose own databases could not be told so, nor take in what their jobs reported at last.
+        self.unsettled: set[str] = set()
         #: Stopped ones that are open for reading only.
         self.viewed: set[str] = set()
         self._opening = 0
@@ -66,14 +69,16 @@ class Supervisor:
             entries = await self.index.read(index.all_entries)
             self._restore(entries)
             for entry in entries:
-                if entry.is_open:
+                if entry.is_open and entry.status is ExperimentStatus.STOPPED:
+                    self.settle_later(entry.id)
+                elif entry.is_open:
                     await self._open_or_note(entry)
             try:
                 yield
             except Exception as error:
                 failure = error
             finally:
-                for task in list(self._tasks.values()):
+                for task in [*self._tasks.values(), *self._settling]:
                     task.cancel()
                 await self.closed_ones.close()
         if failure is not None:
@@ -84,7 +89,8 @@ class Supervisor:
         experiment = self._open.get(id)
         if experiment is None:
             reason = self.not_opened.get(id)
-            raise Conflict(reason.sentence if reason else f"experiment {id} is stopped; `nnictl resume {id}` opens it")
+            state = "viewed, which is for reading only" if id in self.viewed else "stopped"
+            raise Conflict(reason.sentence if reason else f"experiment {id} is {state}; `nnictl resume {id}` opens it")
         return experiment
 
     def get(self, id: str) -> OpenExperiment | None:
@@ -108,14 +114,16 @@ class Supervisor:
         """At work, viewed, or one that should be at work and cannot be opened: its jobs may run."""
         return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
 
-    async def open(self, entry: Entry) -> OpenExperiment:
-        """Starts to work on it. Raises AlreadyOwned, StoreError or InvalidInput."""
+    async def open(self, entry: Entry, *, to_stop: bool = False) -> OpenExperiment:
+        """Starts to work on it. Raises AlreadyOwned, StoreError or InvalidInput. `to_stop`: only to stop it."""
         if entry.id in self._open:
             return self._open[entry.id]
         if (closing := self._closing.get(entry.id)) is not None:
             await closing.wait()  # its folder's lock is still held
         entry.folder.require_database()
         experiment = await open_experiment(entry.folder, self.means, self._note_status)
+        if to_stop:
+            await self._begin_stop(experiment)
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
@@ -152,6 +160,7 @@ class Supervisor:
         """Nobody wants it opened any more, or viewed."""
         self.viewed.discard(id)
         self.not_opened.pop(id, None)
+        self.unsettled.discard(id)
         if id not in self._open and id not in self._closing and (opening := self._tasks.pop(id, None)) is not None:
             opening.cancel()
 
@@ -174,6 +183,22 @@ class Supervisor:
         task = self._tasks.get(id)
         if task is not None:
             await asyncio.wait({task})
+
+    def settle_later(self, id: str) -> None:
+        """It was stopped while it could not be opened: as soon as it can be, it is stopped by its own loop."""
+        self.unsettled.add(id)
+        settling = self._group.create_task(self._settle_later(id), name=f"settling {id}")
+        self._settling.add(settling)
+        settling.add_done_callback(self._settling.discard)
+
+    async def settle(self, id: str) -> None:
+        """Opens one that is `unsettled` for so long as it takes to stop it. Quiet for others. Raises as `open`."""
+        if id in self.unsettled:
+            entry = await self.index.read(lambda c: index.get(c, id))
+            experiment = await self.open(entry, to_stop=True)
+            await self.closed(id)
+            if experiment.loop.closed.is_set():
+                self.unsettled.discard(id)
 
     async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Changes the index on somebody's behalf. Raises StoreUnavailable, having changed nothing."""
@@ -214,6 +239,27 @@ class Supervisor:
             async with self.turn(entry.id):
                 if await self._try_open(entry):
                     break
+
+    async def _settle_later(self, id: str) -> None:
+        while id in self.unsettled:
+            async with self.turn(id):
+                try:
+                    await self.settle(id)
+                except (StoreUnavailable, OSError) as error:
+                    log.debug("experiment %s is stopped, and cannot be told so yet: %s", id, error)
+                except NniManagerError as error:
+                    log.error("experiment %s is stopped, and cannot be told so: %s", id, error)
+                    self.unsettled.discard(id)
+            if id in self.unsettled:
+                await asyncio.sleep(_OPEN_AGAIN_S)
+
+    async def _begin_stop(self, experiment: OpenExperiment) -> None:
+        """Raises StoreError, having given everything back."""
+        try:
+            await experiment.database.try_write(lambda c: _stop_unless_stopped(c, self.means.clock()))
+        except BaseException:
+            await experiment.close()
+            raise
 
     async def _try_open(self, entry: Entry) -> bool:
         """Whether there is nothing more to try: it is open, or needs a person."""
@@ -263,3 +309,8 @@ class Supervisor:
     async def _note_status(self, id: str, result: Result) -> None:
         is_open = result.status is not ExperimentStatus.STOPPED
         await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))
+
+
+def _stop_unless_stopped(connection: sqlite3.Connection, now_ms: int) -> None:
+    if experiments.load(connection).status is not ExperimentStatus.STOPPED:
+        experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)

@@ -95,6 +95,7 @@ class TrainingService:
             unreachable_grace_s=self.platform.capabilities.unreachable_grace_s,
             expects_runner=self.platform.capabilities.expects_runner,
             is_read=self.platform.capabilities.is_read,
+            lives_by_runner=self.platform.capabilities.lives_by_runner,
         )
 
     def want(self, trials: int) -> None:

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD, Finding, RunnerWord, missing_results, weigh
+from nni_manager.domain.evidence import (
+    NEVER_HEARD,
+    PLATFORM_DEEDS,
+    UNHEARD,
+    Finding,
+    RunnerWord,
+    missing_results,
+    unstarted,
+    weigh,
+)
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.domain.trial import PLATFORM_RETRIES, Outcome, Reason, StopRequest, TrialStatus, explain, outcome
+from nni_manager.domain.trial import (
+    PLATFORM_FAILURES,
+    PLATFORM_RETRIES,
+    Outcome,
+    Reason,
+    StopRequest,
+    TrialStatus,
+    explain,
+    outcome,
+)
 from nni_manager.scheduler.decisions import (
     AskStop,
     Cancel,
@@ -24,8 +42,14 @@ from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
 
-#: A trial whose platform cannot be asked for so long becomes UNKNOWN.
+#: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
+#: tells of, and that was not heard for so long.
 UNKNOWN_AFTER_MS = 30_000
+#: The latter is LOST when it was not heard for so long. A runner that has nothing else to do gives up after the same.
+LOST_AFTER_MS = 600_000
+#: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
+#: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
+STORAGE_PATIENCE = 12
 #: How a shell ends when its command was interrupted or terminated.
 _STOPPED_CODES = (130, 143)
 #: After which a trial of a stopping experiment is closed although its service, or the job's machine, cannot be asked.
@@ -70,6 +94,8 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
     service = snapshot.service(job.service)
     platform = _platform_end(job) or _lost_sight_of(snapshot, service, job, decisions)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
+    if platform is None and runner is None and job.handle is not None:
+        return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
         return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
     if platform is None and service.state.platform_decides:
@@ -80,6 +106,8 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: D
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
+    if runner is None and platform is not None and service.state.expects_runner and not _had_a_runner(job):
+        platform = unstarted(platform)
     finding = weigh(platform, runner)
     return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
 
@@ -98,13 +126,24 @@ def _doubt(snapshot: Snapshot, job: AttemptRow, report: JobReport, runner: Runne
     if runner is not None:
         if missing := snapshot.missing.get(job.job_name):
             found.append(missing_results(missing))
-        found.append(runner.doubt)
+        found.append(runner.doubts)
     elif report.state is JobState.SUCCEEDED:
         if _had_a_runner(job):
             found.append(UNHEARD)
         elif snapshot.service(job.service).state.expects_runner:
             found.append(NEVER_HEARD)
     return "; ".join(filter(None, found))
+
+
+def _silent(snapshot: Snapshot, job: AttemptRow) -> Finding | None:
+    """Nobody can tell whether it runs, and nothing was heard for very long."""
+    silence_ms = snapshot.here.silence_ms(job)
+    if silence_ms is None or silence_ms < LOST_AFTER_MS:
+        return None
+    message = (
+        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
+    )
+    return Finding(report=JobReport(state=JobState.LOST, message=message))
 
 
 def _had_a_runner(job: AttemptRow) -> bool:
@@ -141,20 +180,26 @@ def _waits_since(
     """Since when something is expected that would complete the picture; None: nothing is.
 
     After the runner's word, its last results, and the platform's word when the command was ended by a signal that
-    nobody here sent, perhaps from the platform's portal. After the platform's word alone, the runner's, unless the
-    platform ended the job itself.
+    nobody here sent, perhaps from the platform's portal. After the platform's word alone, the runner's; where the
+    platform ended the job itself there may be none, but results that are on their way, of which one may be final.
     """
     if runner is not None:
         was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
         unexplained = was_stopped and platform is None and trial.asked is None
         is_complete = job.job_name in snapshot.drained and not unexplained
         return None if is_complete else job.runner_exit_ms
-    if platform is None:
+    if platform is None or not _may_be_heard(snapshot, trial, job, platform):
         return None
-    expects = snapshot.service(job.service).state.expects_runner
-    may_be_heard = _had_a_runner(job) or (expects and platform.state is JobState.SUCCEEDED)
-    ended_itself = platform.state in (JobState.SUCCEEDED, JobState.FAILED)
-    return job.final_seen_ms if ended_itself and may_be_heard else None
+    return job.final_seen_ms
+
+
+def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport) -> bool:
+    """After the platform's word something may still come from the runner."""
+    if platform.state is JobState.SUCCEEDED:
+        return _had_a_runner(job) or snapshot.service(job.service).state.expects_runner
+    is_asked = trial.asked is not None or snapshot.is_stopping
+    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_DEEDS and not is_asked)
+    return has_more and _had_a_runner(job)
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Finding, decisions: Decisions) -> None:
@@ -164,6 +209,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
         trial.asked,
         platform_retries=PLATFORM_RETRIES - by_platform,
         user_retries=snapshot.spec.max_trial_retries - by_user,
+        has_final=trial.has_final,
     )
     if finding.report.state is JobState.LOST and _platform_end(job) is None:
         lost = LoseJob(
@@ -182,8 +228,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: Finding, decisions: Decisions) -> None:
-    platform = verdict.reason in (Reason.LOST, Reason.PREEMPTED)
-    account = jobs.PLATFORM if platform else jobs.USER_CODE
+    account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
         trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
@@ -198,9 +243,10 @@ def _finish(
     *, may_run: bool = False,
 ) -> None:  # fmt: skip
     report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
+    said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
     record = Finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
-        message=finding.doubt if succeeded else explain(report, trial.asked),
+        message="; ".join(filter(None, said)),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
         may_run=may_run,
     )  # fmt: skip
@@ -230,14 +276,19 @@ _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIME
 def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
     here, state = snapshot.here, snapshot.service(job.service).state
     moments = [moment for moment in (state.away_since_ms, job.unreachable_ms) if moment is not None]
-    since = min(moments, default=None)
+    since, sentence = min(moments, default=None), f"the platform cannot be asked: {job.unreachable or state.trouble}"
+    silence_ms = here.silence_ms(job)
+    if silence_ms is not None:
+        decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)
+        if since is None and (trial.status is TrialStatus.RUNNING or silence_ms >= UNKNOWN_AFTER_MS):
+            since = here.now_ms - silence_ms
+            sentence = "its runner is not heard, and nobody else can tell whether it runs"
     if since is None:
         if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             _start(snapshot, trial, job.started_ms or here.now_ms, decisions)
     elif here.now_ms - since < UNKNOWN_AFTER_MS:
         decisions.wake_at(since + UNKNOWN_AFTER_MS)
     elif trial.status is TrialStatus.RUNNING:
-        sentence = f"the platform cannot be asked: {job.unreachable or state.trouble}"
         decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
 
 

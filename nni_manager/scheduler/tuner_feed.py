@@ -21,8 +21,9 @@ from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.experiment_log import write_text
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.snapshot import Proposal
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.verdicts import Verdicts
-from nni_manager.scheduler.watched_tuner import HostPlace, WatchedTuner
+from nni_manager.scheduler.watched_tuner import WatchedTuner
 from nni_manager.store import history
 from nni_manager.store.database import Database
 
@@ -129,7 +130,7 @@ class TunerFeed:
 
         A user's class is kept, as in NNI: it may know what no replay tells it, and there may be more trials.
         """
-        self._resting = not any(one is not None and one.class_name for one in (self.spec.tuner, self.spec.assessor))
+        self._resting = not self.spec.has_user_class
         self._work.set()
 
     async def reset(self) -> None:
@@ -179,7 +180,7 @@ class TunerFeed:
 
     async def _start_tuner(self) -> None:
         """A fresh process, told the past. What ends or is imported once that was read, it is told later."""
-        await self._tuner.start(self.spec.tuner_gpu_indices or ())
+        await self._tuner.start(self.spec)
         assessed, until = self.spec.assessor is not None, self.told
         self._changes.clear()  # what comes from here on may be new to what is read now
         past, open_trials, imported = await self._database.read(

@@ -1,7 +1,7 @@
-"""The child process that runs one experiment's tuner and assessor, seen from the daemon.
+"""A child process that runs an experiment's tuner, its assessor or both, seen from the daemon.
 
-`tuner_process` is the other end. Calls are serialised: one is under way at a time. This class knows how to start, ask,
-look into and end the process; when to do so is `watched_tuner`'s and `tuner_feed`'s business.
+`trial_runner.tuner_host` is the other end. Calls are serialised: one is under way at a time. This class knows how to
+start, ask, look into and end the process; when to do so is `watched_tuner`'s and `tuner_feed`'s business.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.scheduler import tuner_strays
-from nni_manager.scheduler.tuner_process import STACK_FILE
 from nni_manager.store import nni_logs
 from trial_runner import protocol
+from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
 from trial_runner.wire import foreign_files
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -44,9 +44,11 @@ class TunerHost:
 
     @classmethod
     async def start(
-        cls, *, interpreter: str, environment: Mapping[str, str], folder: Path, log_folder: Path, gpus: str
-    ) -> TunerHost:
-        """`folder`: working directory and place of the tuner's checkpoints. Raises TunerDied when it cannot start."""
+        cls, *, command: Sequence[str], environment: Mapping[str, str], directory: Path, folder: Path,
+        log_folder: Path, gpus: str,
+    ) -> TunerHost:  # fmt: skip
+        """`command`: a Python and what it is to run, started in `directory`; `folder`: working directory and place of
+        the tuner's checkpoints. Raises TunerDied when it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
         mark = tuner_strays.new_mark(log_folder)
         surroundings = {
@@ -54,19 +56,18 @@ class TunerHost:
             tuner_strays.VARIABLE: mark,
             protocol.ENV_GPUS: gpus,
             STACK_FILE: str(stack_file),
-            "NNI_CHECKPOINT_DIRECTORY": str(folder),
+            CHECKPOINT_FOLDER: str(folder),
             "NNI_LOG_DIRECTORY": str(log_folder),
         }
         try:
             with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
                 nni_logs.name(log_file)
                 process = await asyncio.create_subprocess_exec(
-                    interpreter, "-m", "nni_manager.scheduler.tuner_process",
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-                    cwd=folder, env=surroundings, start_new_session=True,
+                    *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                    cwd=directory, env=surroundings, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
-            raise TunerDied(f"the tuner cannot be started with {interpreter}: {error}") from error
+            raise TunerDied(f"the tuner cannot be started with {command[0]}: {error}") from error
         return cls(process, mark, log_file, stack_file)
 
     @property

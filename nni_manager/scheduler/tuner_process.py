@@ -1,115 +1,87 @@
-"""The child process of one experiment that hosts its tuner and assessor: ``python -m …tuner_process``.
+"""The child process of one experiment that hosts our own tuner and assessor: ``python -m …tuner_process``.
 
-It answers frames (`trial_runner.protocol`) on its standard input and output, one after the other, and ends quietly when
-its input does; `tuner_verbs` has the answers. Its standard error is the experiment's ``dispatcher.log``; whatever the
-user's class prints goes there too. It imports as little as possible, because an experiment's first trial waits for it.
-
-It lives on whatever a verb raises. On SIGUSR1 it writes all stacks to its log and to the file
-``$NNI_MANAGER_STACK_FILE``, also while a call hangs. The file is emptied when the next request begins.
+The frame and its verbs are `trial_runner.tuner_host`'s, whose own process hosts users' classes.
 """
 
 from __future__ import annotations
 
-import ctypes
-import faulthandler
-import io
-import logging
-import os
-import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from nni_manager.scheduler.tuner_verbs import Message, Verbs
-from trial_runner.protocol import Decoder
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import AlgorithmSpec
+from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.tuners import registry as tuners
+from nni_manager.tuners.contract import Pending, Result, Tuner
+from trial_runner.tuner_host.process import serve
+from trial_runner.tuner_host.verbs import HostedTuner, Message, Verbs
 
-STACK_FILE = "NNI_MANAGER_STACK_FILE"
-_READ_SIZE = 1 << 16
-#: From <linux/prctl.h>.
-_PR_SET_PDEATHSIG = 1
-
-_log = logging.getLogger("nni_manager.tuner_process")
+if TYPE_CHECKING:
+    from trial_runner.tuner_host.verbs import HostedAssessor
 
 
 def main() -> None:
     """Serves until standard input ends."""
-    _die_with_parent()
-    requests, answers = _take_pipes()
-    _start_log()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to the parent
-    forget_stacks = _show_stacks_on_signal()
-    verbs = Verbs()
-    try:
-        for request in _messages(requests):
-            forget_stacks()
-            _send(answers, verbs.answer(request))
-    except BrokenPipeError:
-        _log.debug("nobody reads the answers any more")
-    verbs.close()
-    _end()
+    serve(own_verbs())
 
 
-def _die_with_parent() -> None:
-    """Also in a call that never comes back, and does not even let other threads run."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def own_verbs() -> Verbs:
+    return Verbs(_make_tuner, _make_assessor, (NniManagerError,))
 
 
-def _take_pipes() -> tuple[int, int]:
-    """Moves both pipes out of the way, so that `print` and `input` in the user's code cannot break the frames."""
-    requests, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
-    return requests, answers
+class OwnTuner(HostedTuner):
+    """A tuner of ours as the verbs speak to it: trials come as records."""
+
+    def __init__(self, tuner: Tuner) -> None:
+        self._tuner = tuner
+        self.proposes_ahead = tuner.proposes_ahead
+
+    def load_checkpoint(self) -> None:
+        self._tuner.load_checkpoint()
+
+    def update_search_space(self, search_space: Any) -> None:
+        self._tuner.update_search_space(search_space)
+
+    def restore(self, history: list[Message], unfinished: list[Message], imported: list[list[Message]]) -> None:
+        past, running = map(_result, history), [Pending(**_assignment(item)) for item in unfinished]
+        self._tuner.restore(history=list(past), unfinished=running, imported=imported)
+
+    def propose(self, parameter_ids: list[int]) -> tuple[Sequence[tuple[int, Any]], bool]:
+        batch = self._tuner.propose_many(parameter_ids)
+        return batch.proposals, batch.exhausted
+
+    def learn(self, result: Message) -> None:
+        self._tuner.learn(_result(result))
+
+    def import_data(self, data: list[Message]) -> None:
+        self._tuner.import_data(data)
+
+    def state(self) -> Message:
+        return self._tuner.state()
+
+    def close(self) -> None:
+        self._tuner.close()
 
 
-def _start_log() -> None:
-    """NNI's format; ``NNI_LOG_LEVEL`` is one of NNI's level names."""
-    level = {"trace": "DEBUG", "fatal": "CRITICAL"}.get(word := os.environ.get("NNI_LOG_LEVEL", "info"), word.upper())
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level if level in logging.getLevelNamesMapping() else logging.INFO,
-        format="[%(asctime)s] %(levelname)s (%(name)s) %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )
+def _make_tuner(spec: Message) -> HostedTuner:
+    return OwnTuner(tuners.create(AlgorithmSpec(**spec)))
 
 
-def _show_stacks_on_signal() -> Callable[[], None]:
-    """Answers a function that empties the file.
+def _make_assessor(spec: Message) -> HostedAssessor:
+    from nni_manager.assessors import registry as assessors
 
-    The file is written by C code right in the signal handler, so it shows even a call that never comes back to Python.
-    The log follows from Python, as soon as it can.
-    """
-    signal.signal(signal.SIGUSR1, lambda *_: faulthandler.dump_traceback(sys.stderr, all_threads=True))
-    path = os.environ.get(STACK_FILE)
-    if not path:
-        faulthandler.register(signal.SIGUSR1, sys.stderr, all_threads=True, chain=False)
-        return lambda: None
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-    faulthandler.register(signal.SIGUSR1, file, all_threads=True, chain=True)
-    return lambda: os.ftruncate(file, 0) if os.fstat(file).st_size else None
+    return cast("HostedAssessor", assessors.create(AlgorithmSpec(**spec)))  # the same methods
 
 
-def _messages(requests: int) -> Iterator[Message]:
-    decoder = Decoder()
-    while data := os.read(requests, _READ_SIZE):
-        yield from decoder.feed(data)
+def _result(item: Message) -> Result:
+    return Result(**_assignment(item), value=item["value"], status=TrialStatus(item["status"]))
 
 
-def _send(answers: int, frame: bytes) -> None:
-    view = memoryview(frame)
-    while view:
-        view = view[os.write(answers, view) :]
-
-
-def _end() -> None:
-    """At once: a thread the user's class left running must not keep the process."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+def _assignment(item: Message) -> dict[str, Any]:
+    """What is said of every trial: whose it is, its parameters, and where they came from."""
+    told = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
+    return {**told, "source": ParameterSource(item["source"])}
 
 
 if __name__ == "__main__":

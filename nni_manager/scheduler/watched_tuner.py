@@ -1,35 +1,24 @@
-"""The tuner's process that an experiment has at the moment, if any, watched while it is asked.
+"""The processes of tuner and assessor that an experiment has at the moment, if any, watched while they are asked.
 
-`tuner_host` is one process; this starts one, ends it, and says so when it keeps its caller waiting. What to ask, and
-what follows from a death, is `tuner_feed`'s business.
+`tuner_hosts` is what it starts and ends, one process or two; this says so when one keeps its caller waiting. What to
+ask, and what follows from a death, is `tuner_feed`'s business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from nni_manager.domain.errors import TunerDied
-from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler import tuner_strays
 from nni_manager.scheduler.experiment_log import write_text
-from nni_manager.scheduler.tuner_host import TunerHost
+from nni_manager.scheduler.tuner_hosts import HostPlace, TunerHosts
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostPlace:
-    """What a tuner process is started with."""
-
-    interpreter: str
-    environment: dict[str, str]
-    folder: Path
-    log_folder: Path
 
 
 class WatchedTuner:
@@ -39,7 +28,7 @@ class WatchedTuner:
         self._place = place
         self._patience_s = patience_s
         self._changed = changed
-        self._host: TunerHost | None = None
+        self._hosts: TunerHosts | None = None
         self._explaining: asyncio.Task[None] | None = None
         #: The present call takes too long; ends by itself.
         self.silence: Hold | None = None
@@ -54,22 +43,18 @@ class WatchedTuner:
 
     @property
     def is_started(self) -> bool:
-        return self._host is not None
+        return self._hosts is not None
 
-    async def start(self, gpus: Sequence[int]) -> None:
-        """`gpus`: those that it may see. Raises TunerDied."""
-        place = self._place
-        self._host = await TunerHost.start(
-            interpreter=place.interpreter, environment=place.environment, folder=place.folder,
-            log_folder=place.log_folder, gpus=",".join(map(str, gpus)),
-        )  # fmt: skip
+    async def start(self, spec: ExperimentSpec) -> None:
+        """Raises TunerDied."""
+        self._hosts = await TunerHosts.start(self._place, spec)
 
     async def call(self, verb: str, **arguments: Any) -> Any:
         """Asks and waits, however long. Raises TunerRaised or TunerDied."""
-        if self._host is None:  # a person resumed while the store was asked
+        if self._hosts is None:  # a person resumed while the store was asked
             raise TunerDied("the tuner was started afresh")
         try:
-            return await self._host.call(
+            return await self._hosts.call(
                 verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
             )
         finally:
@@ -78,10 +63,10 @@ class WatchedTuner:
                 self._changed()
 
     async def end(self, *, kill: bool = False) -> None:
-        """Ends the process if there is one: at once when it is silent, or on `kill`. Idempotent."""
-        host, self._host = self._host, None
-        if host is not None:
-            await host.close(kill=kill or self.silence is not None)
+        """Ends the processes if there are any: at once when it is silent, or on `kill`. Idempotent."""
+        hosts, self._hosts = self._hosts, None
+        if hosts is not None:
+            await hosts.close(kill=kill or self.silence is not None)
         self.silence = None
 
     def _note_silence(self, verb: str) -> None:
@@ -91,8 +76,8 @@ class WatchedTuner:
         self._explaining = asyncio.create_task(self._add_stack(self.silence), name="stack of a silent tuner")
 
     async def _add_stack(self, silence: Hold) -> None:
-        host = self._host
-        details = await host.stacks() if host is not None else ""
+        hosts = self._hosts
+        details = await hosts.stacks() if hosts is not None else ""
         if self.silence is silence:
             self.silence = replace(silence, details=details)
             log.warning("%s", silence.sentence)

@@ -32,8 +32,6 @@ class ExperimentRow(NamedTuple):
     next_parameter_id: int
     ended_trials: int
     revision: int
-    #: Carried by its jobs, see `domain.job.JobSpec`; empty: not compared.
-    nonce: str = ""
 
     def __repr__(self) -> str:
         return f"ExperimentRow(id={self.id!r}, status={self.status!r}, revision={self.revision})"
@@ -102,6 +100,11 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
         return ()
     (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
+
+
+def nonce(connection: sqlite3.Connection) -> str:
+    """Carried by its jobs, see `domain.job.JobSpec`; empty: not compared."""
+    return str(connection.execute("SELECT nonce FROM experiment").fetchone()[0])
 
 
 def folder(connection: sqlite3.Connection) -> str:

@@ -192,6 +192,12 @@ def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
     return [parse_handle(*row) for row in rows]
 
 
+def has_undecided(connection: sqlite3.Connection) -> bool:
+    """Whether any service accepted a job whose attempt is not closed; also of an earlier schema."""
+    query = "SELECT 1 FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL LIMIT 1"
+    return connection.execute(query).fetchone() is not None
+
+
 def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
     """Names of the service's undecided jobs and those in `also` → bytes stored of each of their outboxes."""
     names = dict.fromkeys([*(handle.job_name for handle in undecided(connection, service)), *also])

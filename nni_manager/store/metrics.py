@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
 from nni_manager.domain.metrics import Metric, MetricType
+from trial_runner.wire.outbox_name import earlier_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,17 @@ class Receipt:
     has_intermediates: bool = False
     #: Its runner has said that the command is over: this may have been the last that was waited for.
     may_complete: bool = False
+    #: Why results of the trial may be missing, when this chunk shows it for the first time.
+    doubt: str = ""
+
+
+#: Characters of an attempt's doubts after which no other is added.
+_DOUBT_CHARACTERS = 1000
+#: Of an outbox that takes the place of another one.
+_REPLACED = (
+    "{} became shorter or another file while it was read: what had been read of it is kept, what it holds now counts as"
+    " new, and results between the two may be missing; append to it, with >> in a shell"
+)
 
 
 def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
@@ -61,22 +74,24 @@ def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
     if found is None:
         return Receipt(stored=Stored.FENCED)
     attempt = (found.trial_id, found.number)
-    outbox, offset, number = _outbox(connection, attempt, chunk.outbox)
-    if chunk.end <= offset and chunk.start < chunk.end:
+    before = _replaced(connection, attempt, chunk.outbox)
+    outbox = _outbox(connection, attempt, chunk.outbox)
+    if chunk.end <= outbox.offset and chunk.start < chunk.end:
         return Receipt(stored=Stored.REPEAT)
-    if chunk.start != offset:
+    if chunk.start != outbox.offset:
         return Receipt(stored=Stored.GAP)
     connection.execute(
-        "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox)
+        "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?", (chunk.end, chunk.lines, outbox.id)
     )
-    if chunk.doubt:
-        connection.execute(
-            "UPDATE attempts SET doubt = ? WHERE job_name = ? AND doubt = ''", (chunk.doubt, chunk.job_name)
-        )
-    has_intermediates = _take(connection, chunk, found, outbox, number, now_ms)
+    if before:
+        chunk = replace(chunk, metrics=_without_repeats(connection, before, outbox, chunk.metrics))
+    replaced = _REPLACED.format(chunk.outbox.rpartition("/")[0]) if before and outbox.is_new else ""
+    for doubt in filter(None, (chunk.doubt, replaced)):
+        _note_doubt(connection, chunk.job_name, doubt)
+    has_intermediates = _take(connection, chunk, found, outbox, now_ms)
     return Receipt(
         stored=Stored.NEW, trial_id=found.trial_id, has_intermediates=has_intermediates,
-        may_complete=found.may_complete,
+        may_complete=found.may_complete, doubt=replaced,
     )  # fmt: skip
 
 
@@ -100,26 +115,92 @@ def _attempt(connection: sqlite3.Connection, chunk: Chunk) -> _Attempt | None:
     return _Attempt(trial_id=row[0], number=row[1], epoch=row[2], may_complete=bool(row[3]))
 
 
-def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> tuple[int, int, int]:
-    """(id, offset in its present file, number of the next line) of an outbox, made when it is new."""
-    key = (*attempt, name)
-    columns = "id, offset - base, lines"
+class _Outbox(NamedTuple):
+    """An outbox as the newest container of its attempt writes it."""
+
+    id: int
+    #: Bytes of it that are stored.
+    offset: int
+    #: Numbers of its first line, and of the one that is stored next.
+    first: int
+    next: int
+    is_new: bool = False
+
+
+def _outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> _Outbox:
+    """Made when it is new."""
+    known = _known_outbox(connection, attempt, name)
+    if known is not None:
+        return known
+    insert = "INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?) RETURNING id"
+    (id_,) = connection.execute(insert, (*attempt, name)).fetchone()
+    return _Outbox(id=id_, offset=0, first=0, next=0, is_new=True)
+
+
+def _known_outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> _Outbox | None:
     row = connection.execute(
-        f"SELECT {columns} FROM outboxes WHERE trial_id = ? AND attempt = ? AND name = ?", key
+        "SELECT id, offset - base, base_lines, lines FROM outboxes WHERE trial_id = ? AND attempt = ? AND name = ?",
+        (*attempt, name),
     ).fetchone()
-    if row is None:
-        insert = f"INSERT INTO outboxes (trial_id, attempt, name) VALUES (?, ?, ?) RETURNING {columns}"
-        row = connection.execute(insert, key).fetchone()
-    return row[0], row[1], row[2]
+    return None if row is None else _Outbox(*row)
 
 
-def _take(
-    connection: sqlite3.Connection, chunk: Chunk, attempt: _Attempt, outbox: int, number: int, now_ms: int
-) -> bool:
-    """`number`: of the stretch's first line. Whether there are intermediate results in it."""
+def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> list[_Outbox]:
+    """The outboxes that this one took the place of, the last first; ``a/3`` those of ``a/2`` and ``a``.
+
+    Empty for one that took nobody's place, as most do.
+    """
+    found: list[_Outbox] = []
+    for earlier in earlier_names(name):
+        known = _known_outbox(connection, attempt, earlier)
+        if known is None:
+            return []
+        found.insert(0, known)
+    return found
+
+
+def _without_repeats(
+    connection: sqlite3.Connection, before: Sequence[_Outbox], outbox: _Outbox, metrics: Sequence[Metric]
+) -> Sequence[Metric]:
+    """What is left when those are taken away that stand at the beginning of both files: they are stored."""
+    query = "SELECT 1 FROM metrics WHERE outbox = ? AND number >= ? LIMIT 1"
+    if connection.execute(query, (outbox.id, outbox.first)).fetchone():
+        return metrics
+    known: dict[int, tuple[str, str]] = {}
+    limit = before[0].next - before[0].first
+    for earlier in before:
+        limit = min(limit, earlier.next - earlier.first)
+        rows = _stored(connection, earlier, limit)
+        known |= {line: (type_, data) for line, type_, data in rows}
+        limit = rows[0][0] if rows else limit  # what came before it was in an earlier one already
+    line = outbox.next - outbox.first
+    repeats = itertools.takewhile(lambda m: known.get(line + m.number) == (m.type, m.data), metrics)
+    return metrics[len(list(repeats)) :]
+
+
+def _stored(connection: sqlite3.Connection, outbox: _Outbox, limit: int) -> list[tuple[int, str, str]]:
+    """(line of the file, type, data) of the metrics in its first lines, as many as `limit`."""
+    return connection.execute(
+        "SELECT number - ?1, type, data FROM metrics WHERE outbox = ?2 AND number >= ?1 AND number < ?1 + ?3"
+        " ORDER BY number",
+        (outbox.first, outbox.id, limit),
+    ).fetchall()
+
+
+def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
+    """Each sentence once, as long as people may be asked to read them all."""
+    connection.execute(
+        "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN ?1 ELSE doubt || '; ' || ?1 END"
+        " WHERE job_name = ?2 AND instr(doubt, ?1) = 0 AND length(doubt) < ?3",
+        (doubt, job_name, _DOUBT_CHARACTERS),
+    )
+
+
+def _take(connection: sqlite3.Connection, chunk: Chunk, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
+    """Whether there are intermediate results in it."""
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
     sequence = _next_sequence(connection, attempt.trial_id) if has_intermediates else 0
-    intermediates = _insert(connection, chunk, attempt, outbox, number, sequence, now_ms) if chunk.metrics else 0
+    intermediates = _insert(connection, chunk, attempt, outbox, sequence, now_ms) if chunk.metrics else 0
     if has_intermediates:
         _note_intermediates(connection, attempt.trial_id, sequence + intermediates, chunk.metrics)
     if intermediates < len(chunk.metrics):
@@ -134,17 +215,16 @@ def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
 
 
 def _insert(
-    connection: sqlite3.Connection, chunk: Chunk, attempt: _Attempt, outbox: int, number: int, sequence: int,
-    now_ms: int,
-) -> int:  # fmt: skip
+    connection: sqlite3.Connection, chunk: Chunk, attempt: _Attempt, outbox: _Outbox, sequence: int, now_ms: int
+) -> int:
     """`sequence`: of the stretch's first intermediate result. How many of them there are."""
     first, rows = sequence, []
     for metric in chunk.metrics:
         place = 0
         if metric.type is MetricType.PERIODICAL:
             place, sequence = sequence, sequence + 1
-        rows.append((outbox, number + metric.number, attempt.trial_id, attempt.number, metric.type, place, now_ms,
-                     metric.data, metric.value, attempt.epoch))  # fmt: skip
+        rows.append((outbox.id, outbox.next + metric.number, attempt.trial_id, attempt.number, metric.type, place,
+                     now_ms, metric.data, metric.value, attempt.epoch))  # fmt: skip
     connection.executemany(
         "INSERT INTO metrics (outbox, number, trial_id, attempt, type, sequence, stored_ms, data, value, epoch)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 from nni_manager.domain.errors import StoreTooNew
 from nni_manager.store.connection import classified, connect
@@ -21,6 +22,26 @@ def migrate(path: Path, kind: str) -> None:
         _migrate(path, kind)
     except sqlite3.DatabaseError as error:
         raise classified(path, error) from error
+
+
+def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
+    """A copy of an older database in `folder`, of the newest schema; None: it has that itself, or a newer one.
+
+    For whoever reads what nobody may write. Raises StoreCorrupt or StoreUnavailable.
+    """
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
+        try:
+            if _version(connection) >= len(_steps(kind)):
+                return None
+            folder.mkdir(mode=0o700)
+            _back_up(connection, folder / path.name)
+        finally:
+            connection.close()
+        _migrate(folder / path.name, kind)
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
+    return folder / path.name
 
 
 def _migrate(path: Path, kind: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store import jobs
+from trial_runner.wire.outbox_name import file_of, newest_name
 
 #: Identities of containers that are kept of an attempt.
 _MOST_CONTAINERS = 100
@@ -34,8 +35,8 @@ class RunnerSide:
     container: str = ""
 
 
-def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerSide:
-    """Raises NotFound, or AttemptDecided when the attempt is fenced off."""
+def find(connection: sqlite3.Connection, trial_id: str, attempt: int, *, decided_too: bool = False) -> RunnerSide:
+    """Raises NotFound, or AttemptDecided when the attempt is fenced off, unless that makes no difference."""
     row = connection.execute(
         "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
         " a.intended_ms, a.service, a.closed, json_extract(a.containers, '$[#-1]')"
@@ -44,7 +45,7 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerS
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
-    if row[6]:
+    if row[6] and not decided_too:
         raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
     return RunnerSide(
         job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
@@ -98,15 +99,20 @@ def _begin_afresh(connection: sqlite3.Connection, job_name: str, found: Mapping[
 
     What was stored of them is kept; it is of an earlier epoch.
     """
-    fresh = [name for name, size in jobs.offsets(connection, job_name).items() if found.get(name, 0) < size]
+    stored = jobs.offsets(connection, job_name)
+    fresh = [name for name in stored if _has_less(file_of(name, stored), stored, found)]
     if not fresh:
         return
     connection.execute("UPDATE attempts SET epoch = epoch + 1 WHERE job_name = ?", (job_name,))
     connection.executemany(
-        "UPDATE outboxes SET base = offset WHERE name = ? AND (trial_id, attempt) ="
+        "UPDATE outboxes SET base = offset, base_lines = lines WHERE name = ? AND (trial_id, attempt) ="
         " (SELECT trial_id, number FROM attempts WHERE job_name = ?)",
         [(name, job_name) for name in fresh],
     )
+
+
+def _has_less(file: str, stored: Mapping[str, int], found: Mapping[str, int]) -> bool:
+    return found.get(file, 0) < stored[newest_name(file, stored)]
 
 
 def set_exit(connection: sqlite3.Connection, job_name: str, word: str, now_ms: int) -> None:

@@ -32,11 +32,13 @@ class OpenTrial(NamedTuple):
     wait_ms: int
     #: None: this attempt was not started yet.
     job: AttemptRow | None
+    #: The current attempt has reported a final result.
+    has_final: bool = False
 
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
-       t.wait_sentence, t.wait_details, t.wait_ms,
+       t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
@@ -50,12 +52,12 @@ def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
 
 def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
     id_, sequence_id, status, record, created, started, attempt, asked, *rest = row
-    wait_code, wait_sentence, wait_details, wait_ms, *job = rest
+    wait_code, wait_sentence, wait_details, wait_ms, has_final, *job = rest
     return OpenTrial(
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
         wait_sentence=wait_sentence, wait_details=wait_details, wait_ms=wait_ms,
-        job=AttemptRow._make(job) if job[0] is not None else None,
+        job=AttemptRow._make(job) if job[0] is not None else None, has_final=bool(has_final),
     )  # fmt: skip
 
 

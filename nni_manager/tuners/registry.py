@@ -1,11 +1,11 @@
-"""Tuners by name: built-ins, then entry points of the group ``nni_manager.tuners``, then a user's class.
+"""Tuners by name: built-ins, then entry points of the group ``nni_manager.tuners``.
 
-`find` imports no algorithm and runs no user's code; `create` does both.
+`find` imports no algorithm; `create` does. Users' classes are `trial_runner.tuner_host`'s: they run in another Python.
 """
 
 from __future__ import annotations
 
-from nni_manager.domain.algorithm import Algorithm, Catalogue, load_user_class
+from nni_manager.domain.algorithm import Algorithm, Catalogue
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 from nni_manager.tuners.contract import Tuner
@@ -46,14 +46,7 @@ def find(name: str) -> Algorithm:
 
 
 def create(spec: AlgorithmSpec) -> Tuner:
-    """The tuner itself. Raises InvalidInput, and whatever a user's class raises."""
-    if spec.class_name:
-        # costs 10 ms (inspect), which built-ins need not pay
-        from nni_manager.tuners.user_class import UserTuner, require_tuner
-
-        loaded = load_user_class(spec.class_name, spec.code_directory)
-        require_tuner(loaded, spec.class_name)
-        return UserTuner(loaded(**spec.class_args))
+    """The tuner itself, of a `spec` with a name. Raises InvalidInput."""
     tuner = CATALOGUE.find(spec.name).create(spec.class_args)
     if not isinstance(tuner, Tuner):
         raise InvalidInput(f"name: what is installed as tuner {spec.name!r} is no nni_manager.tuners.contract.Tuner.")

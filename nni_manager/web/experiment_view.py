@@ -43,7 +43,7 @@ class ShownExperiment:
 
     @property
     def status(self) -> ExperimentStatus:
-        return status(self.overview, self.entry)
+        return status(self.overview, self.entry, at_work=self.at_work)
 
     @property
     def is_viewed(self) -> bool:
@@ -68,8 +68,8 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
         errors = (hold.sentence if hold else str(error),)
         return ListedExperiment(entry=entry, status=entry.status, hold=hold, errors=errors, ended=0, of=0)
     return ListedExperiment(
-        entry=entry, status=status(found, entry), hold=found.hold, errors=found.errors, ended=ended(found),
-        of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
+        entry=entry, status=status(found, entry, at_work=live.at_work), hold=found.hold, errors=found.errors,
+        ended=ended(found), of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
     )  # fmt: skip
 
 
@@ -86,9 +86,9 @@ async def shown(service: Service, id: str, view: TableView, now_ms: int) -> Show
     return ShownExperiment(overview=found, entry=entry, at_work=live.at_work, table=table, view_url=view_url)
 
 
-def status(found: Overview, entry: Entry) -> ExperimentStatus:
-    """Its folder does not know that somebody reads it."""
-    return entry.status if entry.status is ExperimentStatus.VIEWED else found.row.status
+def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
+    """Its own database does not know that somebody reads it, and may not know yet that it was stopped."""
+    return entry.status if entry.status.is_closed and not at_work else found.row.status
 
 
 def ended(found: Overview) -> int:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests.acceptance.cluster import until
 from tests.live_daemon import PYTHON, Daemon
 
 Json = dict[str, Any]
@@ -17,11 +18,11 @@ LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 
 
 class Numbered:
-    """One experiment. `platform`: fields of its section; `fields`: of the config."""
+    """One experiment. `platform`: fields of its section; `fields`: of the config; `environment`: of who creates it."""
 
     def __init__(
         self, daemon: Daemon, code: Path, *, trials: int, steps: int = 5, pause_s: float = 0.02,
-        platform: Json | None = None, **fields: Any,
+        platform: Json | None = None, environment: dict[str, str] = ENVIRONMENT, **fields: Any,
     ) -> None:  # fmt: skip
         self.daemon = daemon
         self.trials = trials
@@ -34,7 +35,7 @@ class Numbered:
             "trialCommand": f"python3 numbered.py {self.notes} {steps} {pause_s}", "trialCodeDirectory": ".",
             "trialConcurrency": 8, "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": service,
         }  # fmt: skip
-        self.id = daemon.create({**config, **fields}, code, ENVIRONMENT)
+        self.id = daemon.create({**config, **fields}, code, environment)
 
     def wait(self, timeout_s: float) -> None:
         self.daemon.wait(self.id, "DONE", timeout_s=timeout_s)
@@ -86,7 +87,8 @@ class Numbered:
             assert (started["event"], ended["event"]) == ("started", "ended"), f"{job} ran twice, or not to its end"
             assert [entry["value"] for entry in results] == [*range(self.steps), started["x"]]
         assert self.stored() == {job: self.results(job) for job in noted}
-        assert self._printed() == {job: [f"{e['type']} {e['value']}" for e in noted[job][1:-1]] for job in noted}
+        printed = {job: [f"{e['type']} {e['value']}" for e in noted[job][1:-1]] for job in noted}
+        until(lambda: self._printed() == printed)  # logs come after the end
         codes = {job: entries[-1]["exit_code"] for job, entries in noted.items()}
         assert self.ends() == {
             job: (("SUCCEEDED", "", 0) if code == 0 else ("FAILED", "USER_CODE", code)) + (channel,)
@@ -100,7 +102,8 @@ class Numbered:
         """By job: the log of its standard output."""
         folder = self.daemon.data / self.id / "trials"
         trials = self.rows("SELECT job_name, trial_id FROM attempts")
-        return {job: (folder / trial / "stdout").read_text().splitlines() for job, trial in trials}
+        paths = {job: folder / trial / "stdout" for job, trial in trials}
+        return {job: path.read_text().splitlines() for job, path in paths.items() if path.exists()}
 
 
 def _lines(path: Path) -> list[str]:

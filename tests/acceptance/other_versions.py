@@ -20,6 +20,7 @@ main()
 _RUNNER = """
 import sys
 version, archive = sys.argv[1:]
+del sys.argv[1:]  # a runner that has any is asked something
 sys.path.insert(0, archive)
 from trial_runner import protocol
 protocol.VERSION = version

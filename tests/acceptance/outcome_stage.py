@@ -86,7 +86,7 @@ def act_stop(stage: Stage) -> list[Picture]:
     stopping.join()
     pictures = [played.picture()]
     played.resume()
-    played.cluster.wait_for_jobs(len(RUNNING))
+    played.cluster.wait_for_jobs(len(ROWS) - 1, attempt=2)
     pictures.append(played.picture())
     played.cluster.advance(UNTIL_FIRST_RESULT_S)
     played.wait("DONE")

@@ -26,8 +26,9 @@ class ScriptedCluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "scripted"
 
-    def wait_for_jobs(self, count: int) -> None:
-        until(lambda: len(list(self._jobs())) == count, within_s=40)
+    def wait_for_jobs(self, count: int, attempt: int | None = None) -> None:
+        """`attempt`: from the second on, where jobs of earlier ones may not be forgotten yet."""
+        until(lambda: len(list(self._jobs(f"*-{attempt}" if attempt else "*"))) == count, within_s=40)
 
     def wait_for_cancels(self) -> None:
         """Until every job was told to stop."""
@@ -60,8 +61,8 @@ class ScriptedCluster:
         """The cluster was first used so long ago."""
         _write(self._folder / "cluster.json", {"begunMs": round((time.time() - seconds) * 1000)})
 
-    def _jobs(self) -> Iterator[Path]:
-        return self._folder.glob("*/job.json")
+    def _jobs(self, names: str = "*") -> Iterator[Path]:
+        return self._folder.glob(f"{names}/job.json")
 
     def _change_jobs(self, change: Callable[[Entry], None]) -> None:
         for path in self._jobs():

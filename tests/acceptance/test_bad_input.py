@@ -16,7 +16,7 @@ import pytest
 
 from tests.acceptance.command_line import CommandLine, command_line
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("bad_input")]
 
 MIB = 1 << 20
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ LATENCY_S = 1.0
 
 
 def test_a_slow_network_that_loses_requests_and_answers(daemon: Daemon, code: Path) -> None:
-    port = _free_port()
+    port = bad_network.free_port()
     daemon.terminate()
     daemon.start(*LISTENING, "--trial-port", str(port))
     with bad_network.bad_network(port, LATENCY_S) as network:
@@ -28,13 +27,6 @@ def test_a_slow_network_that_loses_requests_and_answers(daemon: Daemon, code: Pa
         work.wait(200)
     work.check("push")
     assert network.requests > 24 * 8
-    assert min(network.failures[way] for way in (bad_network.BEFORE, bad_network.AFTER, bad_network.HALF)) > 3
-    assert {"metrics", "status"} <= network.failed_routes.keys()
-
-
-def _free_port() -> int:
-    """At both addresses."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        with socket.create_server((bad_network.ADDRESS, port)):
-            return port
+    for fault in bad_network.FAILURES:
+        assert sum(count for (_, name), count in network.met.items() if name == fault.name) > 3
+    assert {"metrics", "status"} <= {route for route, _ in network.met}

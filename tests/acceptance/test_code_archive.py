@@ -15,7 +15,7 @@ from tests.acceptance.command_line import CommandLine, command_line, id_in
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.xdist_group("code_archive")]
 
 MIB = 1 << 20
 LISTER = Path(__file__).with_name("trials") / "lister.py"

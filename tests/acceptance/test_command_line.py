@@ -249,6 +249,7 @@ def test_the_daemon_is_killed_under_a_command(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
+@pytest.mark.alone
 def test_sigterm_leaves_jobs_to_the_next_daemon(nnictl: CommandLine) -> None:
     serve = nnictl.serve("--port", "0")
     id_ = nnictl.create(trialCommand=RUN_ON, trialConcurrency=8, maxTrialNumber=8)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.acceptance.command_line import RUN_ON, CommandLine, command_line, state_of
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240), pytest.mark.xdist_group("nnictl")]
 
 REPORT = """
 for value in 0.1 0.2; do echo '{"type": "intermediate", "value": '$value'}' >> "$NNI_OUTBOX"; done
@@ -248,25 +248,6 @@ def test_a_registered_tuner_is_used_by_its_name(world: Running) -> None:
 def test_what_is_left_out(world: Running, words: list[str]) -> None:
     code, sentence = world.line.bad(*words)
     assert code == 1 and len(sentence) > 60
-
-
-def test_every_command_has_help(world: Running) -> None:
-    for words in _commands(world.line, []):
-        shown = world.line.good(*words, "--help")
-        assert shown.startswith("Usage: nnictl"), words
-
-
-def _commands(line: CommandLine, group: list[str]) -> list[list[str]]:
-    """All of them, groups included, as the help lists them."""
-    found = [group]
-    lines = line.good(*group, "--help").splitlines()
-    if "Commands:" in lines:
-        names = [
-            text.split()[0] for text in lines[lines.index("Commands:") + 1 :] if text[:2] == "  " and text[2] != " "
-        ]
-        for name in names:
-            found += _commands(line, [*group, name])
-    return found
 
 
 def test_version(world: Running) -> None:

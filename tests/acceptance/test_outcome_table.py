@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance import cluster, seen
-from tests.acceptance.acted_experiment import Json, listed_tuner, stern_assessor
+from tests.acceptance.acted_experiment import Json, Picture, listed_tuner, stern_assessor
 from tests.acceptance.cluster import Cluster, say, until
 from tests.acceptance.outcome_stage import OUTAGE, Stage, acting, when_all_is_told
 from tests.acceptance.outcome_table import (
@@ -28,7 +28,7 @@ from tests.acceptance.outcome_table import (
     request,
 )
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(90), pytest.mark.xdist_group("outcome_table")]
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 # The cells
 
 
-@pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("column", COLUMNS)
-def test_cell(stage: Stage, row: str, column: str) -> None:
-    picture, (status, reason), asked = stage.pictures(column)[0], outcome(row, column), request(row, column)
+def test_the_cells_of_a_column(stage: Stage, column: str) -> None:
+    picture = stage.pictures(column)[0]
+    for row in ROWS:
+        _check_cell(picture, row, column)
+
+
+def _check_cell(picture: Picture, row: str, column: str) -> None:
+    (status, reason), asked = outcome(row, column), request(row, column)
     trial, message = picture.trials[row], "" if status == GOOD else ROWS[row].message
     message += ROWS[row].suspicion if asked is None else ""
     assert (trial["status"], trial["reason"] or "", trial["message"]) == (status, reason, message)

@@ -446,3 +446,18 @@ def test_what_a_stop_ended_is_done_again_after_resume(bench: Bench) -> None:
     assert [one["attempt"] for one in after] == [1, 1, 2, 2, 1, 1]
     witness.check_results(bench.daemon, bench.id, bench.notes)
     witness.check_tuners(bench.hosts, 6)
+
+
+@pytest.mark.parametrize("second", ["0.25", "0.2512345", "0.25e"], ids=["shorter", "longer", "nothing usable"])
+def test_a_result_written_over_another_is_not_lost_without_a_word(bench: Bench, second: str) -> None:
+    """`>` for `>>`, the commonest slip in a shell."""
+    first, last = '{"type":"intermediate","value":0.5}', f'{{"type":"final","value":{second}}}'
+    gate = bench.gates / "gate"
+    bench.start(f"echo '{first}' > $NNI_OUTBOX; until [ -e {gate} ]; do sleep 0.02; done; echo '{last}' > $NNI_OUTBOX")
+    bench.daemon.wait_for(bench.id, lambda _: bench.daemon.rows(bench.id, "SELECT 1 FROM metrics"))
+    gate.touch()
+    ended = bench.end()
+    assert ended["status"] == "SUCCEEDED"
+    assert "outbox/main.jsonl became shorter or another file" in ended["message"]
+    assert ended["finalResult"] == (None if second == "0.25e" else second)
+    assert "results of job" in bench.log() and "with >> in a shell" in bench.log()

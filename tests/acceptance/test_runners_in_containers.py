@@ -69,10 +69,10 @@ def test_a_runner_whose_daemon_never_comes_back(listening: Daemon, code: Path, t
     assert exit_code == 7 and wrote[:-1] == list(range(60)) and 0 < wrote[-1] < 1
     assert (container.exit_word()["exit_code"], container.exit_word()["signal"]) == (7, None)
     complaints = [line for line in said.splitlines() if line.startswith("trial_runner: ")]
-    assert len(complaints) == 2 and "cannot be reached" in complaints[0] and complaints[0].endswith("; trying again")
-    assert complaints[1] == (
-        "trial_runner: Not everything was delivered before time was up: it stays in the trial's folder."
-    )
+    assert len(complaints) == 3 and "cannot be reached" in complaints[0] and complaints[0].endswith("; trying again")
+    over = "trial_runner: Time was up before all {} were delivered: the rest stays in the trial's folder."
+    assert complaints[1:] == [over.format("results"), over.format("logs")]
+    assert len(container.exit_word()["undelivered"]) == 2
     stored = _values(cluster)
     assert 0 < len(stored) < 60 and stored == wrote[: len(stored)]
 

@@ -21,10 +21,9 @@ import pytest
 from tests.acceptance import witness
 from tests.acceptance.numbered import LISTENING
 from tests.live_daemon import Daemon, assert_gone, processes_of
+from trial_runner import protocol
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system, which only root may")
 
 #: Nothing may take longer to be answered or refused, in seconds.
 PROMPT_S = 5.0
@@ -54,7 +53,7 @@ class Run:
         self.daemon = daemon
         self.notes, self.hosts = root / "witness.jsonl", root / "hosts"
         self.hosts.mkdir()
-        self.trials = more.get("trials", 40)
+        self.trials = more.get("trials", 24)
         fields: dict[str, Any] = {"trials": self.trials, "steps": 10, "pause_s": 0.05, "trialConcurrency": 4}
         config = witness.config(**fields | {"tuner": witness.noting_tuner(self.hosts)} | more)
         working = {"experimentWorkingDirectory": str(folder)} if folder else {}
@@ -139,7 +138,7 @@ class _Elsewhere(Daemon):
 # Full
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path) -> None:
     run = Run(daemon, code, tmp_path, folder=small_disk)
     run.wait_for_progress()
@@ -153,7 +152,7 @@ def test_a_full_disk_delays_and_loses_nothing(daemon: Daemon, code: Path, tmp_pa
     assert daemon.terminate() == 0
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_daemon_killed_and_started_on_a_full_disk(
     daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -170,7 +169,32 @@ def test_a_daemon_killed_and_started_on_a_full_disk(
     assert daemon.terminate() == 0
 
 
-@needs_root
+@pytest.mark.machines
+def test_a_daemon_that_was_ended_starts_on_a_full_disk(code: Path, tmp_path: Path) -> None:
+    """With all that is its own there: SQLite gives the room beside an index back when the daemon ends."""
+    data = tmp_path / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", data], check=True)
+    daemon = Daemon(data).start()
+    try:
+        run = Run(daemon, code, tmp_path)
+        run.wait_for_progress(1)
+        assert daemon.terminate() == 0
+        filling = _fill(data)
+        daemon.start()
+        assert "the room kept for this case is used now" in daemon.log()
+        assert run.holds() <= DISK_HOLDS, "it serves, and says so where the room is not enough"
+        filling.unlink()
+        run.check_end()
+        daemon.call("POST", f"/experiments/{run.id}/stop")
+        assert daemon.terminate() == 0
+    finally:
+        for process in processes_of(str(data)):
+            process.kill()
+        subprocess.run(["umount", "--lazy", data], check=True)
+
+
+@pytest.mark.machines
 def test_a_full_disk_does_not_hold_up_the_end_of_the_daemon(
     daemon: Daemon, code: Path, tmp_path: Path, small_disk: Path
 ) -> None:
@@ -232,6 +256,72 @@ def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, t
     run.check_end()
 
 
+def test_results_outlive_a_stop_that_the_store_cannot_hear_of(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    """Some jobs end before the stop, some by it, while nobody can open the experiment; nothing that they reported is
+    lost, and what has run to its end is not run again."""
+    run = Run(daemon, code, tmp_path, trials=8, spread_s=0.5)
+    daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
+    daemon.kill()
+    with _locked(run.database):
+        daemon.start()
+        ended = _eventually(lambda: _ended_commands(run.folder))
+        assert daemon.call("POST", f"/experiments/{run.id}/stop")["status"] == "STOPPED"
+        assert _entry(daemon, run.id)["status"] == "STOPPED"
+        assert not processes_of(f"{run.folder}/trials")
+    assert _eventually(lambda: _told_by(run.rows)) == "STOPPED"
+    daemon.wait(run.id, "STOPPED")
+    assert _entry(daemon, run.id)["status"] == "STOPPED"
+    statuses = dict(run.rows("SELECT id, status FROM trials"))
+    assert {statuses[trial] for trial in ended} == {"SUCCEEDED"}
+    assert set(statuses.values()) == {"SUCCEEDED", "USER_CANCELED"}
+    daemon.call("POST", f"/experiments/{run.id}/resume")
+    daemon.wait(run.id, "DONE")
+    assert run.rows("SELECT DISTINCT status, message FROM trials") == [("SUCCEEDED", "")]
+    assert run.rows("SELECT count(*) FROM attempts WHERE given_up <> ''") == [(0,)]
+    witness.check_results(_Elsewhere(run), run.id, run.notes)
+    _check_every_metric(run)
+
+
+def test_a_stop_that_the_store_could_not_hear_of_is_kept_by_the_next_daemon(
+    daemon: Daemon, code: Path, tmp_path: Path
+) -> None:
+    run = Run(daemon, code, tmp_path, trials=4, steps=80)
+    daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
+    daemon.kill()
+    with _locked(run.database):
+        daemon.start()
+        daemon.call("POST", f"/experiments/{run.id}/stop")
+        daemon.kill()
+        daemon.start()
+        assert (_entry(daemon, run.id)["status"], _entry(daemon, run.id)["hold"]) == ("STOPPED", None)
+        with daemon.client() as client:  # there is no other way to what its jobs left
+            assert client.post(f"/api/v1/experiments/{run.id}/resume").status_code == 503
+    daemon.call("POST", f"/experiments/{run.id}/resume")
+    daemon.wait(run.id, "DONE")
+    assert run.rows("SELECT status, attempt, count(*) FROM trials GROUP BY 1, 2") == [("SUCCEEDED", 2, 4)]
+    witness.check_results(_Elsewhere(run), run.id, run.notes)
+    _check_every_metric(run)
+
+
+def _ended_commands(folder: Path) -> list[str]:
+    """Trials whose first attempt has come to its own end."""
+    return [path.parent.name for path in folder.glob(f"trials/*/{protocol.EXIT_FILE}")]
+
+
+def _told_by(rows: Callable[[str], list[tuple[Any, ...]]]) -> str:
+    """What the experiment's own database says of it, once that is STOPPED."""
+    ((status,),) = rows("SELECT status FROM experiment")
+    return str(status) if status == "STOPPED" else ""
+
+
+def _check_every_metric(run: Run) -> None:
+    """Of all attempts, those that a stop ended included."""
+    wrote = sorted((entry["attempt"], entry["value"]) for entry in witness.read(run.notes) if "value" in entry)
+    query = "SELECT trial_id, attempt, data FROM metrics"
+    stored = sorted((f"{id_}-{n}" if n > 1 else id_, json.loads(data)) for id_, n, data in run.rows(query))
+    assert stored == wrote
+
+
 def test_a_locked_index_stops_nothing(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     run = Run(daemon, code, tmp_path, trials=20)
     with _locked(daemon.data / "index.sqlite"):
@@ -288,7 +378,7 @@ def freeze() -> Iterator[Callable[[Path], None]]:
         subprocess.run(["chattr", "-i", path], check=False, capture_output=True)
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_database_that_becomes_read_only(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
@@ -303,7 +393,7 @@ def test_a_database_that_becomes_read_only(
     run.check_end()
 
 
-@needs_root
+@pytest.mark.machines
 def test_a_trials_folder_that_becomes_read_only(
     daemon: Daemon, code: Path, tmp_path: Path, freeze: Callable[[Path], None]
 ) -> None:
@@ -346,10 +436,10 @@ def test_a_deleted_index_is_made_again_from_the_folders(daemon: Daemon, code: Pa
 
 @pytest.mark.parametrize("fate", ["scrambled but the head", "scrambled", "emptied", "exchanged", "config scrambled"])
 def test_a_corrupt_database_harms_no_other(daemon: Daemon, code: Path, tmp_path: Path, fate: str) -> None:
-    run = Run(daemon, code, tmp_path, trials=60)
+    run = Run(daemon, code, tmp_path)
     (tmp_path / "second").mkdir()
-    other = Run(daemon, code, tmp_path / "second", trials=60)
-    run.wait_for_progress(20)
+    other = Run(daemon, code, tmp_path / "second")
+    run.wait_for_progress()
     assert daemon.terminate() == 0
     SPOIL[fate](run.database)
     daemon.start()

@@ -142,6 +142,7 @@ def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
     assert post(own, "heartbeat", b"{}", **bearer(own))[0] == 200
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 def test_a_million_metrics_in_a_minute(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 8)

@@ -55,6 +55,7 @@ def test_one_is_stopped_and_the_other_goes_on(nnictl: CommandLine) -> None:
     assert nnictl.traces() == []
 
 
+@pytest.mark.alone
 def test_four_trials_that_obey_end_at_once(nnictl: CommandLine) -> None:
     daemon = nnictl.serve()
     id_ = nnictl.create(trialCommand=RUN_ON, trialConcurrency=4)

@@ -12,11 +12,13 @@ from tests.live_daemon import PYTHON, Daemon
 Entry = dict[str, Any]
 
 
-def config(*, trials: int, steps: int, pause_s: float, tuner: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """An experiment of witness trials, eight at a time."""
+def config(
+    *, trials: int, steps: int, pause_s: float, tuner: dict[str, Any], spread_s: float = 0, **more: Any
+) -> dict[str, Any]:
+    """An experiment of witness trials, eight at a time. `spread_s`: how much longer some pauses are than others."""
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCommand": f"{PYTHON} witness.py {steps} {pause_s}",
+        "trialCommand": f"{PYTHON} witness.py {steps} {pause_s} {spread_s}",
         "trialCodeDirectory": ".",
         "trialConcurrency": 8,
         "maxTrialNumber": trials,

@@ -99,7 +99,9 @@ async def test_another_body_than_named_is_refused(world: World, api: httpx.Async
     assert left(world) == []
 
 
-@pytest.mark.parametrize("body", [b"", b"no archive", gzip.compress(b"no tar" * 500)])
+@pytest.mark.parametrize(
+    "body", [b"", b"no archive", gzip.compress(b"no tar" * 500)], ids=["empty", "no archive", "no tar"]
+)
 async def test_what_is_no_archive_leaves_nothing(world: World, api: httpx.AsyncClient, body: bytes) -> None:
     answer = await api.put(f"/api/v1/code/{hashlib.sha256(body).hexdigest()}", content=body)
     assert answer.status_code == 400 and "cannot be read" in answer.json()["error"]

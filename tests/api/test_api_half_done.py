@@ -140,6 +140,6 @@ async def test_a_folder_that_cannot_be_removed_stays_noted(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.add("stuck")
-    monkeypatch.setattr(Folder, "remove", lambda _: False)
+    monkeypatch.setattr(Folder, "remove", lambda _: ["db: it is in use"])
     assert (await api.delete(f"{EXPERIMENTS}/stuck")).status_code == 204
     assert await noted(world) == ["stuck"] and await world.service.entries() == []

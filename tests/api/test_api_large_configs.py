@@ -51,7 +51,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     reading = Reading()
-    monkeypatch.setattr(experiment_file, "load", reading.load)
+    monkeypatch.setattr(experiment_file, "read", reading.load)
     return reading
 
 

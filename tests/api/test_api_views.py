@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
@@ -15,12 +16,14 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
+from nni_manager.store.folder import Folder
 from tests.api.world import World
 from tests.scheduler.fake_view_door import FakeViewDoor
 
 pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
+OLD_DATABASES = Path(__file__).parents[1] / "store" / "old_databases"
 
 
 @pytest.fixture
@@ -118,6 +121,8 @@ async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World,
     viewed = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "view": {"port": 8001}})
     assert (viewed.json()["status"], viewed.json()["view"]["port"]) == ("VIEWED", 8001)
     assert world.supervisor.viewed == {"seeded"} and world.supervisor.has_work
+    refused = await api.patch(f"{EXPERIMENTS}/seeded", json={"trialConcurrency": 2})
+    assert refused.status_code == 409 and "seeded is viewed, which is for reading only" in refused.json()["error"]
     resumed = await api.post(f"{EXPERIMENTS}/seeded/resume")
     assert (resumed.json()["status"], resumed.json()["view"]["port"]) == ("RUNNING", 8001), "the port stays"
     assert await recorded(world, "seeded") == View(port=8001) and world.supervisor.viewed == set()
@@ -202,19 +207,19 @@ async def test_a_folder_from_elsewhere(api: httpx.AsyncClient, world: World, tmp
     assert refused.status_code == 409 and f"is at work in {elsewhere / 'seeded'}" in refused.json()["error"]
 
 
-#: Columns that schema 4 has and earlier ones have not.
-ADDED_BY_4 = (("experiment", "warnings"), ("trials", "doubt"))
+async def add_old(world: World, version: int) -> Folder:
+    """A closed experiment `old` whose database has the schema of that version."""
+    folder = await world.add("old")
+    for companion in folder.database.parent.glob("nni.sqlite-*"):
+        companion.unlink()
+    shutil.copy(OLD_DATABASES / f"{version:04}.sqlite", folder.database)
+    return folder
 
 
 async def test_a_folder_of_an_earlier_version_is_upgraded_to_be_read(api: httpx.AsyncClient, world: World) -> None:
-    folder = await world.add("seeded")
-    connection = connect(folder.database)
-    for table, column in (("experiment", "view_port"), ("experiment", "view_prefix"), *ADDED_BY_4):
-        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    connection.execute("PRAGMA user_version=2")
-    connection.close()
+    folder = await add_old(world, 2)
     assert (await asyncio.to_thread(index.read_folder, folder)).view is None
-    answer = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "view": {"port": 8001}})
+    answer = await api.post(f"{EXPERIMENTS}/view", json={"id": "old", "view": {"port": 8001}})
     assert answer.json()["status"] == "VIEWED"
     assert folder.database.with_name("nni.sqlite.v2.bak").exists()
 
@@ -260,15 +265,10 @@ async def test_a_folder_that_cannot_be_looked_into_is_none(api: httpx.AsyncClien
     assert (answer.status_code, "there is no experiment folder" in answer.text) == (404, True)
 
 
-async def test_a_folder_of_an_earlier_version_that_nobody_can_upgrade_has_no_warnings(
+async def test_a_folder_of_an_earlier_version_that_nobody_upgraded_can_be_read(
     api: httpx.AsyncClient, world: World
 ) -> None:
-    folder = await world.add("seeded")
-    connection = connect(folder.database)
-    for table, column in ADDED_BY_4:
-        connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-    connection.execute("PRAGMA user_version=3")
-    connection.close()
-    found = await api.get(f"{EXPERIMENTS}/seeded")
-    assert (found.status_code, found.json()["warnings"]) == (200, [])
-    assert (await api.get(f"{EXPERIMENTS}/seeded/trials")).status_code == 200
+    await add_old(world, 3)
+    found = await api.get(f"{EXPERIMENTS}/old")
+    assert (found.status_code, [w["code"] for w in found.json()["warnings"]]) == (200, ["WAS_ON_HOLD"])
+    assert (await api.get(f"{EXPERIMENTS}/old/trials")).status_code == 200

@@ -112,7 +112,7 @@ async def test_what_somebody_else_wrote_into_it_is_seen(
         if not keeps_log:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         now = {name: (await api.get(path("seeded", name))).json() for name in before}
-    assert now["check-status"] == {"status": "ERROR", "errors": ["a fault"]}
+    assert now["check-status"] == {"status": "STOPPED", "errors": ["a fault"]}, "that it is closed, the list knows"
     assert [trial["trialJobId"] for trial in before["trial-jobs"]].count("good1") == 1
     for name in LISTS:
         assert "good1" not in str(now[name]) and len(now[name]) < len(before[name])

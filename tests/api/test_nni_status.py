@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 
 import httpx
 import pytest
 
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
 from nni_manager.store import experiments, index
+from nni_manager.store.connection import connect
 from nni_manager.store.database import Database
 from tests.api.world import World
 from tests.scheduler.fake_view_door import FakeViewDoor
@@ -83,6 +85,26 @@ async def test_done_is_over_as_soon_as_a_limit_was_raised(api: httpx.AsyncClient
         await api.put(path(id_).replace("check-status", "experiment?update_type=MAX_TRIAL_NUM"), json=body)
     ).is_success
     assert (await api.get(path(id_))).json()["status"] != "DONE"
+
+
+async def test_a_turn_by_the_old_limit_does_not_end_what_has_a_new_one(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was queued behind the change, and found that all ten trials were made."""
+    id_ = await created(api, world)
+    experiment = world.service.at_work(id_)
+    assert experiment is not None
+    go_by = experiment.go_by
+
+    def after_the_turn(spec: ExperimentSpec) -> None:
+        with closing(connect(experiment.database.path)) as connection:
+            experiments.set_status(connection, ExperimentStatus.DONE, 5)
+        go_by(spec)
+
+    await experiment.database.write(lambda c: c.execute("UPDATE experiment SET next_sequence_id = 10") and None)
+    monkeypatch.setattr(experiment, "go_by", after_the_turn)
+    await world.service.change(id_, {"maxTrialNumber": 20})
+    assert (await api.get(path(id_))).json()["status"] == "RUNNING"
 
 
 async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed(

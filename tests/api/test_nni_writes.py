@@ -165,12 +165,17 @@ async def test_a_trial_that_cannot_be_killed(nni: httpx.AsyncClient, trial_id: s
     assert answer.status_code == 404 and answer.json()["error"]
 
 
-async def test_what_is_imported_can_be_read_again(nni: httpx.AsyncClient) -> None:
-    data = [{"parameter": {"x": 0.5}, "value": {"default": 1}, "trialJobId": "abcde"}, {"parameter": {}, "value": "1"}]
-    answer = await nni.post("experiment/import-data", content=json.dumps(data))
+async def test_what_is_imported_can_be_read_again_byte_for_byte_as_nni_stores_it(nni: httpx.AsyncClient) -> None:
+    data = (
+        '[{"parameter": {"größe": 1.0}, "value": {"default": 1e-5}, "trialJobId": "abcde"},'
+        ' {"value": "1", "parameter": {}}]'
+    )
+    answer = await nni.post("experiment/import-data", content=data)
     assert (answer.status_code, answer.content) == (200, b"")
     (text,) = (await nni.get("experiment/imported-data")).json()
-    assert json.loads(text) == [{"parameter": {"x": 0.5}, "value": {"default": 1}}, {"parameter": {}, "value": "1"}]
+    assert text == (
+        '[{"parameter":{"größe":1},"value":{"default":0.00001},"trialJobId":"abcde"},{"value":"1","parameter":{}}]'
+    )
 
 
 @pytest.mark.parametrize(

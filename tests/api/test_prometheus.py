@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +19,8 @@ from nni_manager.api.application import create_application
 from nni_manager.api.exposition import Family, Sample
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.trial import TrialStatus
+from nni_manager.platform_kit.runner_token import RunnerTokens
+from nni_manager.scheduler.runner_desk import RunnerDesk
 from nni_manager.store import migrate, tallies
 from nni_manager.store.tallies import TrialTally
 from tests.api.world import World
@@ -199,7 +200,7 @@ def test_every_answer_to_a_runner_has_an_outcome(status: int, outcome: str) -> N
 
 async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World) -> None:
     before = value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized")
-    desk: Any = None  # nobody gets as far
+    desk = RunnerDesk(world.supervisor, RunnerTokens(b"secret"), "0.6.0")
     async with world.calling(trial_listener.create_trial_listener(desk)) as runner:
         await runner.post("/trial/v1/a/b/1/metrics", json={})
     assert value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized") == before + 1

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.presence import Presences
-from nni_manager.config import experiment_file
+from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.experiment import ExperimentStatus, Hold
@@ -167,6 +167,7 @@ async def raw_get(
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     for module in (build, experiment_folder):
         monkeypatch.setattr(module, "adapter_of", lambda _platform: MemoryPlatform)
+    monkeypatch.setattr(admission, "check", lambda _spec: None)
     monkeypatch.setattr(build, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
     data, code = folder / "data", folder / "code"

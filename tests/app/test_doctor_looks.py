@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,16 @@ from typing import Any
 import pytest
 
 from nni_manager import __version__
-from nni_manager.app.doctor import algorithms, clock, config_file, data_directory, examination, ports, running_daemon
+from nni_manager.app.doctor import (
+    algorithms,
+    clock,
+    commands,
+    config_file,
+    data_directory,
+    examination,
+    ports,
+    running_daemon,
+)
 from nni_manager.app.doctor import keeper as keeper_look
 from nni_manager.app.doctor.finding import Finding, Verdict, ok
 from nni_manager.config import registered_algorithms
@@ -42,6 +52,33 @@ def locked(path: Path, pid: int = 4242) -> Iterator[None]:
         file.write(f"{pid}\n")
         file.flush()
         yield
+
+
+# Whose nnictl
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("from nni.tools.nnictl.nnictl import parse_args", "belongs to NNI itself"),
+        ("from nni_manager.cli.main import nnictl", "belongs to another installation of this program"),
+        ("echo hello", "belongs to something else"),
+    ],
+)
+def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> None:
+    script = tmp_path / "nnictl"
+    script.write_text(f"#!/usr/bin/python3\n{line}\n")
+    script.chmod(0o755)
+    (found,) = commands.look({"PATH": f"{tmp_path}:{Path(sys.executable).parent}"})
+    assert found.verdict is Verdict.WARN and f"({script}) {words}" in found.sentence and found.advice
+
+
+def test_our_nnictl_or_none(tmp_path: Path) -> None:
+    here = Path(sys.executable).parent
+    (found,) = commands.look({"PATH": f"{tmp_path}:{here}"})
+    assert found.verdict is Verdict.OK and str(here / "nnictl") in found.sentence
+    (found,) = commands.look({"PATH": str(tmp_path)})
+    assert found.verdict is Verdict.WARN and "nni-manager" in found.advice and str(here) in found.advice
 
 
 # The data directory

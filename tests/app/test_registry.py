@@ -210,6 +210,7 @@ async def test_a_copy_at_work_elsewhere_is_not_ours(ours: Ours) -> None:
 @pytest.mark.parametrize(
     ("pid", "launched_ms", "kept"),
     [(os.getppid(), int(time.time() * 1000), True), (os.getppid(), 5, False), (2**22 + 1, 5, False), (None, 5, False)],
+    ids=["runs", "launched before it began", "is gone", "none"],
 )
 async def test_what_nni_itself_still_runs_stays_its_own(
     ours: Ours, pid: int | None, launched_ms: int, kept: bool

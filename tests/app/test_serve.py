@@ -61,6 +61,7 @@ def test_one_port_for_two_doors(manager: CommandLine) -> None:
     assert manager.traces() == []
 
 
+@pytest.mark.alone
 @pytest.mark.acceptance
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stream_ends_when_the_daemon_does(manager: CommandLine, number: signal.Signals) -> None:

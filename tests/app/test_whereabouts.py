@@ -80,6 +80,23 @@ async def test_nothing_is_touched_while_all_is_there(place: Place) -> None:
     assert await place.answers()
 
 
+async def test_a_file_that_cannot_be_written_at_the_start_is_written_later(
+    tmp_path: Path, runtime: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path, runtime / "run")
+    (tmp_path / POINTER_FILE).write_text('{"socket": "/nowhere", "pid": 1, "version": "0.1.0"}')  # a killed daemon's
+    (tmp_path / "control.tmp").mkdir()  # as on a full disk, nothing can be written there
+    async with place.whereabouts.kept():
+        await place.whereabouts.look()
+        (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert said.startswith("clients cannot find this daemon: [Errno 21] Is a directory")
+        (tmp_path / "control.tmp").rmdir()
+        await place.whereabouts.look()
+        assert await place.answers()
+    await place.doors.close()
+    place.lock.release()
+
+
 async def test_the_socket_s_folder_is_removed(place: Place) -> None:
     shutil.rmtree(place.runtime)
     await place.whereabouts.look()

@@ -43,6 +43,7 @@ def test_the_contract_names_every_module_of_the_trial_runner() -> None:
     assert set(named) == {f"trial_runner.{path.stem}" for path in entries} - {
         "trial_runner.__init__",
         "trial_runner.protocol",
+        "trial_runner.tuner_host",
         "trial_runner.wire",
     }
 

@@ -19,7 +19,7 @@ PACKAGES = [path for path in OURS if path.name == "__init__.py"]
 MOST_LINES = 400
 TOP_LEVEL = {
     "pyproject.toml", "nni_manager", "trial_runner", "tests", "configs", "Dockerfile", "docker-compose.yml",
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci", ".gitignore",
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci", ".gitignore", "docs",
 }  # fmt: skip
 
 
@@ -31,14 +31,12 @@ def test_there_is_something_to_look_at() -> None:
     assert len(OURS) > 100 and len(PACKAGES) > 10
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_no_module_is_long(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MOST_LINES
+def test_no_module_is_long() -> None:
+    assert [name(path) for path in MODULES if len(path.read_text().splitlines()) > MOST_LINES] == []
 
 
-@pytest.mark.parametrize("path", OURS, ids=name)
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), "no docstring"
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name(path) for path in OURS if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def test_nothing_is_called_utils_or_common() -> None:
@@ -46,12 +44,13 @@ def test_nothing_is_called_utils_or_common() -> None:
     assert [name(path) for path in OURS if {path.stem, path.parent.name} & vague] == []
 
 
-@pytest.mark.parametrize("path", PACKAGES, ids=name)
-def test_packages_hold_a_docstring_and_re_exports(path: Path) -> None:
-    docstring, *rest = ast.parse(path.read_text()).body
-    assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
-    logic = [ast.unparse(node) for node in rest if not isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)]
-    assert [text for text in logic if not text.startswith("pytest.register_assert_rewrite(")] == []
+def test_packages_hold_a_docstring_and_re_exports() -> None:
+    for path in PACKAGES:
+        docstring, *rest = ast.parse(path.read_text()).body
+        assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant), name(path)
+        logic = [ast.unparse(node) for node in rest if not isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)]
+        odd = [text for text in logic if not text.startswith("pytest.register_assert_rewrite(")]
+        assert odd == [], name(path)
 
 
 def test_every_folder_of_modules_is_a_package() -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from nni_manager.assessors import registry
 from nni_manager.assessors.medianstop import Medianstop
-from nni_manager.assessors.user_class import UserAssessor
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import AlgorithmSpec
 
@@ -28,17 +24,8 @@ def test_medianstop_is_found_whatever_the_case() -> None:
         (AlgorithmSpec(name="curvefitting"), "NNI's assessor 'curvefitting' is not available here yet"),
         (AlgorithmSpec(name="Medianstop", class_args={"step": 1}), "classArgs.step: Medianstop has no such argument"),
         (AlgorithmSpec(name="Medianstop", class_args={"start_step": "1"}), "classArgs.start_step must be"),
-        (AlgorithmSpec(class_name="Mine"), "className: 'Mine' names no module"),
     ],
 )
 def test_what_cannot_be_used_is_explained(spec: AlgorithmSpec, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         registry.create(spec)
-
-
-def test_a_users_class_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "registry_user_assessor.py").write_text("class Mine: pass\n")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "registry_user_assessor", raising=False)
-    spec = AlgorithmSpec(class_name="registry_user_assessor.Mine", code_directory=str(tmp_path))
-    assert isinstance(registry.create(spec), UserAssessor)

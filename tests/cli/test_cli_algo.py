@@ -92,7 +92,7 @@ def test_an_installed_module(nnictl: Run, meta: Path) -> None:
         ("algoType: tuner\n", "builtinName: is required"),
         (META.replace("tuner", "sampler", 1), "algoType: must be one of tuner, advisor, assessor"),
         (META.replace(".MyTuner", ""), "className: 'my_tuner' must name a module and a class"),
-        (META.replace("MyTuner", "Other"), "module my_tuner has no class Other"),
+        (META.replace("MyTuner", "Other"), "module 'my_tuner' has no class 'Other'"),
         (META.replace("my_tuner", "nowhere_at_all"), "No module named 'nowhere_at_all'"),
         (META + "classArgsValidator: my_tuner.None\n", "my_tuner"),
         (META + "classArgs: 3\n", "classArgs: must be a mapping"),

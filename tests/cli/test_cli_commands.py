@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 from fake_manager import FakeManager, state, trial
 
 from nni_manager import __version__
+from nni_manager.cli.main import nni_manager
+from nni_manager.cli.main import nnictl as nnictl_group
 from nni_manager.domain.errors import ConfigInvalid, Conflict, NotFound, Problem
 
 pytestmark = pytest.mark.unit
@@ -44,7 +46,7 @@ def test_create_sends_what_the_daemon_needs(nnictl: Run, manager: FakeManager, f
     ((_, text, caller),) = manager.calls
     assert text == CONFIG
     assert caller["file"] == given and caller["directory"] == str(file.parent)
-    assert caller["interpreter"] == sys.executable
+    assert "interpreter" not in caller, "the daemon looks along the caller's PATH"
     assert caller["environment"]["DATASET"] == "/data/digits"
     assert "NNI_MANAGER_TOKEN" not in caller["environment"] and "LATIN" not in caller["environment"]
 
@@ -57,12 +59,33 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
         "state   nnictl experiment status new00000",
         "trials  nnictl trial ls new00000",
         "end     nnictl stop new00000",
+        "The experiment id is new00000",
+        "Experiment ID: new00000",
     ]
+
+
+def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
+    """As NNI 2 and NNI 3 say it."""
+    manager.view_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
+    out = nnictl("create", "-c", str(file), "-p", "8080").stdout
+    assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
+        ("new00000", ""), ("", "new00000"),
+    ]  # fmt: skip
+    urls = re.findall(r"(?:Web UI urls are|Web portal URLs): *(\S+)$", out, re.MULTILINE)
+    assert urls == ["http://127.0.0.1:8080"] * 2, "scripts put /api/v1/nni behind it"
 
 
 def test_hints_name_the_data_directory(nnictl: Run, file: Path) -> None:
     lines = nnictl("create", "-c", str(file), "--data-dir", "/my data").stdout.splitlines()
-    assert lines[-1] == "end     nnictl stop new00000 --data-dir '/my data'"
+    assert "end     nnictl stop new00000 --data-dir '/my data'" in lines
+
+
+def test_every_command_of_nnictl_is_one_of_nni_manager_too(manager: FakeManager, file: Path) -> None:
+    """Where both packages are installed, nnictl is the one that was installed last."""
+    assert set(nnictl_group.commands) < set(nni_manager.commands)
+    words = ["create", "-c", str(file)]
+    done = CliRunner().invoke(nni_manager, words, obj=lambda directory: manager)
+    assert done.exit_code == 0 and "end     nni-manager stop new00000" in done.stdout.splitlines()
 
 
 def test_create_in_the_foreground(nnictl: Run, manager: FakeManager, file: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,18 @@ from nni_manager.client.address import Address
 from nni_manager.config.data_directory import make_data_directory
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.store.ownership import Ownership
+from tests.left_children import reaped
 
 pytestmark = pytest.mark.acceptance
 
 ANSWER = "import os, sys; os.write(int(sys.argv[-1]), b{!r})"
+
+
+@pytest.fixture(autouse=True)
+def reaped_daemons() -> Iterator[None]:
+    """Who starts a daemon does not wait for it, and usually ends before it."""
+    with reaped():
+        yield
 
 
 def program(code: str) -> list[str]:

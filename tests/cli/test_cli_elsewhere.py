@@ -217,7 +217,8 @@ def test_files_are_read_here_and_code_is_sent(nnictl: Run, manager: FakeManager,
     assert not {"environment", "interpreter", "directory"} & set(caller), "they mean nothing there"
     assert b"tuners/mine.py" in gzip.decompress(manager.code[sha256])
     assert str(file.parent) not in text
-    assert "--manager http://gpu-box:8080" in result.stdout.splitlines()[-1]
+    assert "nnictl stop new00000 --manager http://gpu-box:8080" in result.stdout
+    assert result.stdout.endswith("Web portal URLs: http://gpu-box:8080/experiments/new00000\n")
 
 
 def test_code_that_is_there_is_not_sent_again(nnictl: Run, manager: FakeManager, file: Path) -> None:

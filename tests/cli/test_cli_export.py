@@ -197,8 +197,14 @@ def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp
         (
             "import", "abc",
             [
-                {"parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5},
-                {"parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}},
+                {
+                    "parameter": {"x": 1, "layer": {"_name": "conv"}}, "value": 0.5, "trialJobId": "aaaaa",
+                    "intermediate": ["0.1", "0.2", "0.5"],
+                },
+                {
+                    "parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd",
+                    "intermediate": ['{"default": 3}'],
+                },
             ],
         )
     ]  # fmt: skip

@@ -179,6 +179,8 @@ def test_platform_clean(nnictl: Run, tmp_path: Path) -> None:
         ["hello"],
         ["package", "list", "--all"],
         ["ss_gen", "--trial_command", "python3 x.py", "-d", "."],
+        ["auto_gen", "--trial_dir", ".", "--file", "space.json"],
+        ["tensorboard", "start", "--trial_id", "abc", "--port", "6006"],
         ["trainingservice", "register", "--package", "x"],
         ["experiment", "save", "abc", "--path", "x", "-s"],
         ["experiment", "load", "--path", "x", "--codeDir", "y"],

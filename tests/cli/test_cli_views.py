@@ -87,8 +87,8 @@ def test_view(nnictl: Run, manager: FakeManager) -> None:
     lines = nnictl("view", "ab", "--port", "8888").stdout.splitlines()
     how = {"view": {"port": 8888, "urlPrefix": ""}, "working_directory": None}
     assert manager.calls == [("view", "abc", how)]
-    assert lines[0] == "Experiment abc is open for reading only."
-    assert lines[-1] == "end         nnictl stop abc"
+    assert lines[0] == "Experiment abc is viewed: open for reading only."
+    assert "end         nnictl stop abc" in lines
 
 
 @pytest.mark.parametrize("command", ["resume", "view"])
@@ -104,7 +104,7 @@ def test_a_folder_that_was_moved(nnictl: Run, manager: FakeManager, tmp_path: Pa
 def test_stop_by_port(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"), state("def", view=VIEW), state("ghi", "VIEWED", view={**VIEW, "port": 8889}))
     assert nnictl("stop", "--port", "8888").stdout == "Experiment def is stopped.\n"
-    assert nnictl("stop", "gh", "-p", "8889").stdout == "Experiment ghi is stopped.\n"
+    assert nnictl("stop", "gh", "-p", "8889").stdout == "Experiment ghi is not viewed any more.\n"
     assert manager.calls == [("stop", "def"), ("stop", "ghi")]
 
 
@@ -125,4 +125,4 @@ def test_stop_by_a_port_that_is_nobody_s_or_another_s(nnictl: Run, manager: Fake
 def test_what_is_viewed_is_open(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "VIEWED"), state("def", "STOPPED"))
     assert "abc" in nnictl("experiment", "list").stdout
-    assert nnictl("stop").stdout == "Experiment abc is stopped.\n"
+    assert nnictl("stop").stdout == "Experiment abc is not viewed any more.\n"

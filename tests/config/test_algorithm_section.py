@@ -67,7 +67,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
     ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE'"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
-    ("advisor", {"name": "Hyperband"}, "name", "the tuner Hyperband is not in this version yet"),
+    ("advisor", {"name": "Hyperband"}, "name", "remove advisor, and write for example tuner: {name: TPE}"),
 ]  # fmt: skip
 
 

@@ -129,7 +129,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("trainingService", None, "is required and not set"),
     ("trainingService", "local", "must be a mapping such as {platform: local}"),
     ("trainingService", [], "is an empty list"),
-    ("sharedStorage", {"storageType": "NFS"}, "shared storage is not in this version yet"),
+    ("sharedStorage", "NFS", "must be a mapping such as {storageType: NFS"),
     ("deprecated", 1, "must be a mapping"),
 ]
 

@@ -101,6 +101,19 @@ def test_our_own_fields_and_an_advisor() -> None:
     assert "nniManagerIp" not in spec.platforms[0].settings
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [("python3.9", "python3.9"), ("/opt/x/bin/python", "/opt/x/bin/python"), ("env/bin/python", "{}/env/bin/python")],
+)
+def test_the_python_of_a_users_tuner_keeps_its_links(tmp_path: Path, given: str, read: str) -> None:
+    """A virtual environment's is a link to another Python, and a name is for the caller's PATH to find."""
+    (tmp_path / "env").symlink_to("elsewhere")
+    text = (EXAMPLES / "valid/custom-tuner.yml").read_text().replace("..", str(EXAMPLES))
+    spec = load(f"{text}\ntunerPython: {given}\n", directory=tmp_path)
+    assert spec.tuner_python == spec.canonical["tunerPython"] == read.format(tmp_path)
+    assert from_canonical(spec.canonical) == spec
+
+
 @pytest.mark.parametrize("file", VALID, ids=lambda file: file.name)
 def test_the_canonical_form_rebuilds_the_experiment(file: Path) -> None:
     spec = load_file(file)

@@ -22,10 +22,13 @@ Load = Callable[..., ExperimentSpec]
 Refusals = Callable[..., list[Problem]]
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "platform", "is required and not set; add one of: local"),
+    ({}, "platform", "is required and not set; add one of: adl"),
     ({"platform": 5}, "platform", "must be text"),
-    ({"platform": "Local"}, "platform", "did you mean local?"),
-    ({"platform": "moonbase"}, "platform", "there is no platform 'moonbase'; Known: local"),
+    ({"platform": "locla"}, "platform", "did you mean local?"),
+    ({"platform": "paiYrn"}, "platform", "did you mean paiYarn?"),
+    ({"platform": "kubflow"}, "platform", "did you mean kubeflow?"),
+    ({"platform": "hybrid"}, "platform", "several platforms are a list"),
+    ({"platform": "moonbase"}, "platform", "there is no platform 'moonbase'; Known: adl, aml"),
     ({"platform": "local", "useActiveGpu": "yes"}, "useActiveGpu", "must be true or false"),
     ({"platform": "local", "useActivGpu": True}, "useActivGpu", "did you mean useActiveGpu?"),
     ({"platform": "local", "trialGpuNumber": 1}, "useActiveGpu", "when trialGpuNumber is above 0"),

@@ -32,7 +32,7 @@ GOOD: list[tuple[Parse, object, object]] = [
 BAD: list[tuple[Parse, object]] = [
     *((seconds, raw) for raw in ("", "s", "5", "5x", "-5s", "1e3s", "5s5s", None, [], True, 10**400, "9" * 400 + "d")),
     *((duration, raw) for raw in (0, "0s", 0.0, -1)),
-    *((memory_mb, raw) for raw in ("8 potatoes", "4g", "8", "", 0, -1, True, 1.5, None, "0gb")),
+    *((memory_mb, raw) for raw in ("8 potatoes", "4gg", "8", "", 0, -1, True, 1.5, None, "0gb")),
     *((gpu_indices, raw) for raw in ([], "", ",", "0,", "a", [0, 0], "1,1", [-1], -1, True, [1.0], ["0"], None, {})),
     *((whole_number(1, 5), raw) for raw in (0, 6, True, "3", 3.0, None)),
     *((number(0), raw) for raw in (-1, float("inf"), float("nan"), "1", True, None)),

@@ -57,32 +57,18 @@ def test_duplicate_keys_are_faults() -> None:
     assert parse("a: 1\nb: 2\na: 3\n").faults == [(("a",), 3, "given twice, first in line 1; keep one")]
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("a: {your_nfs_server_ip}", "{your_nfs_server_ip}"),
-        ("a: ${your token}", "${your token}"),
-        ('a: "{Your Account}"', "{Your Account}"),
-        ("a: <your-host>", "<your-host>"),
-        ("a: {your share name: }", "{your share name}"),
-    ],
-)
-def test_placeholders_are_named(text: str, name: str) -> None:
-    [(path, line, message)] = parse(text).faults
-    assert (path, line) == (("a",), 1)
-    assert name in message
-
-
-@pytest.mark.parametrize("text", ["a: {x}", "a: ${HOME}", "a: {your: 1}", "a: echo ${your_word} twice", "a: '{}'"])
-def test_other_braces_are_no_placeholders(text: str) -> None:
-    assert parse(text).faults == []
+def test_what_a_document_leaves_out_is_a_fault_and_the_rest_is_read() -> None:
+    document = parse("a: 1\n...\nb: 2\n...\n")
+    assert document.root.value == {"a": 1, "b": 2}
+    assert document.faults == [(("...",), 2, "'...' stands for fields that are not printed; put them in its place")]
+    assert parse("a: 1\n...\n").faults == [], "the end of a text"
+    assert parse("a: |\n  x\n  ...\n  y\n").root.value == {"a": "x\n...\ny\n"}
 
 
 REFUSED = [
     ("a: 1\nb: *hunter2", 2, "its anchor is missing"),
     ("a: &x [*x]", 1, "its anchor is missing"),
     ("? [a]\n: 1", 1, "a key must be text"),
-    ("a: 1\n...\nb: 2\n", 3, "has ended the config"),
     ("a: 1\n---\nb: 2\n", 2, "has ended the config"),
     ("a: b: c", 1, "not valid YAML"),
     ("a: 1\n\tb: 2", 2, "not valid YAML"),

@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from nni_manager.domain.evidence import Finding, RunnerWord, weigh
+from nni_manager.domain.evidence import (
+    Finding,
+    RunnerWord,
+    apart_ms,
+    possible_ms,
+    unstarted,
+    weigh,
+    with_possible_times,
+)
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import Reason, failure_reason
 
@@ -100,3 +108,43 @@ def test_a_word_with_gaps() -> None:
     assert RunnerWord.parse('{"exitCode": 0, "outboxes": null}') == RunnerWord(
         exit_code=0, signal=None, stderr_tail="", started_ms=None, ended_ms=None, outboxes={}
     )
+
+
+UNSTARTED = RunnerWord(
+    exit_code=65, signal=None, stderr_tail="The code archive is refused.", started_ms=3, ended_ms=7, outboxes={},
+    was_started=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("platform", [None, EXIT_1, CANCELLED], ids=["says nothing", "exit 1", "was told to end it"])
+def test_what_the_runner_itself_failed_of_is_not_the_command_s(platform: JobReport | None) -> None:
+    found = weigh(platform, UNSTARTED)
+    assert found is not None and found.report.reason == Reason.RUNNER_FAILED
+    assert found.report.message == "the trial runner did not start the command: The code archive is refused."
+
+
+@pytest.mark.parametrize("exit_code", [64, 65, 75, 77, 79, 126])
+def test_a_runner_that_was_never_heard_failed_itself(exit_code: int) -> None:
+    found = unstarted(JobReport(state=JobState.FAILED, exit_code=exit_code))
+    assert found.reason == Reason.RUNNER_FAILED and f"(exit code {exit_code})" in found.message
+
+
+@pytest.mark.parametrize("report", [OK, EXIT_1, OOM, LOST, JobReport(state=JobState.PREEMPTED, exit_code=64)])
+def test_other_ends_of_one_that_was_never_heard_are_as_they_are(report: JobReport) -> None:
+    assert unstarted(report) == report
+
+
+def test_what_was_not_delivered_is_a_doubt() -> None:
+    told = RunnerWord.parse(json.dumps({"exitCode": 0, "signal": None, "undelivered": ["outbox/a was refused."]}))
+    assert told.doubts == "not everything was delivered: outbox/a was refused."
+
+
+@pytest.mark.parametrize(("ahead_ms", "corrected"), [(600_000, True), (-600_000, True), (1500, False), (0, True)])
+def test_clocks_that_are_apart(ahead_ms: int, corrected: bool) -> None:
+    """A runner's clock of ten minutes more or less changes neither when its command began nor how long it took."""
+    intended, started, ended, now = 1_000_000, 5_000_000, 8_000_000, 8_000_010
+    told = {"startedMs": started + ahead_ms, "endedMs": ended + ahead_ms, "nowMs": now + ahead_ms}
+    found = json.loads(with_possible_times(json.dumps(told), intended, now))
+    times = (started, ended) if corrected else (started + ahead_ms, now)
+    assert found == {"startedMs": times[0], "endedMs": times[1]}
+    assert possible_ms(started + ahead_ms, intended, now, apart_ms(now + ahead_ms, now)) == times[0]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.outbox import Lines, joined, parse, parse_nni
+from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
 
@@ -19,14 +20,14 @@ GOOD = '{"type": "intermediate", "value": 1}'
 
 
 def only(lines: Lines) -> Metric:
-    assert lines.broken == ()
+    assert not lines.broken
     (metric,) = lines.metrics
     return metric
 
 
 def test_a_byte_order_mark_before_the_first_line_is_no_harm() -> None:
     lines = parse(["\ufeff" + GOOD, GOOD])
-    assert lines.broken == () and [metric.value for metric in lines.metrics] == [1, 1]
+    assert not lines.broken and [metric.value for metric in lines.metrics] == [1, 1]
 
 
 @pytest.mark.parametrize(("value", "data", "number"), [
@@ -74,13 +75,21 @@ def test_a_broken_line_costs_itself(line: str) -> None:
     lines = parse([GOOD, line, GOOD])
     assert lines.count == 3
     assert [metric.number for metric in lines.metrics] == [0, 2]
-    (sentence,) = lines.broken
+    (sentence,) = lines.broken.values()
     assert sentence.startswith("line 2 is no metric (")
     assert len(sentence) < 400
 
 
 def test_a_missing_field_is_named() -> None:
-    assert "(no field 'value')" in parse(['{"type": "final"}']).broken[0]
+    assert "(no field 'value')" in parse(['{"type": "final"}']).broken["no field 'value'"]
+
+
+def test_lines_that_are_broken_alike_are_one_sentence() -> None:
+    """400,000 empty lines were 240 MB of log."""
+    stretches = [parse([""] * 250, 250 * number) for number in range(4)] + [parse(["{}", ""], 1000)]
+    whole = joined(stretches)
+    assert whole.count == 1002
+    assert [sentence.partition(" is ")[0] for sentence in whole.broken.values()] == ["line 1001", "line 1"]
 
 
 def test_nested_values_come_back_as_they_were() -> None:
@@ -91,8 +100,8 @@ def test_nested_values_come_back_as_they_were() -> None:
 
 
 def test_no_lines_are_no_metrics() -> None:
-    assert parse([]) == Lines(count=0, metrics=(), broken=())
-    assert parse_nni([]) == Lines(count=0, metrics=(), broken=())
+    assert parse([]) == Lines(count=0, metrics=(), broken={})
+    assert parse_nni([]) == Lines(count=0, metrics=(), broken={})
 
 
 def nni_record(type_: str, value: str, **more: object) -> str:
@@ -112,7 +121,7 @@ def test_records_of_the_old_sdk(type_: str, value: str, number: float | None) ->
 
 def test_a_request_for_parameters_is_no_result_and_nothing_broken() -> None:
     lines = parse_nni([nni_record("REQUEST_PARAMETER", "{}"), nni_record("FINAL", "1")])
-    assert lines.broken == ()
+    assert not lines.broken
     assert [metric.number for metric in lines.metrics] == [1]
 
 
@@ -151,7 +160,7 @@ JSON = st.recursive(
 def test_whatever_stands_between_them_good_lines_survive(entries: list[tuple[str, object] | str]) -> None:
     lines = [e if isinstance(e, str) else json.dumps({"type": e[0], "value": e[1]}) for e in entries]
     parsed = parse(lines)
-    assert len(parsed.metrics) + len(parsed.broken) == parsed.count == len(lines)
+    assert parsed.count == len(lines) and bool(parsed.broken) == (len(parsed.metrics) < len(lines))
     found = {metric.number: json.loads(metric.data) for metric in parsed.metrics}
     assert found == {n: entry[1] for n, entry in enumerate(entries) if not isinstance(entry, str)}
 
@@ -160,3 +169,10 @@ def test_whatever_stands_between_them_good_lines_survive(entries: list[tuple[str
 def test_stretches_that_follow_each_other_are_one(cut: int) -> None:
     lines = [GOOD, "broken", '{"type": "final", "value": 2}', ""]
     assert joined([parse(lines[:cut]), parse(lines[cut:], cut)]) == parse(lines)
+
+
+def test_a_line_that_is_too_long_is_named_with_the_limit() -> None:
+    found = parse([protocol.TOO_LONG, '{"type": "final", "value": 1}'])
+    (sentence,) = found.broken.values()
+    assert sentence == "line 1 is longer than 4194304 bytes, the most that is taken; report less at once"
+    assert (found.count, len(found.metrics)) == (2, 1)

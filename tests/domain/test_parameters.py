@@ -22,7 +22,7 @@ VALUES = st.recursive(
 def test_the_record_has_these_four_keys_in_this_order() -> None:
     parameters = Parameters(parameter_id=3, source=ParameterSource.ALGORITHM, values={"x": 0.1})
     assert parameters.record() == (
-        '{"parameter_id": 3, "parameter_source": "algorithm", "parameters": {"x": 0.1}, "parameter_index": 0}'
+        '{"parameter_id":3,"parameter_source":"algorithm","parameters":{"x":0.1},"parameter_index":0}'
     )
 
 

@@ -29,11 +29,13 @@ PREEMPTED = JobReport(state=JobState.PREEMPTED)
 REMOVED = JobReport(state=JobState.CANCELLED)
 LOST = JobReport(state=JobState.LOST)
 REFUSED = JobReport(state=JobState.FAILED, reason="SUBMIT_REJECTED", message="no such queue")
+UNSTARTED = JobReport(state=JobState.FAILED, exit_code=126, reason="RUNNER_FAILED", message="no such folder")
 MISMATCH = JobReport(state=JobState.FAILED, reason="VERSION_MISMATCH", message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
     "exit 0": EXIT_0, "exit 1": EXIT_1, "signal": SIGNALLED, "memory": MEMORY, "gpu memory": GPU_MEMORY,
     "preempted": PREEMPTED, "removed": REMOVED, "lost": LOST, "refused": REFUSED, "mismatch": MISMATCH,
+    "unstarted": UNSTARTED,
 }  # fmt: skip
 
 STOPPED = {
@@ -62,6 +64,8 @@ UNASKED = {
     ("lost", 1): ("WAITING", "LOST"),
     ("refused", 0): ("FAILED", "SUBMIT_REJECTED"),
     ("refused", 1): ("FAILED", "SUBMIT_REJECTED"),
+    ("unstarted", 0): ("FAILED", "RUNNER_FAILED"),
+    ("unstarted", 1): ("WAITING", "RUNNER_FAILED"),
     ("mismatch", 0): ("FAILED", "VERSION_MISMATCH"),
     ("mismatch", 1): ("FAILED", "VERSION_MISMATCH"),
 }
@@ -93,11 +97,31 @@ def test_every_evidence_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize(("evidence", "platform_left", "user_left", "status"), [
     ("lost", 0, 5, "SYS_CANCELED"), ("lost", 1, 0, "WAITING"), ("exit 1", 5, 0, "FAILED"), ("exit 1", 0, 1, "WAITING"),
+    ("unstarted", 0, 5, "FAILED"), ("unstarted", 1, 0, "WAITING"),
     ("lost", -1, 0, "SYS_CANCELED"), ("exit 1", 0, -1, "FAILED"),
 ])  # fmt: skip
 def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int, status: str) -> None:
     found = outcome(EVIDENCE[evidence], None, platform_retries=platform_left, user_retries=user_left)
     assert found.status == status
+
+
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("evidence", EVIDENCE)
+def test_a_final_result_is_not_paid_for_twice(evidence: str, left: int) -> None:
+    found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
+    if evidence in ("preempted", "lost"):
+        assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
+        assert f"its end was not seen ({EVIDENCE[evidence].state})" in found.message
+    else:
+        status, reason = UNASKED[evidence, left]
+        assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
+
+
+@pytest.mark.parametrize("asked", StopRequest)
+@pytest.mark.parametrize("evidence", ["preempted", "lost"])
+def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evidence: str, asked: StopRequest) -> None:
+    found = outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1, has_final=True)
+    assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)
 
 
 @pytest.mark.parametrize(("report", "reason"), [

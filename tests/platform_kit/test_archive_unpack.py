@@ -97,7 +97,10 @@ def test_a_link_may_come_before_what_it_leads_to(tmp_path: Path, target: Path) -
     assert (target / "a").read_text() == "x"
 
 
-@pytest.mark.parametrize("data", [b"", b"no gzip", gzip.compress(b"no tar" * 1000), gzip.compress(b"x" * 2000)[:-9]])
+@pytest.mark.parametrize(
+    "data", [b"", b"no gzip", gzip.compress(b"no tar" * 1000), gzip.compress(b"x" * 2000)[:-9]],
+    ids=["empty", "no gzip", "no tar", "cut off"],
+)  # fmt: skip
 def test_what_is_no_archive(tmp_path: Path, target: Path, data: bytes) -> None:
     (tmp_path / "sent").write_bytes(data)
     with pytest.raises(InvalidInput, match="cannot be read"):

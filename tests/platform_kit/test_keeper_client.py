@@ -19,7 +19,7 @@ from nni_manager.platform_kit import keeper_client, keeper_connection
 from nni_manager.platform_kit.keeper_client import Keeper
 from trial_runner import protocol
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(5)]
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
 Message = dict[str, Any]
 
@@ -462,6 +462,45 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
         await owner.hears("disconnected", "connected")
         peer = await door.peer()
     assert waits == [0.02, 0.1, 0.3, 1.0]
+
+
+async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
+    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends while there is no keeper, nobody sees end: the gaps must not grow with the number of deaths."""
+    monkeypatch.setattr(keeper_client, "_WELL_STARTED_S", 0.0)
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)  # the clock
+    for _ in range(6):
+        peer.hang_up()
+        await owner.hears("disconnected", "connected")
+        peer = await door.peer()
+    assert waits == []
+
+
+async def test_a_connection_that_we_give_up_again_and_again_is_not_made_again_at_once(
+    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_client, "_WELL_STARTED_S", 0.0)
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)  # the clock
+    for _ in range(3):
+        peer.send({"neither": "an answer nor an event"})
+        await owner.hears("disconnected", "connected")
+        peer = await door.peer()
+    assert waits == [0.02, 0.1, 0.3]
 
 
 @pytest.mark.parametrize("greeting", [{"error": {"kind": protocol.INVALID, "message": "not today"}}, {"result": None}])

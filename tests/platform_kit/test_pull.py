@@ -162,7 +162,7 @@ async def test_the_end_comes_after_all_results_with_their_sizes(attempt: Attempt
     await attempt.look()
     assert attempt.recorder.lines(JOB, "outbox/sub/worker.jsonl") == [FINAL]
     assert attempt.word == {
-        "exitCode": 0, "signal": None, "stderrTail": "", "startedMs": 1000, "endedMs": 2000,
+        "wasStarted": True, "exitCode": 0, "signal": None, "stderrTail": "", "startedMs": 1000, "endedMs": 2000,
         "outboxes": {MAIN: 9, "outbox/sub/worker.jsonl": len(FINAL)}, "container": "", "doubt": "",
     }  # fmt: skip
     assert attempt.pull.is_over(JOB)

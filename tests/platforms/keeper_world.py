@@ -6,6 +6,7 @@ import abc
 import asyncio
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,6 +21,19 @@ from tests.platforms.obedient_job import SCRIPT, Pipes, ended
 from trial_runner import protocol
 
 
+class _KeeperOfTest(LocalKeeper):
+    """Knows all that it started: one that finds another running ends, and nobody waits for it."""
+
+    def __init__(self, directory: Path, socket: Path) -> None:
+        super().__init__(directory, socket)
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def _spawn(self, ready: int) -> subprocess.Popen[bytes]:
+        process = super()._spawn(ready)
+        self.started.append(process)
+        return process
+
+
 class KeeperWorld(World):
     """`directory`: of the test, for everything but the keeper's socket."""
 
@@ -28,7 +42,7 @@ class KeeperWorld(World):
         self.code = directory / "code"
         self._keeper_directory = directory / "keeper"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))  # paths of sockets are short
-        self._process = LocalKeeper(self._keeper_directory, self._runtime / "keeper.sock")
+        self._process = _KeeperOfTest(self._keeper_directory, self._runtime / "keeper.sock")
         self._pipes: dict[str, Pipes] = {}
         self.keeper: CountingKeeper
 
@@ -125,8 +139,8 @@ class KeeperWorld(World):
 
     async def _clean_up(self) -> None:
         """Once no keeper runs any more, or is about to end."""
-        if self._process._process is not None:
-            await asyncio.to_thread(self._process._process.wait)
+        for process in self._process.started:
+            await asyncio.to_thread(process.wait)
         for pipes in self._pipes.values():
             pipes.close()
         shutil.rmtree(self._runtime)

@@ -16,7 +16,7 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.scheduler import watched_tuner
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.watched_tuner import HostPlace
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.store.database import Database
 
 Arguments = dict[str, Any]
@@ -75,7 +75,7 @@ class FakeHost:
         self.is_closed = asyncio.Event()
 
     @classmethod
-    async def start(cls, **place: Any) -> FakeHost:
+    async def start(cls, *_: Any) -> FakeHost:
         await asyncio.sleep(0)
         cls.script.started += 1
         return cls(cls.script.started)
@@ -137,7 +137,7 @@ async def feeding(
 ) -> AsyncIterator[Feed]:
     """Runs a feed on the database at `path`."""
     script = script or Script()
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     database = database_class(path)
     feed = Feed(database, spec, script, told)
     task = asyncio.create_task(feed.feed.run())

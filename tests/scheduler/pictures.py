@@ -60,14 +60,14 @@ def job(id: str, state: str, attempt: int = 1, **changes: Any) -> AttemptRow:
 def trial(
     id: str, status: str = "WAITING", state: str = "", *, asked: str = "", attempt: int = 1, wait: str = "",
     details: str = "{}", wait_ms: int = 0, started: int | None = None, record: str = RECORD,
-    sequence: int = 0, **evidence: Any,
+    sequence: int = 0, has_final: bool = False, **evidence: Any,
 ) -> OpenTrial:  # fmt: skip
     """`state` of its job; empty: it has none."""
     return OpenTrial(
         id=id, sequence_id=sequence, status=TrialStatus(status), record=record, created_ms=0, started_ms=started,
         attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait,
         wait_sentence=SENTENCES.get(wait, ""), wait_details=details, wait_ms=wait_ms,
-        job=job(id, state, attempt, **evidence) if state else None,
+        job=job(id, state, attempt, **evidence) if state else None, has_final=has_final,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from nni_manager.platform_kit.contract import Host
 from nni_manager.scheduler import forgetting, training_service, watched_tuner
 from nni_manager.scheduler import inbox as inboxes
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.deliveries import Deliveries
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.inbox import Inbox
@@ -34,8 +35,8 @@ from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
+from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
-from nni_manager.scheduler.watched_tuner import HostPlace
 from nni_manager.store import experiments, jobs, services, trials
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
@@ -70,6 +71,7 @@ class AtWork:
         row = _load(path)
         place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
         inbox, live = Inbox(), LiveSpec(config)
+        beats = Beats(inbox.wake)
         feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
         self.door = FakeDoor()
         self.messages = JobMessages(
@@ -83,12 +85,12 @@ class AtWork:
             caller_environment={"SECRET": "x"}, runner_door=self.door, nonce="n0",
         )  # fmt: skip
         actions = Actions(
-            services=self.services, inbox=inbox, jobs=factory, spec=live, want=feed.want, clock=self.now_ms
+            services=self.services, inbox=inbox, jobs=factory, spec=live, beats=beats, want=feed.want, clock=self.now_ms
         )
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=self.services,
-            actions=actions, runner_door=self.door, clock=self.now_ms, safety_poll_s=30, changed=lambda: None,
-            on_status=self._note,
+            actions=actions, beats=beats, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
+            changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.service = next(iter(self.services.values()))
         self.platform = cast(FakePlatform, self.service.platform)
@@ -165,7 +167,7 @@ async def at_work(
 ) -> AsyncIterator[AtWork]:  # fmt: skip
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     work = AtWork(path, config, script, platform)
     work.door.raises += closed_door
     prepare(work.platform)
@@ -469,7 +471,7 @@ async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_i
 
 async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     never = asyncio.Event()
     forgets = asyncio.Event()
     forget = work.platform.forget
@@ -594,7 +596,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched_tuner, "TunerHost", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     task = asyncio.create_task(work.loop.run())
     (name,) = await work.runs(1)
     await work.messages.exited(name, json.dumps({"exitCode": 0}))
@@ -609,3 +611,20 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await work.database.close()
+
+
+async def test_nonsense_in_an_outbox_is_one_warning(
+    monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """400,000 empty lines were 240 MB of log."""
+    caplog.set_level(logging.WARNING)
+    async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
+        (name,) = await work.runs(1)
+        for start in range(0, 40_000, 10_000):
+            await work.platform.host.deliver(name, "outbox/main.jsonl", start, start + 10_000, [""] * 10_000)
+        (warning,) = [text for text in caplog.messages if "is no metric" in text]
+        assert "line 1 is no metric" in warning and "and all later ones like it" in warning
+        nonsense = ["[" + "1" * number for number in range(1, 1000)]
+        size = sum(len(line) + 1 for line in nonsense)
+        await work.platform.host.deliver(name, "outbox/main.jsonl", 40_000, 40_000 + size, nonsense)
+        assert len([text for text in caplog.messages if "is no metric" in text]) == 10

@@ -121,6 +121,22 @@ async def test_patience_ends_with_one_more_question(
     assert disagreements(caplog) == [f"Job {B}: {BOTH}"]
 
 
+@pytest.mark.parametrize(("limit_s", "is_left"), [(300, True), (0.01, False)])
+async def test_a_runner_that_still_delivers_is_not_cut_off(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, limit_s: float, is_left: bool
+) -> None:
+    """Each piece of its logs buys it as much time as it had at first, up to a limit."""
+    monkeypatch.setattr(forgetting, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(forgetting, "LOGS_S", limit_s)
+    bench.platform.jobs |= {A: RUNNING, B: RUNNING}
+    bench.decide(A, 0)
+    bench.decide(B, 0)
+    monkeypatch.setattr(forgetting, "PATIENCE_S", 100)
+    bench.forgetting.leave_time(A)
+    bench.forgetting.leave_time("nni_exp_exp1_trial_zzzzz")
+    await bench.until(lambda: B in bench.platform.forgotten and (A in bench.platform.forgotten) is not is_left)
+
+
 async def test_a_closing_experiment_waits_for_nobody(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.platform.jobs[A] = FAILED
     bench.decide(A, 0)

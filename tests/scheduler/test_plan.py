@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -556,6 +557,72 @@ def test_a_success_whose_runner_was_never_heard_says_that_results_may_be_missing
     assert (record.message, record.disagreement) == ("", "")
 
 
+def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan:
+    """A container that only its runner's posts tell of, and when that was heard last."""
+    told = trial(id, status, "RUNNING", channel="push", started=NOW - 9_000_000)
+    silence = round(minutes * 60_000)
+    return Plan(
+        told, lives_by_runner=True, listening_ms=9_000_000, silent_ms={f"nni_exp_exp1_trial_{id}": silence}, **more
+    )
+
+
+def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:
+    assert (heard("aaaaa", 0.4).records(LoseSight), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
+    (record,) = heard("aaaaa", 0.5).records(LoseSight)
+    assert record.sentence == "its runner is not heard, and nobody else can tell whether it runs"
+    waiting = heard("aaaaa", 9, "UNKNOWN")
+    assert (waiting.decisions.records, waiting.wake_at) == ([], NOW + 60_000)
+    (given_up,) = heard("aaaaa", 10, "UNKNOWN").records(GiveUpAttempt)
+    assert given_up.account == "PLATFORM" and "was not heard for 10 minutes" in given_up.sentence
+    (finish,) = heard("aaaaa", 10, "UNKNOWN", retries={"aaaaa": (2, 0)}).records(Finish)
+    assert (finish.status, finish.reason) == ("SYS_CANCELED", "LOST")
+
+
+def test_one_that_is_heard_again_runs() -> None:
+    (record,) = heard("aaaaa", 0.1, "UNKNOWN").records(StartTrial)
+    assert record.trial_id == "aaaaa"
+
+
+@pytest.mark.parametrize("here", [{}, {"silent_ms": {"nni_exp_exp1_trial_aaaaa": 9_000_000}}])
+def test_where_the_platform_tells_silence_says_nothing(here: dict[str, Any]) -> None:
+    assert Plan(trial("aaaaa", "RUNNING", "RUNNING", channel="push", started=1), **here).decisions.records == []
+
+
+def test_who_is_read_is_never_heard() -> None:
+    told = trial("aaaaa", "RUNNING", "RUNNING", channel="pull", started=1)
+    assert Plan(told, listening_ms=9_000_000).decisions.records == []
+
+
+def test_a_daemon_that_came_back_has_heard_nobody_yet() -> None:
+    told = trial("aaaaa", "RUNNING", "RUNNING", channel="push", started=1)
+    assert Plan(told, listening_ms=1_000).decisions.records == []
+
+
+@pytest.mark.parametrize(("exit_code", "channel", "has_runner", "reason"), [
+    (77, "", True, "RUNNER_FAILED"), (64, "", True, "RUNNER_FAILED"), (1, "", True, "USER_CODE"),
+    (77, "push", True, "USER_CODE"), (77, "", False, "USER_CODE"),
+])  # fmt: skip
+def test_the_exit_code_of_a_runner_that_never_greeted(
+    exit_code: int, channel: str, has_runner: bool, reason: str
+) -> None:
+    told = with_runner("aaaaa", "FAILED", ago_ms=GRACE_MS, channel=channel, exit_code=exit_code)
+    assert outcome_of(Plan(told, expects_runner=has_runner, retries={"aaaaa": (2, 0)})) == ("FAILED", reason)
+
+
+def test_a_runner_s_own_failure_costs_no_retry_of_the_user_s() -> None:
+    word = json.dumps({"exitCode": 126, "signal": None, "wasStarted": False, "stderrTail": "no such shell"})
+    told = with_runner("aaaaa", said=word)
+    (record,) = Plan(told, drained=("aaaaa",), config=spec(max_trial_retries=1)).records(GiveUpAttempt)
+    assert record.account == "PLATFORM" and "the trial runner did not start the command" in record.sentence
+
+
+def test_what_was_not_delivered_stands_on_failed_trials_too() -> None:
+    for code, message in ((0, "not everything was delivered: x"), (3, "exit code 3; not everything was delivered: x")):
+        word = json.dumps({"exitCode": code, "signal": None, "undelivered": ["x"]})
+        (record,) = Plan(with_runner("aaaaa", said=word), drained=("aaaaa",)).records(Finish)
+        assert record.message == message
+
+
 @pytest.mark.parametrize(("channel", "here", "grace"), [
     ("push", {}, 1), ("pull", {}, 12), ("exec", {}, 1),
     ("", {"expects_runner": True}, 1), ("", {"expects_runner": True, "is_read": True}, 12),
@@ -621,8 +688,32 @@ def test_where_no_runner_speaks_none_is_waited_for(channel: str) -> None:
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
 def test_what_the_platform_did_itself_needs_no_second_word(state: str) -> None:
-    (record,) = Plan(with_runner("aaaaa", state)).records(GiveUpAttempt)
+    (record,) = Plan(with_runner("aaaaa", state, ago_ms=GRACE_MS)).records(GiveUpAttempt)
     assert state in record.sentence
+    assert Plan(with_runner("aaaaa", state, channel="")).records(GiveUpAttempt), "of no runner results are on their way"
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
+def test_but_results_that_are_on_their_way(state: str) -> None:
+    found = Plan(with_runner("aaaaa", state, ago_ms=4_000))
+    assert (found.records(GiveUpAttempt), found.records(Finish), found.wake_at) == ([], [], NOW + 6_000)
+
+
+def test_unless_somebody_wanted_the_end_anyway() -> None:
+    found = Plan(with_runner("aaaaa", "PREEMPTED", asked="USER", ago_ms=4_000))
+    assert outcome_of(found) == ("USER_CANCELED", "USER_REQUEST")
+
+
+@pytest.mark.parametrize(("channel", "ago_ms"), [("keeper", 0), ("pull", GRACE_MS)])
+@pytest.mark.parametrize("state", ["PREEMPTED", "LOST"])
+@pytest.mark.parametrize("spent", [0, 2])
+def test_a_final_result_that_came_is_not_tried_again(state: str, spent: int, channel: str, ago_ms: int) -> None:
+    told = with_runner("aaaaa", state, channel=channel, ago_ms=ago_ms, has_final=True, message="the node is gone")
+    (record,) = Plan(told, retries={"aaaaa": (spent, 0)}).records(Finish)
+    assert (record.status, record.reason) == ("SUCCEEDED", "")
+    assert record.message == (
+        "its end was not seen (the node is gone); it counts as ended well, as its final result had come"
+    )
 
 
 def test_a_signal_that_nobody_here_sent_waits_for_the_platform_s_word() -> None:

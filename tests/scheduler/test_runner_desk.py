@@ -107,7 +107,7 @@ async def test_a_line_that_was_too_long_is_named_on_the_trial(
     await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
     trial = await world.ended()
     assert trial["status"] == "SUCCEEDED" and "longer than 4194304 bytes" in trial["message"]
-    assert "line 1 is no metric (it is longer than 4194304 bytes" in caplog.text
+    assert "line 1 is longer than 4194304 bytes, the most that is taken; report less at once" in caplog.text
 
 
 async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     for call in (
         world.desk.greet(who, "0.6.0", "push"), world.desk.record(who), world.desk.started(who, 1),
         world.desk.exited(who, EXIT_0), world.desk.lines(who, OUTBOX, 0, 3, lines), world.desk.offsets(who),
-        world.desk.write_log(who, "stdout", 0, b"late"), world.desk.must_stop(who), world.desk.code(who),
+        world.desk.must_stop(who), world.desk.code(who),
     ):  # fmt: skip
         with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {who.trial_id} is decided"):
             await call

@@ -15,22 +15,25 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import TunerDied
+from nni_manager.platform_kit.payload import TUNER_HOST
 from nni_manager.scheduler.tuner_host import TunerHost
-from nni_manager.scheduler.tuner_process import STACK_FILE
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder, encode
+from trial_runner.tuner_host.process import STACK_FILE
 
 pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).parents[2]
+#: What hosts our own algorithms; without it, users' classes.
+OURS = ("-m", "nni_manager.scheduler.tuner_process")
 STAND_IN = ROOT / "trial_runner" / "stand_in"
 
 
 class Child:
     """The real process, its log a pipe."""
 
-    def __init__(self, *, environment: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "nni_manager.scheduler.tuner_process"]
+    def __init__(self, *what: str, environment: dict[str, str]) -> None:
+        command = [sys.executable, *what]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **environment}, cwd=ROOT
@@ -74,8 +77,8 @@ class Child:
 def child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
 
-    def open_(**environment: str) -> Child:
-        children.append(Child(environment={"PYTHONPATH": str(STAND_IN), **environment}))
+    def open_(*what: str, **environment: str) -> Child:
+        children.append(Child(*(what or (TUNER_HOST,)), environment={"PYTHONPATH": str(STAND_IN), **environment}))
         return children[-1]
 
     yield open_
@@ -101,15 +104,15 @@ def user_tuner(folder: Path, body: str, name: str = "mine") -> Message:
 
 
 def test_requests_sent_together_are_answered_in_order_and_eof_ends_it(child: Callable[..., Child]) -> None:
-    tuner = child()
+    tuner = child(*OURS)
     tuner.send(start(), {"verb": "propose", "ids": [0]}, {"verb": "dance"}, {"verb": "state"})
     answers = [tuner.receive() for _ in range(4)]
     assert [answer["id"] for answer in answers] == [0, 1, 2, 3]
     assert ["result" in answer for answer in answers] == [True, True, False, True]
     log = tuner.log()
     assert tuner.process.returncode == 0
-    assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] INFO \(nni_manager\.tuner_process\) tuner started", log)
-    assert "ERROR (nni_manager.tuner_process) dance failed\nTraceback" in log
+    assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] INFO \(tuner_host\) tuner started", log)
+    assert "ERROR (tuner_host) dance failed\nTraceback" in log
 
 
 def test_what_the_user_prints_or_reads_cannot_break_the_pipes(child: Callable[..., Child], tmp_path: Path) -> None:
@@ -234,15 +237,15 @@ def _text_with(path: Path, words: str) -> str:
 
 
 def test_without_a_stack_file_the_log_has_the_stack(child: Callable[..., Child]) -> None:
-    tuner = child()
+    tuner = child(*OURS)
     tuner.ask(**start())
     tuner.process.send_signal(signal.SIGUSR1)
-    assert b"tuner_process.py" in tuner.log_until(b"in main")
+    assert b"process.py" in tuner.log_until(b"in serve")
     assert "result" in tuner.ask(verb="state")
 
 
 def test_ctrl_c_is_not_for_it(child: Callable[..., Child]) -> None:
-    tuner = child()
+    tuner = child(*OURS)
     tuner.ask(**start())
     tuner.process.send_signal(signal.SIGINT)
     assert "result" in tuner.ask(verb="state")
@@ -262,8 +265,8 @@ def test_a_thread_left_running_does_not_keep_it(child: Callable[..., Child], tmp
 def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
     code = (
         "import sys\n"
-        "from nni_manager.scheduler.tuner_verbs import Verbs\n"
-        f"verbs = Verbs(); verbs.answer({start(tuner={'name': name})!r} | {{'id': 0}})\n"
+        "from nni_manager.scheduler.tuner_process import own_verbs\n"
+        f"verbs = own_verbs(); verbs.answer({start(tuner={'name': name})!r} | {{'id': 0}})\n"
         "assert b'proposals' in verbs.answer({'id': 1, 'verb': 'propose', 'ids': [0]})\n"
         "sys.exit(', '.join({'asyncio', 'numpy', 'optuna', 'pydantic'} & set(sys.modules)) or 0)"
     )
@@ -275,4 +278,7 @@ def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
 async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "dispatcher.log")
     with pytest.raises(TunerDied, match="not a regular file"):
-        await TunerHost.start(interpreter=sys.executable, environment={}, folder=tmp_path, log_folder=tmp_path, gpus="")
+        await TunerHost.start(
+            command=[sys.executable, *OURS], environment={}, directory=tmp_path, folder=tmp_path, log_folder=tmp_path,
+            gpus="",
+        )  # fmt: skip

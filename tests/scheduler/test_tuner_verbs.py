@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.scheduler.tuner_verbs import Verbs
+from nni_manager.scheduler.tuner_process import own_verbs
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 class InProcess:
     def __init__(self) -> None:
-        self.verbs = Verbs()
+        self.verbs = own_verbs()
 
     def ask(self, **request: Any) -> Message:
         (answer,) = Decoder().feed(self.verbs.answer({"id": 7, **request}))

@@ -131,3 +131,42 @@ def test_the_next_attempt_starts_at_zero(connection: sqlite3.Connection, job: st
     assert one(connection, "SELECT number, sequence FROM metrics WHERE attempt = 2") == (0, 0)
     assert history.intermediates(connection, "aaaaa") == [4]
     assert len(rows(connection)) == 4, "what the first attempt reported stays on record"
+
+
+def stored(connection: sqlite3.Connection) -> list[str]:
+    return [data for (data,) in connection.execute("SELECT data FROM metrics ORDER BY id")]
+
+
+def test_an_outbox_in_the_place_of_another_has_new_lines_from_the_first_that_differs(
+    connection: sqlite3.Connection, job: str
+) -> None:
+    report(connection, job, intermediate(1), intermediate(2), intermediate(3), outbox="outbox/a")
+    first = report(connection, job, intermediate(1), outbox="outbox/a/2")  # cut down, and written on
+    assert (first.stored, stored(connection)) == (Stored.NEW, ["1", "2", "3"])
+    assert "outbox/a became shorter or another file" in first.doubt
+    second = report(connection, job, intermediate(2), intermediate(4), intermediate(3), outbox="outbox/a/2", start=10)
+    assert (second.doubt, stored(connection)) == ("", ["1", "2", "3", "4", "3"])
+    report(connection, job, intermediate(1), intermediate(2), intermediate(5), outbox="outbox/a/3")
+    assert stored(connection) == ["1", "2", "3", "4", "3", "5"]
+    report(connection, job, final(5), outbox="outbox/a/4")
+    assert one(connection, "SELECT final_data FROM trials") == "5"
+    assert "with >> in a shell" in str(one(connection, "SELECT doubt FROM attempts"))
+
+
+def test_what_each_report_writes_over_is_kept(connection: sqlite3.Connection, job: str) -> None:
+    for number, value in enumerate([1, 2, 1, 1, 3], start=1):
+        report(connection, job, intermediate(value), outbox="outbox/a" if number == 1 else f"outbox/a/{number}")
+    assert stored(connection) == ["1", "2", "1", "3"], "that the same was written again, nobody can see"
+
+
+def test_a_number_is_also_a_name(connection: sqlite3.Connection, job: str) -> None:
+    found = report(connection, job, intermediate(1), outbox="outbox/7")
+    assert (found.stored, found.doubt) == (Stored.NEW, "")
+    assert report(connection, job, intermediate(1), outbox="outbox/folder/7").doubt == ""
+    assert stored(connection) == ["1", "1"]
+
+
+def test_whatever_number_it_is(connection: sqlite3.Connection, job: str) -> None:
+    report(connection, job, intermediate(1), outbox="outbox/a")
+    for name in ("outbox/999999999", "outbox/a/999999999"):
+        assert report(connection, job, intermediate(1), outbox=name).doubt == ""

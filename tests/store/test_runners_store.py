@@ -173,15 +173,17 @@ def greet(connection: sqlite3.Connection, job: str, container: str, **outboxes: 
     runners.greet(connection, job, version="0.6.0", channel="push", container=container, outboxes=found)
 
 
-def send(connection: sqlite3.Connection, job: str, container: str, start: int, *values: float) -> metrics.Receipt:
-    """Lines of ten bytes each in the main outbox."""
+def send(
+    connection: sqlite3.Connection, job: str, container: str, start: int, *values: float, outbox: str = MAIN
+) -> metrics.Receipt:
+    """Lines of ten bytes each."""
     found = tuple(
         Metric(type=MetricType.PERIODICAL, data=str(value), value=value, number=number)
         for number, value in enumerate(values)
     )
     end = start + 10 * len(values)
     chunk = metrics.Chunk(
-        job_name=job, outbox=MAIN, start=start, end=end, lines=len(values), metrics=found, container=container
+        job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found, container=container
     )
     return metrics.store(connection, chunk, 7)
 
@@ -247,7 +249,24 @@ def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Conne
 
 
 def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, job: str) -> None:
-    for begin, doubt in ((0, "too long"), (10, "another")):
+    for begin, doubt in ((0, "too long"), (10, "another"), (20, "too long")):
         chunk = metrics.Chunk(job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt)
         metrics.store(connection, chunk, 7)
-    assert attempt(connection).doubt == "too long"
+    assert attempt(connection).doubt == "too long; another"
+
+
+def test_an_outbox_that_took_another_s_place_goes_on_in_the_next_container(
+    connection: sqlite3.Connection, job: str
+) -> None:
+    """What a container finds is the file that took the place."""
+    greet(connection, job, A)
+    send(connection, job, A, 0, 1, 2, 3)
+    assert send(connection, job, A, 0, 1, 4, outbox=f"{MAIN}/2").doubt
+    stored = {MAIN: 30, f"{MAIN}/2": 20}
+    greet(connection, job, B, main=20)
+    assert jobs.offsets(connection, job) == stored, "it is there whole"
+    greet(connection, job, C)
+    assert jobs.offsets(connection, job) == dict.fromkeys(stored, 0)
+    assert not send(connection, job, C, 0, 1, 4, outbox=f"{MAIN}/2").doubt
+    send(connection, job, C, 0, 1, 5, outbox=f"{MAIN}/3")
+    assert [value for value, *_ in shown(connection)] == [1, 2, 3, 4, 1, 4, 5]

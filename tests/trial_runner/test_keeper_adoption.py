@@ -157,7 +157,7 @@ def test_what_a_later_version_wrote_besides_changes_nothing(keeper: KeeperProces
 
 
 def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Client) -> None:
-    """The keeper died between the claim and the start."""
+    """The keeper died before it noted the process, which has ended since."""
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
     (keeper.attempt("job") / protocol.EXIT_FILE).unlink()
@@ -168,6 +168,23 @@ def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Clie
     keeper.kill()
     keeper.start()
     assert _end_of(keeper, "job")["state"] == protocol.LOST, "and stays so"
+
+
+def test_a_claim_of_a_job_that_was_never_started_is_dropped_and_its_name_is_free(
+    keeper: KeeperProcess, client: Client
+) -> None:
+    """The keeper died between the claim and the start; what was asked for is asked for again, and is no other try."""
+    keeper.spawn(client, "job", "exit 0")
+    client.until_ended("job")
+    for name in (protocol.EXIT_FILE, protocol.STDOUT_FILE, protocol.STDERR_FILE):
+        (keeper.attempt("job") / name).unlink()
+    keeper.kill()
+    _rewrite(keeper, "job", lambda lines: lines[:1])
+    keeper.start()
+    again = keeper.connect()
+    assert again.ask("follow", jobs={"job": {}})["unknown"] == ["job"]
+    keeper.spawn(again, "job", "exit 4")
+    assert again.until_ended("job").jobs["job"]["exit_code"] == 4
 
 
 def test_an_empty_claim_is_dropped_and_its_name_is_free(keeper: KeeperProcess, client: Client) -> None:

@@ -79,15 +79,55 @@ def test_a_last_line_without_newline_counts_when_it_is_whole(keeper: KeeperProce
     assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes that are no record" in keeper.log()
 
 
-def test_an_outbox_that_became_shorter_is_said_once(keeper: KeeperProcess, client: Client) -> None:
+@pytest.mark.parametrize("second", ["6", "67890", "6789012"], ids=["shorter", "as long", "longer"])
+def test_a_file_that_took_an_outbox_s_place_is_another_outbox(
+    keeper: KeeperProcess, client: Client, second: str
+) -> None:
     gate = _gate(keeper, "job")
-    keeper.spawn(client, "job", "echo 12345 > $NNI_OUTBOX; read l < $D/gate; echo 6 > $NNI_OUTBOX; exit 0")
+    keeper.spawn(client, "job", f"echo 12345 > $NNI_OUTBOX; read l < $D/gate; echo {second} > $NNI_OUTBOX; exit 0")
     heard = client.until_lines("job", 1)
     gate.write_text("go\n")
     while "job" not in heard.jobs:
         heard.add(client.next_message())
     assert heard.lines("job") == ["12345"]
-    assert keeper.log().count("main.jsonl became shorter and is not read on: append to it") == 1
+    assert heard.lines("job", f"{protocol.MAIN_OUTBOX}/2") == [second]
+    assert keeper.log().count("main.jsonl became shorter or another file: append to it") == 1
+
+
+def test_which_the_next_keeper_knows(keeper: KeeperProcess, client: Client) -> None:
+    gate = _gate(keeper, "job")
+    keeper.spawn(client, "job", "echo 12345 > $NNI_OUTBOX; read l < $D/gate; exit 0")
+    client.until_lines("job", 1)
+    keeper.kill()
+    outbox = keeper.attempt("job") / protocol.MAIN_OUTBOX
+    outbox.write_text("6\n7\n")
+    keeper.start()
+    again = keeper.connect()
+    again.ask("follow", jobs={"job": {protocol.MAIN_OUTBOX: 6}})
+    gate.write_text("go\n")
+    assert again.until_ended("job").lines("job", f"{protocol.MAIN_OUTBOX}/2") == ["6", "7"]
+    last = keeper.connect()
+    stored = {protocol.MAIN_OUTBOX: 6, f"{protocol.MAIN_OUTBOX}/2": 2}
+    last.ask("follow", jobs={"job": stored})
+    assert last.until_ended("job").lines("job", f"{protocol.MAIN_OUTBOX}/2") == ["7"]
+
+
+def test_a_line_that_is_too_long_is_named_with_the_limit(keeper: KeeperProcess, client: Client) -> None:
+    write = "import sys; sys.stdout.write('x' * 20000000 + chr(10) + 'y' + chr(10) + 'z' * 9000000)"
+    keeper.spawn(client, "job", f'{sys.executable} -c "{write}" > $NNI_OUTBOX')
+    assert client.until_ended("job").lines("job") == [protocol.TOO_LONG, "y", protocol.TOO_LONG]
+
+
+def test_inside_a_line_that_is_too_long_another_keeper_reads_on(keeper: KeeperProcess, client: Client) -> None:
+    """Where no line ends, it is the same file all the same."""
+    gate, half = _gate(keeper, "job"), protocol.MAX_RECORD + 1
+    write = f"{sys.executable} -c \"import sys; sys.stdout.write('x' * {half})\" >> $NNI_OUTBOX"
+    keeper.spawn(client, "job", f"{write}; read l < $D/gate; {write}; echo >> $NNI_OUTBOX; echo y >> $NNI_OUTBOX")
+    client.until_lines("job", 1)
+    again = keeper.connect()
+    again.ask("follow", jobs={"job": {protocol.MAIN_OUTBOX: half}})
+    gate.write_text("go\n")
+    assert again.until_ended("job").lines("job") == ["y"]
 
 
 def test_bytes_that_are_no_utf_8_are_replaced_and_counted_as_they_are(keeper: KeeperProcess, client: Client) -> None:

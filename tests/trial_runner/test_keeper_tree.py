@@ -97,6 +97,7 @@ def test_strays_keep_the_grace_period_when_the_main_process_goes_first(keeper: K
     assert not is_alive(pid)
 
 
+@pytest.mark.alone
 def test_four_jobs_that_obey_are_stopped_at_once(keeper: KeeperProcess, client: Client) -> None:
     names = [f"job-{index}" for index in range(4)]
     for name in names:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trial_runner.wire.outbox_name import file_name, is_outbox, spelled
+from trial_runner.wire.outbox_name import earlier_names, file_name, file_of, is_outbox, newest_name, next_name, spelled
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +36,19 @@ def test_every_byte_has_its_own() -> None:
 @pytest.mark.parametrize(("spelling", "is_one"), [
     ("outbox/a", True), (".nni/metrics", True), ("outbox/a/b..c", True), ("outbox/" + "a" * 248, True),
     ("outbox/" + "a" * 249, False), ("stdout", False), ("outbox", False), ("outbox/../stdout", False),
-    ("outbox/a\nb", False), ("outbox/\udcff", False),
+    ("outbox/a\nb", False), ("outbox/\udcff", False), ("outbox/a/2", True), (".nni/metrics/2", True),
+    (".nni/metrics/02", False), (".nni/metrics/2/3", False), ("outbox/" + "a" * 248 + "/12", True),
 ])  # fmt: skip
 def test_what_may_be_an_outbox(spelling: str, is_one: bool) -> None:
     assert is_outbox(spelling) is is_one
+
+
+def test_names_of_outboxes_whose_file_became_another_one() -> None:
+    names = ["outbox/7", "outbox/7/2", "outbox/7/3"]
+    assert [next_name("outbox/7", name) for name in names] == [*names[1:], "outbox/7/4"]
+    assert (newest_name("outbox/7", names), newest_name("outbox/8", names)) == ("outbox/7/3", "outbox/8")
+    assert list(earlier_names("outbox/7/3")) == ["outbox/7", "outbox/7/2"]
+    assert [*earlier_names("outbox/a"), *earlier_names("outbox/1")] == []
+    assert [file_of(name, names) for name in names] == ["outbox/7"] * 3
+    for name in ("outbox/folder/7", "outbox/999999999", "outbox/7/999999999"):
+        assert file_of(name, names) == name, "a number is also a name"

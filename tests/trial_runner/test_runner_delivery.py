@@ -240,7 +240,9 @@ def test_logs_that_are_refused_do_not_hold_up_results(listener: FakeListener, ru
 
 
 def test_heartbeats_come_while_results_cannot_be_stored(listener: FakeListener, runner: Runner) -> None:
-    listener.before = lambda route, body: Answer(429, {}, {"Retry-After": "1000"}) if route == "metrics" else None
+    listener.before = lambda route, body: (
+        Answer(429, {"error": "later"}, {"Retry-After": "1000"}) if route == "metrics" else None
+    )
     runner.start(f"{report(1)}; exec sleep 1000")
     listener.wait_for_post("metrics")
     beats = sum(route == "heartbeat" for route, _ in listener.posts)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from listener_for_tests import (
+    MANAGER,
     TIMEOUT_S,
     TOKEN,
     Answer,
@@ -37,7 +38,6 @@ def test_the_command_runs_and_everything_is_told_in_order(listener: FakeListener
     assert ended.stderr == "err\n"
     routes = [route for route, _ in listener.posts]
     assert routes[:4] == ["version", "code", "parameters", "outboxes"]
-    assert routes[-1] == "status"
     assert listener.values() == [1, 2]
     assert listener.logs == {"stdout": b"out\n", "stderr": b"err\n"}
     started, exited = listener.statuses
@@ -162,9 +162,16 @@ def test_a_refused_runner_does_not_start_the_command(
 
 
 def test_a_wrong_token_is_said_without_the_token(listener: FakeListener, runner: Runner) -> None:
-    ended = runner.run("true", **{protocol.ENV_TOKEN: "another-token"})
+    ended = runner.run("true", **{protocol.ENV_TOKEN: f"{MANAGER}.another-token"})
     assert ended.code == protocol.EXIT_DENIED
     assert "another-token" not in ended.stderr
+
+
+def test_another_manager_says_nothing_about_the_attempt(listener: FakeListener, runner: Runner) -> None:
+    """A port that is somebody else's by now: its refusal of the token is none."""
+    ended = runner.run("true", **{protocol.ENV_TOKEN: "another-manager.token", protocol.ENV_DRAIN_S: "0.2"})
+    assert ended.code == protocol.EXIT_UNREACHABLE
+    assert "is not the manager of this attempt (it says 401 Unauthorized)" in ended.stderr
 
 
 def test_a_trial_that_is_not_known_yet_is_asked_about_again(listener: FakeListener, runner: Runner) -> None:
@@ -252,6 +259,49 @@ def test_a_decided_attempt_is_ended(listener: FakeListener, runner: Runner) -> N
     assert "attempt 2 runs" in ended.stderr
     assert not is_alive(int((runner.system_dir / "pid").read_text()))
     assert [status["event"] for status in listener.statuses] == ["started"]
+
+
+def test_a_command_that_had_ended_before_decides_the_exit_code(listener: FakeListener, runner: Runner) -> None:
+    """The answer to the word about its end is lost; by the time it is repeated the attempt is decided."""
+    listener.decides = True
+    lost: list[str] = []
+
+    def is_dropped(route: str) -> bool:
+        is_first = listener.has_heard_the_end and not lost
+        lost.extend([route] if is_first else [])
+        return is_first
+
+    listener.is_dropped = is_dropped
+    ended = runner.run(f"{report(1)}; echo out; exit 3")
+    assert ended.code == 3
+    assert listener.values() == [1]
+    assert sum(body.get("event") == "exited" for _, body in listener.posts) == 2
+
+
+def test_results_come_first_then_the_end_then_logs(listener: FakeListener, runner: Runner) -> None:
+    """A trial's end must not wait for 300 MB of output, nor be forgotten with it."""
+    listener.decides = True
+    size = 20_000_000
+    ended = runner.run(f"head -c {size} /dev/zero | tr '\\0' x; {report(1)}; exit 3")
+    assert ended.code == 3
+    order = [body.get("event") or route for route, body in listener.posts]
+    end = order.index("exited")
+    assert max(place for place, name in enumerate(order) if name == "metrics") < end
+    assert set(order[end + 1 :]) == {"log"} and order[end:].count("log") > 10
+    assert len(listener.logs["stdout"]) == size
+
+
+def test_more_than_a_thousand_outboxes(listener: FakeListener, runner: Runner) -> None:
+    """As of a pool of processes: all arrive, the folder is not listed anew for each, and the end is told."""
+    (runner.folder / "many.py").write_text(
+        "import os\n"
+        "for n in range(3000):\n"
+        "    with open(os.environ['NNI_SYS_DIR'] + '/outbox/p%d.jsonl' % n, 'w') as file:\n"
+        '        file.write(\'{"type":"intermediate","value":%d}\\n\' % n)\n'
+    )
+    assert runner.run(f"$PYTHON {runner.folder}/many.py").code == 0
+    assert sorted(value for outbox in listener.lines for value in listener.values(outbox)) == list(range(3000))
+    assert len(listener.exited["outboxes"]) == protocol.MOST_OUTBOXES
 
 
 @pytest.mark.parametrize(

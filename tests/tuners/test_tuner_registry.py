@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import EntryPoint, EntryPoints
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from nni_manager.tuners import registry
 from nni_manager.tuners.grid import GridSearch
 from nni_manager.tuners.optuna_tpe import TPE
 from nni_manager.tuners.random import Random
-from nni_manager.tuners.user_class import UserTuner
 
 pytestmark = pytest.mark.unit
 
@@ -62,49 +59,6 @@ def test_unknown_names_are_explained(name: str, words: str) -> None:
 def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         registry.create(AlgorithmSpec(name=name, class_args=arguments))
-
-
-@pytest.fixture
-def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "registry_user_code.py").write_text(
-        "import registry_user_neighbour\nclass Mine:\n    def __init__(self, seed): self.seed = seed\n"
-        "class MsgDispatcherBase: pass\nclass Advisor(MsgDispatcherBase): pass\n"
-    )
-    (tmp_path / "registry_user_neighbour.py").write_text("")
-    (tmp_path / "registry_user_broken.py").write_text("import no_such_module_anywhere\n")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    for name in ("registry_user_code", "registry_user_neighbour"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return tmp_path
-
-
-def test_a_users_class_is_loaded_from_its_folder(user_code: Path) -> None:
-    spec = AlgorithmSpec(class_name="registry_user_code.Mine", code_directory=str(user_code), class_args={"seed": 1})
-    assert isinstance(registry.create(spec), UserTuner)
-
-
-@pytest.mark.parametrize(
-    ("class_name", "words"),
-    [
-        ("Mine", "className: 'Mine' names no module"),
-        ("registry_nowhere.Mine", "className: no module 'registry_nowhere'"),
-        ("registry_user_code.Other", "className: module 'registry_user_code' has no class 'Other'"),
-        ("registry_user_code.Advisor", r"className: registry_user_code\.Advisor is an advisor, .*nni\.tuner\.Tuner"),
-    ],
-)
-def test_a_users_class_that_cannot_be_used_is_named(user_code: Path, class_name: str, words: str) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        registry.create(AlgorithmSpec(class_name=class_name, code_directory=str(user_code)))
-
-
-def test_a_folder_that_is_not_there_is_named_without_running_anything(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="codeDirectory: there is no folder"):
-        registry.create(AlgorithmSpec(class_name="a.B", code_directory=str(tmp_path / "no")))
-
-
-def test_what_the_users_module_is_missing_is_its_own_error(user_code: Path) -> None:
-    with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
-        registry.create(AlgorithmSpec(class_name="registry_user_broken.Mine", code_directory=str(user_code)))
 
 
 def test_installed_packages_bring_tuners(monkeypatch: pytest.MonkeyPatch) -> None:

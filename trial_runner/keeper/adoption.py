@@ -32,8 +32,7 @@ class Adoption:
         """Every state file becomes a job again, or is removed when nothing was started for it. Raises OSError."""
         records, empty = self._state_files.load()
         for name in empty:
-            self._log.write("{}: claimed but not started; the claim is dropped".format(name))
-            self._state_files.remove(name)
+            self._drop(name)
         for record in records:
             self._adopt(record, boot_id)
 
@@ -43,6 +42,9 @@ class Adoption:
         job.is_main_recorded = record.main is not None
         job.end = record.end or self._known_end(record, boot_id)
         job.is_end_recorded = record.end is not None
+        if self._was_never_started(record):
+            self._drop(record.claim.name)
+            return
         job.is_over = job.end is not None
         if not job.is_over:
             self._find_main(job)
@@ -51,6 +53,17 @@ class Adoption:
             self._saving.ended(job)
         else:
             self._go_on(job)
+
+    def _drop(self, name: str) -> None:
+        self._log.write("{}: claimed but not started; the claim is dropped".format(name))
+        self._state_files.remove(name)
+
+    def _was_never_started(self, record: Record) -> bool:
+        """The keeper died after its claim and before the start: whoever wants the job asks for it again."""
+        if record.main is not None or record.end is not None:
+            return False
+        has_output = attempt_folder.has_output(record.claim.attempt_directory)
+        return not has_output and not marks.marked_processes(record.claim)
 
     def _known_end(self, record: Record, boot_id: str) -> Optional[End]:
         end = files.read_exit_file(record.claim, record.main)

@@ -59,6 +59,11 @@ def open_output(folder: str, name: str, undo: ExitStack) -> int:
     return descriptor
 
 
+def has_output(folder: str) -> bool:
+    """Whether `open_output` was ever called for it, which is the last thing before a job's start."""
+    return os.path.lexists(os.path.join(folder, protocol.STDOUT_FILE))
+
+
 def check_relative(name: str) -> str:
     """The name itself. Raises Refusal for one that is absolute, empty, or climbs."""
     if not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/") or name.endswith("/"):

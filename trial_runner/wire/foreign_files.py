@@ -76,6 +76,11 @@ def tail(folder: str, name: str, limit: int) -> bytes:
 
 def size(folder: str, name: str) -> int:
     """Bytes of a regular file. Raises OSError."""
+    return status(folder, name).st_size
+
+
+def status(folder: str, name: str) -> os.stat_result:
+    """Of a regular file. Raises OSError."""
     parts = _parts(name)
     parent = _open_folder(folder, parts[:-1])
     try:
@@ -84,7 +89,7 @@ def size(folder: str, name: str) -> int:
         os.close(parent)
     if not stat.S_ISREG(found.st_mode):
         raise NotRegular(name)
-    return found.st_size
+    return found
 
 
 def listing(folder: str, name: str) -> Listing:

@@ -6,20 +6,62 @@ files never have one spelling. Almost all names are their own spelling.
 
 import os
 import re
-from typing import Match
+from typing import Container, Iterator, Match
 
 from trial_runner import protocol
 
 _SPELLED = re.compile(rb"\\(?:x([0-9a-f]{2})|\\)")
-#: Characters of a name that is taken.
+#: What follows a file's name when another file took the place of the one that was read.
+_NUMBER = re.compile(r"/([2-9]|[1-9][0-9]{1,8})\Z")
+#: Characters of a file's name that is taken.
 _MOST_CHARACTERS = 255
 
 
 def is_outbox(spelling: str) -> bool:
     """A path below the attempt's folder, where results may be, and none that leads elsewhere."""
-    is_ours = spelling == protocol.METRICS_FILE or spelling.startswith(protocol.OUTBOX_FOLDER + "/")
+    file = _NUMBER.sub("", spelling)
+    is_ours = file == protocol.METRICS_FILE or spelling.startswith(protocol.OUTBOX_FOLDER + "/")
     leads_elsewhere = ".." in spelling.split("/")
-    return is_ours and not leads_elsewhere and len(spelling) <= _MOST_CHARACTERS and spelling.isprintable()
+    return is_ours and not leads_elsewhere and len(file) <= _MOST_CHARACTERS and spelling.isprintable()
+
+
+def next_name(file: str, name: str) -> str:
+    """Of the outbox that `file` becomes when what was `name` until now is another one: ``a``, ``a/2``, ``a/3``.
+
+    No file can have it, as there is one already where it would need a folder.
+    """
+    return "{}/{}".format(file, 2 if name == file else int(name.rpartition("/")[2]) + 1)
+
+
+def newest_name(file: str, known: Container[str]) -> str:
+    """Of the outbox that a file is now, as far as is `known`."""
+    name, following = file, next_name(file, file)
+    while following in known:
+        name, following = following, next_name(file, following)
+    return name
+
+
+def file_of(name: str, known: Container[str]) -> str:
+    """The file that an outbox is, or was until another one took its place."""
+    file = ""
+    for earlier in earlier_names(name):
+        if earlier not in known:
+            return name
+        file = file or earlier
+    return file or name
+
+
+def earlier_names(name: str) -> Iterator[str]:
+    """Of the outboxes whose place this one may have taken, the first first; none where its name is no such name.
+
+    To be followed only as long as they are known: a file's own name may end with a number, and any number.
+    """
+    match = _NUMBER.search(name)
+    if match is not None:
+        file = name[: match.start()]
+        yield file
+        for number in range(2, int(match.group(1))):
+            yield "{}/{}".format(file, number)
 
 
 def spelled(name: str) -> str:

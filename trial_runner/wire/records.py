@@ -44,6 +44,13 @@ def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: i
         size = min(4 * size, most)
 
 
+def may_begin_at(descriptor: int, outbox: str, start: int) -> bool:
+    """Whether the records before `start` may have ended there; False: this is not the file that was read so far."""
+    if start == 0 or outbox == protocol.METRICS_FILE or os.pread(descriptor, 1, start - 1) == b"\n":
+        return True
+    return _is_inside_long_line(descriptor, start)
+
+
 def _is_inside_long_line(descriptor: int, start: int) -> bool:
     """Whether what begins at `start` is the rest of a line whose beginning was passed over."""
     most = protocol.MAX_RECORD

@@ -82,7 +82,7 @@ class StatusAnswers:
     async def _show_closed(self, id_: str) -> Response:
         service = self._context.service
         entry, live = await service.entry(id_), service.live(id_)
-        if entry.is_open and not (live.problem or live.derived_hold):
+        if entry.is_open and not (entry.status.is_closed or live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
         found: list[Readable] = []  # the last one is what was read
 
@@ -99,5 +99,5 @@ def _response(row: ExperimentRow, live: Live, status: ExperimentStatus | None = 
 
 
 def _response_of_closed(connection: sqlite3.Connection, entry: Entry, live: Live) -> Response:
-    viewed = entry.status if entry.status is ExperimentStatus.VIEWED else None  # its folder is not written for that
-    return _response(experiments.load(connection), live, viewed)
+    closed = entry.status if entry.status.is_closed else None  # its own database need not know it
+    return _response(experiments.load(connection), live, closed)

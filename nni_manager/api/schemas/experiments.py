@@ -104,7 +104,10 @@ class Experiment(ExperimentState):
 
     config: dict[str, JsonValue] = Field(
         description="The config in canonical form: camelCase, absent fields left out, paths absolute. "
-        "Secrets are masked with `******`."
+        "Secrets are masked with `******`, or are references to what holds them."
+    )
+    references: list[str] = Field(
+        description="What its secret fields refer to outside the config: `${VARIABLE}`, `file:/path`."
     )
 
 
@@ -121,12 +124,22 @@ class NewExperiment(Wire):
     environment: dict[str, str] | None = Field(
         default=None, description="What trials and tuner run with; not given: the daemon's own environment.", repr=False
     )
-    interpreter: str = Field(default="", description="Absolute path of the caller's Python; empty: the daemon's.")
+    interpreter: str = Field(
+        default="",
+        description="The Python that runs a user's tuner or assessor, over what `tunerPython` in the config says: an "
+        "absolute path, or a name on the PATH in `environment`. Empty: `tunerPython`, else `python3` of that PATH, "
+        "else the daemon's.",
+    )
     code: str = Field(
         default="",
         description="SHA-256 of code that was sent: relative paths in the config start there, not at `directory`.",
     )
     debug: bool = Field(default=False, description="True: as if the config said `debug: true`.")
+    secrets: dict[str, str] = Field(
+        default={}, repr=False,
+        description="Values of what secret fields refer to, by reference (`${VARIABLE}`, `file:/path`); others are "
+        "looked up in `environment`, and in the daemon's files.",
+    )  # fmt: skip
     view: NewView | None = Field(default=None, description="A port of its own; not given: none.")
 
 
@@ -161,6 +174,19 @@ class Resume(Wire):
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
     )  # fmt: skip
     debug: bool = Field(default=False, description="True: `debug` is switched on. Only for one that is stopped.")
+    secrets: dict[str, str] = Field(
+        default={}, repr=False, description="New values of what secret fields refer to, by reference; others stay."
+    )
+
+
+class NewSecrets(Wire):
+    """Secrets given anew."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    secrets: dict[str, str] = Field(
+        repr=False, description="New values of what secret fields refer to, by reference; others stay."
+    )
 
 
 class StoppedExperiments(Wire):
@@ -196,9 +222,9 @@ class ExperimentChange(Wire):
 
 
 class ImportedResult(Wire):
-    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is."""
+    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is, and is kept so."""
 
-    model_config = ConfigDict(extra="ignore")  # exports hold ids as well
+    model_config = ConfigDict(extra="allow")  # exports hold ids as well
 
     parameter: dict[str, JsonValue] = Field(description="Parameter names and values.")
     value: JsonValue = Field(description="The final result: a number, or an object with the number as `default`.")

@@ -52,6 +52,8 @@ class RunnerExit(Wire):
     started_ms: int | None = Field(description="When the command started; null: it did not.")
     ended_ms: int | None = Field(description="When the command ended; null: not known.")
     outboxes: dict[str, int] = Field(description="Bytes of results in each outbox: so many must come.")
+    undelivered: list[str] = Field(default=[], description="Sentences about what its runner could not deliver.")
+    was_started: bool = Field(default=True, description="False: the runner could not start the command.")
     container: str = Field(default="", description="Identity of the container that said so; empty: it has none.")
     doubt: str = Field(default="", description="What could not be read of its logs, one sentence; else empty.")
 

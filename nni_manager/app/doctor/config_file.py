@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
-from nni_manager.config import experiment_file
+from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.platform_kit import registry
 
 
 def look(path: Path, data_dir: Path) -> Iterator[Finding]:
     """`data_dir`: where algorithms of one's own are registered."""
     try:
-        spec = experiment_file.load_file(path, data_dir)
+        spec = experiment_file.read_file(path, data_dir, os.environ).spec
     except ConfigInvalid as error:
         for problem in error.problems:
             yield failure("config", str(problem), "correct the file")
@@ -27,13 +27,13 @@ def look(path: Path, data_dir: Path) -> Iterator[Finding]:
     wrong = data_directory.trouble(Path(spec.working_directory))
     if wrong:
         yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")
-    for platform in spec.platforms:
-        yield _platform(platform.name, spec)
+    yield _platform(spec)
 
 
-def _platform(name: str, spec: ExperimentSpec) -> Finding:
+def _platform(spec: ExperimentSpec) -> Finding:
+    name = " and ".join(platform.service for platform in spec.platforms)
     try:
-        registry.adapter_class(registry.find(name)).check(spec)
+        admission.check(spec)
     except InvalidInput as error:
         return failure("platform", f"{name}: {error}", "install its extra, or change the file")
     return ok("platform", f"{name} can be imported and takes this experiment")

@@ -6,7 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from nni_manager.app.doctor import algorithms, clock, config_file, data_directory, keeper, ports, python, running_daemon
+from nni_manager.app.doctor import (
+    algorithms,
+    clock,
+    commands,
+    config_file,
+    data_directory,
+    keeper,
+    ports,
+    python,
+    running_daemon,
+)
 from nni_manager.app.doctor.finding import Finding, failure, ok
 from nni_manager.config import settings as configured
 from nni_manager.config.settings import Settings
@@ -20,6 +30,7 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
     settings, finding = _settings(data_dir, environment)
     looks: list[tuple[str, _Look]] = [
         ("python", python.look),
+        ("nnictl", partial(commands.look, environment)),
         ("data directory", partial(data_directory.look, settings.data_dir)),
         ("daemon", partial(running_daemon.look, settings.data_dir)),
         ("ports", partial(ports.look, settings)),

@@ -6,7 +6,9 @@ Write a `World` that plays the far side of the platform, and a class of three li
         def make_world(self, directory: Path) -> World:
             return HiveWorld(directory)
 
-The only package here that imports pytest; nothing else of nni_manager imports it.
+`listener` and `middlebox` are for tests of their own, too: a trial listener that keeps what runners post, and boxes
+between the two that answer in HTTP themselves. The only package here that imports pytest; nothing else of nni_manager
+imports it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.world import World
 
@@ -22,7 +22,11 @@ _LOOK_AGAIN_S = 0.02
 
 async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle:
     """Submits a job, as soon as the platform can be asked and has room."""
-    spec = world.job(trial_id)
+    return await taken(world, platform, world.job(trial_id))
+
+
+async def taken(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
+    """The same with this job."""
     async with asyncio.timeout(world.patience_s):
         while isinstance(answer := await insist(world, lambda: platform.submit(spec)), NoRoom):
             await _next_look(world, platform)

@@ -21,7 +21,17 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing.lagging_storage import Lag
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
-from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, told_end, unavailable
+from nni_manager.platform_kit.testing.listener import fake_listener
+from nni_manager.platform_kit.testing.middlebox import Each, middlebox
+from nni_manager.platform_kit.testing.observing import (
+    accepted,
+    insist,
+    running,
+    seen,
+    taken,
+    told_end,
+    unavailable,
+)
 from nni_manager.platform_kit.testing.world import Feature, World
 from trial_runner import protocol
 
@@ -304,7 +314,28 @@ class PlatformContract:
             report = await seen(world, platform, handle, *_FINAL)
         _check_no_secret(world, *map(repr, (platform, platform.host, spec, handle, report, error)), caplog.text)
 
+    async def test_boxes_that_answer_in_http_cost_nothing(self, world: World) -> None:
+        """29: every request to the trial listener meets some of them, before and after it went through."""
+        _needs(world, Feature.PUSH)
+        with fake_listener() as listener, middlebox(listener.port, Each(_FAULTS_A_ROUTE)) as box:
+            listener.decides = True
+            async with world.make_pushing() as platform:
+                spec = world.pushing_job("a", _REPORTING, listener.variables(box.port))
+                handle = await taken(world, platform, spec)
+                report = await seen(world, platform, handle, *_FINAL)
+        assert report.exit_code == (None if Feature.EXIT_CODE in world.absent else 3)
+        assert listener.values() == [1, 2, 3]
+        assert listener.logs["stdout"] == b"printed\n"
+        ends = [status for status in listener.statuses if status["event"] == "exited"]
+        assert {(end["exitCode"], tuple(end["undelivered"])) for end in ends} == {(3, ())}
+        assert {route for route, _ in box.met} >= {"version", "parameters", "outboxes", "metrics", "status"}
 
+
+_FAULTS_A_ROUTE = 3
+#: A command whose results, output and exit code are known.
+_REPORTING = (
+    'for n in 1 2 3; do echo \'{"type": "intermediate", "value": \'$n\'}\' >> $NNI_OUTBOX; done; echo printed; exit 3'
+)
 _LINES = ('{"type":"intermediate","value":1}', '{"type":"final","value":2}')
 _FINAL = tuple(state for state in JobState if state.is_final)
 _ENDED = (JobState.SUCCEEDED,)

@@ -26,6 +26,8 @@ class Feature(StrEnum):
     PENDING = "pending"
     #: The exit code of a job that failed.
     EXIT_CODE = "exit code"
+    #: Runners that post to the trial listener.
+    PUSH = "push"
     #: Storage that jobs share with us, through which their results come.
     STORAGE = "storage"
 
@@ -74,6 +76,10 @@ class World(abc.ABC):
         """The same with wrong credentials; they are among `secrets`. Unless Feature.CREDENTIALS is absent."""
         raise NotImplementedError
 
+    def make_pushing(self) -> Platform:
+        """As `make`, with runners that post to the trial listener. Unless Feature.PUSH is absent."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def state_of(self, native: str) -> JobState:
         """The adapter's table of states."""
@@ -86,6 +92,10 @@ class World(abc.ABC):
     @abc.abstractmethod
     def job(self, trial_id: str) -> JobSpec:
         """A job that runs until it is told to end. The same spec for the same trial."""
+
+    def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
+        """A job for `make_pushing` that starts at once. Unless Feature.PUSH is absent."""
+        raise NotImplementedError
 
     async def begin(self, handle: JobHandle) -> None:  # noqa: B027
         """The platform starts an accepted job. Where Feature.PENDING is absent it has been started already."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from nni_manager.platform_kit.registry import PlatformDescription
 from nni_manager.platforms.local.config import LocalConfig
+from nni_manager.platforms.local.first_format import FIRST_FORMAT
 
 PLATFORM = PlatformDescription(
     name="local",
     config=LocalConfig,
     adapter="nni_manager.platforms.local.platform:LocalPlatform",
     summary="processes on this machine; trials outlive the manager",
+    first_format=FIRST_FORMAT,
 )

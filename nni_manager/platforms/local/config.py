@@ -1,48 +1,24 @@
-"""The config section of `local`.
-
-Values arrive canonical: keys in camelCase, paths absolute, GPU indices a list, and what the top level of the config
-shares with the platforms (`trialCommand` and so on) already copied in. ``format`` in a field's schema tells the config
-loader how to make its value so.
-"""
+"""The config section of `local`. Values arrive canonical, see `platform_kit.section_model`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, ValidationInfo, field_validator
+
+from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, marked
 
 
-class LocalConfig(BaseModel):
+class LocalConfig(PlatformSection):
     """``trainingService: {platform: local, …}``."""
 
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, alias_generator=to_camel, hide_input_in_errors=True
-    )
-
     platform: Literal["local"] = Field(default="local", description="Always `local`.")
-    trial_command: str | None = Field(
-        default=None, min_length=1, description="Shell command of a trial. Default: the top level's."
-    )
-    trial_code_directory: str | None = Field(
-        default=None,
-        description="Folder that trials start in, used in place. Default: the top level's.",
-        json_schema_extra={"format": "directory"},
-    )
-    # stands before the fields whose rules depend on it
-    trial_gpu_number: int | None = Field(
-        default=None,
-        ge=0,
-        description="GPUs of a trial. Not set: all GPUs visible, none reserved; 0: no GPU visible. "
-        "Default: the top level's.",
-    )
-    trial_concurrency: int | None = Field(
-        default=None, ge=1, description="Trials at a time here. Default: as many as in the whole experiment."
+    trial_code_directory: str | None = marked(
+        "Folder that trials start in, used in place. Default: the top level's.", default=None, format="directory"
     )
     nni_manager_ip: str | None = Field(
         default=None, description="Accepted and dropped: trials on this machine need no address."
     )
-    debug: bool = Field(default=False, description="Log more, skip the version check. Default: the top level's.")
     use_active_gpu: bool | None = Field(
         default=None,
         validate_default=True,
@@ -51,10 +27,8 @@ class LocalConfig(BaseModel):
     max_trial_number_per_gpu: int = Field(
         default=1, gt=0, description="How many trials may share a GPU at a time, when trialGpuNumber is above 0."
     )
-    gpu_indices: Annotated[list[int], Field(min_length=1)] | None = Field(
-        default=None,
-        description='Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.',
-        json_schema_extra={"format": "gpu-indices"},
+    gpu_indices: GpuIndices | None = marked(
+        'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
     reuse_mode: bool = Field(
         default=False, description="Accepted for NNI's sake; always true beside other platforms. Changes nothing."

@@ -5,32 +5,27 @@ Values arrive canonical: keys in camelCase, paths absolute, durations as seconds
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
-_SECTION = ConfigDict(strict=True, extra="forbid", frozen=True, alias_generator=to_camel, hide_input_in_errors=True)
+from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, marked, secret
 
 
 def _seconds(description: str, default: float | None = None) -> Any:
     return Field(default=default, ge=0, description=description, json_schema_extra={"format": "seconds"})
 
 
-class Match(BaseModel):
+class Match(Part):
     """Which trials a rule is for; everything that is set must fit."""
-
-    model_config = _SECTION
 
     sequence: int | None = Field(default=None, ge=0, description="Sequence number of the trial, from 0.")
     every: int | None = Field(default=None, ge=1, description="Every n-th trial: 5 fits the fifth, the tenth…")
     attempt: int | None = Field(default=None, ge=1, description="Number of the attempt, from 1.")
 
 
-class Pending(BaseModel):
+class Pending(Part):
     """What the platform says of a job that waits for its start."""
-
-    model_config = _SECTION
 
     after: float = _seconds("When it begins to say so, counted from the job's submission.", 0.0)
     sentence: str = Field(min_length=1, description="For instance 0/3 nodes: insufficient nvidia.com/gpu.")
@@ -39,10 +34,8 @@ class Pending(BaseModel):
     )
 
 
-class Rule(BaseModel):
+class Rule(Part):
     """What happens to the trials that `match` fits. Nothing set: it starts at once and succeeds after a second."""
-
-    model_config = _SECTION
 
     match: Match | None = Field(default=None, description="Which trials; not set: all.")
     delay: float = _seconds("How long a job waits before it starts, or is refused.", 0.0)
@@ -80,10 +73,8 @@ class Rule(BaseModel):
         return self
 
 
-class Span(BaseModel):
+class Span(Part):
     """A stretch of time, counted from the experiment's beginning."""
-
-    model_config = _SECTION
 
     after: float = _seconds("When it begins, counted from when the experiment did.", 0.0)
     for_: float | None = Field(
@@ -99,9 +90,9 @@ class NoRoom(Span):
 
 
 class RetryAfter(Span):
-    """When it is asked too often."""
+    """When it wants to be left alone after every question that it has answered."""
 
-    wait: float = _seconds("For how long it then wants to be left alone.", 1.0)
+    wait: float = _seconds("For how long.", 1.0)
 
 
 class Hang(Span):
@@ -118,10 +109,8 @@ class Unreachable(Span):
     machine: str = Field(min_length=1, description="Its name.")
 
 
-class Machine(BaseModel):
+class Machine(Part):
     """One on which jobs run."""
-
-    model_config = _SECTION
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same machine share its places."
@@ -129,33 +118,16 @@ class Machine(BaseModel):
     places: int = Field(ge=1, le=1024, description="Places (GPUs, say) that it has, with indices from 0.")
 
 
-class ScriptedConfig(BaseModel):
+class ScriptedConfig(PlatformSection):
     """``trainingService: {platform: scripted, …}``."""
 
-    model_config = _SECTION
-
     platform: Literal["scripted"] = Field(default="scripted", description="Always `scripted`.")
-    trial_command: str | None = Field(
-        default=None, min_length=1, description="Shell command of a trial. Default: the top level's."
-    )
-    trial_code_directory: str | None = Field(
-        default=None,
-        description="Folder that is packed and sent to every job. Default: the top level's.",
-        json_schema_extra={"format": "directory"},
-    )
     trial_gpu_number: int | None = Field(
         default=None,
         ge=0,
         description="0 hides all GPUs; other numbers are places of a machine that a trial gets, where there are "
         "machines. Default: the top level's.",
     )
-    trial_concurrency: int | None = Field(
-        default=None, ge=1, description="Trials at a time here. Default: as many as in the whole experiment."
-    )
-    nni_manager_ip: str | None = Field(
-        default=None, description="How runners reach this machine. Default: the top level's, else its own address."
-    )
-    debug: bool = Field(default=False, description="Log more, skip the version check. Default: the top level's.")
     launch: Literal["none", "process", "external"] = Field(
         default="none",
         description="none: jobs are pretended; process: a trial runner is started on this machine, in a fresh folder "
@@ -177,20 +149,22 @@ class ScriptedConfig(BaseModel):
     max_trial_number_per_gpu: int = Field(
         default=1, gt=0, description="How many trials may share a place at a time, where there are machines."
     )
-    gpu_indices: Annotated[list[int], Field(min_length=1)] | None = Field(
-        default=None,
-        description='Indices of the places that may be used: [0, 1], 0 or "0,1". Default: all.',
-        json_schema_extra={"format": "gpu-indices"},
+    gpu_indices: GpuIndices | None = marked(
+        'Indices of the places that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
     trials: list[Rule] = Field(default=[], description="What happens to which trial; the first rule that fits counts.")
     enter_outage: Span | None = Field(default=None, description="When it cannot be connected to.")
     outage: Span | None = Field(default=None, description="When the platform cannot be reached.")
     wrong_credentials: Span | None = Field(default=None, description="When it refuses our credentials.")
     no_room: NoRoom | None = Field(default=None, description="When it takes no jobs.")
-    retry_after: RetryAfter | None = Field(default=None, description="When it is asked too often.")
+    retry_after: RetryAfter | None = Field(default=None, description="When it answers few questions.")
     hang: Hang | None = Field(default=None, description="When a question is never answered.")
     unreachable: list[Unreachable] = Field(default=[], description="When one of the machines cannot be asked.")
     unreachable_grace: float | None = _seconds("How long a job may be unreachable until it is lost; not set: for ever.")
+    token: str | None = secret("What the cluster is shown with every call.", default=None)
+    accepted_token: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256, in hex, of the only `token` that it accepts."
+    )
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(
         default=False, description="Everything is told twice, and after every change the state before it once more."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 
 from nni_manager.domain.clock import Clock
@@ -17,7 +18,7 @@ _FOR_EVER_S = 1e6
 
 class Faults:
     def __init__(self, config: ScriptedConfig, jobs: Jobs, clock: Clock) -> None:
-        self._config = config
+        self.config = config
         self._jobs = jobs
         self._clock = clock
         self._begun_ms = 0
@@ -26,12 +27,13 @@ class Faults:
 
     async def enter(self) -> None:
         """Raises PlatformUnavailable, OSError."""
-        if (until := _until(self._config.enter_outage, await self._since_s())) is not None:
+        if (until := _until(self.config.enter_outage, await self._since_s())) is not None:
             raise PlatformUnavailable(f"the scripted cluster cannot be connected to {until} (enterOutage)")
 
     async def check(self, verb: str) -> None:
         """Comes before everything that a cluster is asked. Raises PlatformUnavailable or BadCredentials."""
-        config = self._config
+        self._check_token()
+        config = self.config
         if not (config.outage or config.wrong_credentials or config.retry_after or config.hang):
             return
         since_s = await self._since_s()
@@ -46,7 +48,7 @@ class Faults:
 
     def no_room(self) -> Wait | None:
         """Why it takes no jobs now."""
-        span = self._config.no_room
+        span = self.config.no_room
         if span is None or _until(span, (self._clock() - self._begun_ms) / 1000) is None:
             return None
         return Wait(code=WaitCode.QUOTA, sentence=span.sentence)
@@ -54,13 +56,13 @@ class Faults:
     def unreachable(self) -> Mapping[str, str]:
         """Machine → why it cannot be asked now."""
         since_s = (self._clock() - self._begun_ms) / 1000
-        found = [(span.machine, _until(span, since_s)) for span in self._config.unreachable]
+        found = [(span.machine, _until(span, since_s)) for span in self.config.unreachable]
         return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found if until}
 
     def next_change_s(self) -> float | None:
         """Seconds after which what there is room for changes by itself; None: it does not."""
-        spans: list[Span] = [*self._config.unreachable]
-        spans += [self._config.no_room] if self._config.no_room is not None else []
+        spans: list[Span] = [*self.config.unreachable]
+        spans += [self.config.no_room] if self.config.no_room is not None else []
         since_s = (self._clock() - self._begun_ms) / 1000
         moments = [moment for span in spans for moment in (span.after, span.after + (span.for_ or _FOR_EVER_S))]
         return min((moment - since_s for moment in moments if moment > since_s), default=None)
@@ -70,21 +72,24 @@ class Faults:
         return (self._clock() - self._begun_ms) / 1000
 
     async def _hang(self, verb: str, since_s: float) -> None:
-        span = self._config.hang
+        span = self.config.hang
         if span is not None and span.verb == verb and _until(span, since_s) is not None:
             await asyncio.sleep(_FOR_EVER_S if span.for_ is None else span.after + span.for_ - since_s)
 
     def _leave_alone(self, since_s: float) -> None:
-        """Every question while it wants to be left alone would make it want that for longer, so none is asked."""
-        span, now_ms = self._config.retry_after, self._clock()
+        """One question is answered, and then none for a while."""
+        span, now_ms = self.config.retry_after, self._clock()
         if span is None or _until(span, since_s) is None:
             return
-        if now_ms >= self._alone_until_ms:
-            self._alone_until_ms = now_ms + round(span.wait * 1000)
-        raise PlatformUnavailable(
-            f"the scripted cluster is asked too often and wants to be left alone for {span.wait:g} s (retryAfter)",
-            refused=True,
-        )
+        if now_ms < self._alone_until_ms:
+            sentence = f"the scripted cluster wants to be left alone for {span.wait:g} s after every question"
+            raise PlatformUnavailable(f"{sentence} (retryAfter)", refused=True)
+        self._alone_until_ms = now_ms + round(span.wait * 1000)
+
+    def _check_token(self) -> None:
+        accepted, token = self.config.accepted_token, self.config.token or ""
+        if accepted is not None and hashlib.sha256(token.encode()).hexdigest() != accepted:
+            raise BadCredentials("the scripted cluster refuses our token (acceptedToken); give another one")
 
 
 def _until(span: Span | None, since_s: float) -> str | None:

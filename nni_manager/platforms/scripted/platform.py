@@ -61,12 +61,17 @@ class ScriptedPlatform(Platform):
         self._pulling: asyncio.Task[None] | None = None
         self._turn_of_fate: asyncio.TimerHandle | None = None
 
+    def renew(self, settings: Json) -> None:
+        super().renew(settings)
+        self._faults.config = ScriptedConfig.model_validate(settings)
+
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
         config = ScriptedConfig.model_validate(settings)
         is_real = config.launch != NONE
         return Capabilities(
             watches=False, reads_files=is_real, has_runner=is_real and config.channel != protocol.PULL,
+            lives_by_runner=config.launch == EXTERNAL and config.channel != protocol.PULL,
             is_read=is_real and runner.is_read(config), ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
             has_portal=any(rule.cancelled_by_person for rule in config.trials),
             unreachable_grace_s=config.unreachable_grace,

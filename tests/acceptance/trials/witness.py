@@ -9,6 +9,8 @@ sys.path.insert(0, os.environ["PYTHONPATH"].rsplit(":", 1)[-1])
 import nni
 
 steps, pause_s = int(sys.argv[1]), float(sys.argv[2])
+# how much longer than `pause_s` the longest pause of a trial may be, in seconds; each has its own
+spread_s = float(sys.argv[3]) if len(sys.argv) > 3 else 0.0
 witness = os.environ["WITNESS"]
 attempt = os.path.basename(os.environ["NNI_SYS_DIR"])
 
@@ -22,7 +24,7 @@ def note(**entry):
 x = nni.get_next_parameter()["x"]
 note(event="started", trial=os.environ["NNI_TRIAL_JOB_ID"], x=x)
 for step in range(steps):
-    time.sleep(pause_s)
+    time.sleep(pause_s + spread_s * x)
     note(event="intermediate", value=x + step)
     nni.report_intermediate_result(x + step)
 note(event="final", value=x * 2)

@@ -33,6 +33,7 @@ class LocalWorld(KeeperWorld):
         Feature.STORAGE: "the keeper reads results where they are written",
         Feature.CREDENTIALS: "local has no credentials",
         Feature.PENDING: "local starts a job at once",
+        Feature.PUSH: "the keeper ships what local jobs report",
     }
     native_states = re.findall("[A-Z]+", re.findall(r"`state` is one of ([A-Z, ]+)", protocol.__doc__ or "")[0])
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import re
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -76,6 +78,9 @@ class ScriptedWorld(KeeperWorld):
         }  # fmt: skip
         return ScriptedPlatform({"platform": "scripted", **(settings or default)}, self.recorder.host(self.keeper))
 
+    def make_pushing(self) -> Platform:
+        return self.make(launch="process", channel="push")
+
     def make_unauthorised(self) -> Platform:
         return self.make(launch="none", wrongCredentials={})
 
@@ -94,6 +99,9 @@ class ScriptedWorld(KeeperWorld):
             code_directory=str(self.code), attempt_directory=str(self.folder / "trials" / attempt_id),
             runner_environment={protocol.ENV_TOKEN: SECRET, protocol.ENV_MANAGER_URL: "http://127.0.0.1:9/none"},
         )  # fmt: skip
+
+    def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
+        return dataclasses.replace(self.command(trial_id, command), runner_environment=runner_environment)
 
     def directory(self, job_name: str) -> Path:
         """Where the runner of a job works, on the shared storage."""

@@ -87,11 +87,13 @@ async def test_it_cannot_be_entered_for_a_while(cluster: Cluster) -> None:
 
 
 async def test_who_asks_too_often_is_not_answered_for_a_while(cluster: Cluster) -> None:
-    async with cluster.make(retryAfter={"after": 1.0, "for": 10.0, "wait": 3.0}) as platform:
+    async with cluster.make({"duration": 9.0}, retryAfter={"after": 1.0, "for": 10.0, "wait": 3.0}) as platform:
         handle = await cluster.submit(platform)
+        assert (await cluster.at(platform, handle, 1)).state is JobState.RUNNING
         with pytest.raises(PlatformUnavailable, match="left alone for 3 s") as error:
-            await cluster.at(platform, handle, 1)
+            await cluster.at(platform, handle, 3.9)
         assert error.value.refused
+        assert (await cluster.at(platform, handle, 4)).state is JobState.RUNNING
 
 
 async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None:

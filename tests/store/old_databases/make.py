@@ -11,7 +11,7 @@ from pathlib import Path
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.view import View
-from nni_manager.store import experiments, runners
+from nni_manager.store import experiments, runners, secrets
 from nni_manager.store.connection import connect
 from nni_manager.store.migrate import migrate
 
@@ -48,6 +48,7 @@ def make(path: Path) -> None:
     life.add(connection, "wait1", 2, at=1011)
     experiments.add_import(connection, '[{"parameter": {"x": 0.5}, "value": 1}]', 1012)
     experiments.set_hold(connection, Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))
+    secrets.put(connection, {"${TOKEN}": "not-a-real-token"})
     experiments.set_view(connection, View(port=8080, prefix="my/pre"))
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.execute("VACUUM")

@@ -1,4 +1,3 @@
 -- What users should know although nothing is refused and nobody waits.
 
 ALTER TABLE experiment ADD COLUMN warnings TEXT NOT NULL DEFAULT '[]';    -- of its file: JSON, a list of {code, message}
-ALTER TABLE trials ADD COLUMN doubt TEXT NOT NULL DEFAULT '';             -- what may be missing of its results; empty: nothing

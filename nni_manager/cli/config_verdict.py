@@ -1,0 +1,72 @@
+"""What `nnictl config check` says of one file: the verdict of `create`, without a daemon."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.cli import class_args
+from nni_manager.cli.caller import own_environment
+from nni_manager.config import admission, experiment_file
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
+from nni_manager.domain.experiment import ExperimentSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Of one file."""
+
+    file: str
+    #: One line about the experiment; empty when there is none to be made of it.
+    summary: str = ""
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[Problem] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "valid": not self.problems,
+            "problems": [asdict(problem) for problem in self.problems],
+            "warnings": [asdict(warning) for warning in self.warnings],
+        }
+
+
+def of_file(file: Path, data_directory: Path, python: str = "") -> Verdict:
+    """Reads the file, and whatever it names. `python`: what was asked for to run a user's tuner, or empty."""
+    try:
+        spec = experiment_file.read_file(file, data_directory, os.environ).spec
+    except ConfigInvalid as error:
+        return Verdict(file=str(file), problems=error.problems, warnings=error.warnings)
+    try:
+        admission.check(spec)
+        class_args.check(spec, data_directory, str(file), python)
+        _check_classes(spec, python, str(file))
+    except InvalidInput as error:
+        return Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
+    return Verdict(file=str(file), summary=_summary(spec), warnings=spec.warnings)
+
+
+def _check_classes(spec: ExperimentSpec, python: str, file: str) -> None:
+    """As a daemon on this machine does when the experiment is made. Raises ConfigInvalid."""
+    if not (python or spec.tuner_python or spec.has_user_class):
+        return  # nothing to ask, and what asks takes time to import
+    import asyncio
+
+    from nni_manager.config import user_classes
+
+    environment = own_environment()
+    chosen = user_classes.python(python or spec.tuner_python, environment, file=file)
+    asyncio.run(user_classes.check(spec, chosen, environment, file=file))
+
+
+def _problems(error: InvalidInput, file: str) -> Sequence[Problem]:
+    return error.problems if isinstance(error, ConfigInvalid) else [Problem(message=str(error), file=file)]
+
+
+def _summary(spec: ExperimentSpec) -> str:
+    trials = f"at most {spec.max_trial_number} trials" if spec.max_trial_number is not None else "any number of trials"
+    platforms = " and ".join(platform.service for platform in spec.platforms)
+    return f"valid; {trials} of {spec.tuner.name or spec.tuner.class_name} on {platforms}"

@@ -1,0 +1,37 @@
+"""Secrets that an experiment's config refers to, looked up where the command is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from nni_manager.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+
+def require(references: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Reference → value. Raises InvalidInput that names all that are missing."""
+    found = {reference: _follow(reference, environment) for reference in references}
+    missing = [f"{reference} {value}" for reference, value in found.items() if isinstance(value, ValueError)]
+    if missing:
+        raise InvalidInput("; ".join(missing))
+    return {reference: value for reference, value in found.items() if isinstance(value, str)}
+
+
+def of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """``{"secrets": …}`` with what can be looked up of what its config refers to, the daemon keeps the others; empty
+    when that is nothing."""
+    found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}
+    values = {reference: value for reference, value in found.items() if isinstance(value, str)}
+    return {"secrets": values} if values else {}
+
+
+def _follow(reference: str, environment: Mapping[str, str]) -> str | ValueError | None:
+    from nni_manager.config.secrets import follow
+
+    try:
+        return follow(reference, environment)
+    except ValueError as error:
+        return error

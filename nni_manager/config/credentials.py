@@ -1,0 +1,45 @@
+"""The secrets of a whole experiment: what its spec refers to, and its sections with the values in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.config import secrets
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.platform_kit import registry
+
+
+def outside(spec: ExperimentSpec) -> tuple[str, ...]:
+    """References to variables and files, which can be given anew."""
+    return tuple(filter(secrets.is_reference, _references(spec)))
+
+
+def filled(platform: PlatformSpec, values: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that an adapter is built with."""
+    return secrets.fill(registry.find(platform.name).config, platform.settings, values)
+
+
+def require_known(spec: ExperimentSpec, values: Mapping[str, str]) -> None:
+    """Raises InvalidInput for a reference that is none of the experiment's, or a value that is no secret."""
+    known = _references(spec)
+    for reference, value in values.items():
+        if reference not in known:
+            listed = ", ".join(filter(secrets.is_reference, known)) or "none"
+            raise InvalidInput(f"secrets: {reference} is none of this experiment's references; it has {listed}")
+        if not value or "\0" in value:
+            raise InvalidInput(f"secrets: the value of {reference} is empty, or holds a NUL character")
+
+
+def _references(spec: ExperimentSpec) -> tuple[str, ...]:
+    found = [one for p in spec.platforms for one in secrets.references(registry.find(p.name).config, p.settings)]
+    if spec.shared_storage is not None:
+        found += secrets.references_in(_storage_models(), spec.shared_storage)
+    return tuple(dict.fromkeys(found))
+
+
+def _storage_models() -> list[Any]:
+    from nni_manager.platform_kit.shared_storage import KINDS
+
+    return list(KINDS)

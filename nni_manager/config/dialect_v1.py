@@ -1,0 +1,211 @@
+"""NNI's first config format (``trainingServicePlatform``) → the second, which is then read as if written so.
+
+What a platform's part of a file may hold, its folder says (`platform_kit.first_format`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nni_manager.config import dialect_v2, first_format_algorithm, first_format_rules
+from nni_manager.config.document import Path, fold
+from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, own_names, place, put
+from nni_manager.config.scalars import kind
+from nni_manager.config.source import Source
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.first_format import FirstFormat
+from nni_manager.platform_kit.registry import PlatformDescription
+
+PLATFORM = "trainingServicePlatform"
+_SERVICE = "trainingService"
+#: Several platforms at once; `_SEVERAL` lists which.
+_HYBRID = "hybrid"
+_SEVERAL = "hybridConfig.trainingServicePlatforms"
+#: Fields of the top level that every file may have.
+COMMON: Mapping[str, str] = {
+    "experimentName": "/experimentName",
+    "trialConcurrency": "/trialConcurrency",
+    "maxExecDuration": "/maxExperimentDuration",
+    "maxTrialDuration": "/maxTrialDuration",
+    "maxTrialNum": "/maxTrialNumber",
+    "searchSpacePath": "/searchSpaceFile",
+    "useAnnotation": "/useAnnotation",
+    "multiPhase": "/multiPhase",
+    "multiThread": "/deprecated.multiThread",
+    "nniManagerIp": "/nniManagerIp",
+    "logDir": "/experimentWorkingDirectory",
+    "debug": "/debug",
+    "versionCheck": "/versionCheck",
+    "logLevel": "/logLevel",
+    "logCollection": "/logCollection",
+    # ours, in both formats
+    "maxTrialRetries": "/maxTrialRetries",
+    "gracePeriod": "/gracePeriod",
+    "metricGrace": "/metricGrace",
+    "tunerPython": "/tunerPython",
+}
+_SHARED_STORAGE = "sharedStorage"
+#: Read by themselves.
+_WHOLE = (*KINDS, _SHARED_STORAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A file in the second format."""
+
+    #: As a file of that format has it: values as they were written.
+    values: dict[str, Any]
+    #: From messages about `values` to messages about the file.
+    translation: Translation
+    #: (field of the file, what becomes of it), of what the second format, or NNI's reader of it, has no place for.
+    losses: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """One of the platforms that a file names."""
+
+    description: PlatformDescription
+    table: FirstFormat
+    #: Where its section stands in the second format.
+    path: Path
+    section: dict[str, Any] = field(default_factory=dict)
+
+
+def is_first_format(values: Mapping[str, object]) -> bool:
+    return any(fold(key) == fold(PLATFORM) for key in values)
+
+
+def _is_list(values: Mapping[str, object]) -> bool:
+    """Whether the file names several platforms, or could."""
+    return any(fold(key) == fold(PLATFORM) and str(value).casefold() == _HYBRID for key, value in values.items())
+
+
+def top_names() -> dict[str, str]:
+    """Fields at the top of a file → how the second format writes them."""
+    names = {old: new.split(".")[0].removeprefix("/") for old, new in COMMON.items()}
+    return names | {
+        **dict.fromkeys(first_format_rules.LOST, "nothing: remove it"),
+        "trial": "trialCommand, trialCodeDirectory and trialGpuNumber",
+        PLATFORM: "trainingService: {platform: …}",
+    }
+
+
+def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
+    """Raises ConfigInvalid with everything that is wrong."""
+    conversion = convert(values, source)
+    source.translate = conversion.translation
+    return dialect_v2.read(conversion.values, source)
+
+
+def convert(values: Mapping[str, object], source: Source) -> Conversion:
+    """What is wrong with the file as one of its format is refused in `source`, what comes of nothing is warned of.
+
+    Raises ConfigInvalid when not even the platform is known.
+    """
+    services = _services(values, source)
+    tables = [service.table for service in services]
+    for table in tables:
+        for above, names in own_names(table.fields).items():
+            if above:  # the top level is judged as a whole, see `mixed_formats`
+                source.note_foreign_names(above, names)
+    found = _tree([*tables, *_not_listed(services, is_list=_is_list(values))]).read(values, source)
+    config: dict[str, Any] = {}
+    _put(config, config, COMMON, {}, found, source)
+    _read_whole(config, found, source)
+    for service in services:
+        service.section["platform"] = service.description.name
+        _put(config, service.section, service.table.fields, service.table.values, found, source)
+        service.table.complete(service.section)
+    first_format_rules.check(values, config, found, tables, source)
+    sections = [service.section for service in services]
+    config[_SERVICE] = sections if len(sections) > 1 else sections[0]
+    losses = first_format_rules.losses(found, tables)
+    return Conversion(values=config, translation=_translation(services), losses=tuple(losses))
+
+
+def _services(values: Mapping[str, object], source: Source) -> list[_Service]:
+    """Raises ConfigInvalid."""
+    key = next(key for key in values if fold(key) == fold(PLATFORM))
+    names = _listed(values, source) if _is_list(values) else {(key,): values[key]}
+    found = [_find(path, name, source) for path, name in names.items()]
+    source.check()
+    several = len(found) > 1
+    return [
+        _Service(one, one.first_format or FirstFormat(fields={}), (_SERVICE, number) if several else (_SERVICE,))
+        for number, one in enumerate(filter(None, found))
+    ]
+
+
+def _listed(values: Mapping[str, object], source: Source) -> dict[Path, object]:
+    section, name = _SEVERAL.split(".")
+    listed = values.get(section)
+    names = listed.get(name) if isinstance(listed, dict) else None
+    if not isinstance(names, list) or not names:
+        source.refuse((section, name), f"is required with {PLATFORM}: {_HYBRID}; list at least one platform")
+        return {}
+    return {(section, name, number): one for number, one in enumerate(names)}
+
+
+def _find(path: Path, name: object, source: Source) -> PlatformDescription | None:
+    try:
+        found = registry.find(name if isinstance(name, str) else "")
+    except InvalidInput as error:
+        source.refuse(
+            path, str(error) if isinstance(name, str) else f"must be the name of a platform, not {kind(name)}"
+        )
+        return None
+    if found.first_format is None:
+        source.refuse(path, f"{found.name} has no form in NNI's first format; write {_SERVICE}: {{platform: …}}")
+    return found
+
+
+def _not_listed(services: list[_Service], *, is_list: bool) -> list[FirstFormat]:
+    """Of several platforms one may be taken off the list, and its section stay."""
+    if not is_list:
+        return []
+    names = [service.description.name for service in services]
+    return [one.first_format for one in registry.descriptions() if one.first_format and one.name not in names]
+
+
+def _tree(tables: Iterable[FirstFormat]) -> Tree:
+    theirs = (pattern for table in tables for pattern in (*table.fields, *table.dropped))
+    return Tree([*COMMON, *first_format_rules.LOST, *_WHOLE, PLATFORM, _SEVERAL, *theirs])
+
+
+def _put(
+    config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], values: Mapping[str, Any],
+    found: list[Found], source: Source,
+) -> None:  # fmt: skip
+    """Where two fields lead to one place, the one that the table names first counts."""
+    for pattern, target in fields.items():
+        for one in (one for one in found if one.pattern == pattern):
+            value = values[pattern](one.value) if pattern in values else one.value
+            where = config if target.startswith("/") else section
+            put(where, place(target.removeprefix("/"), one.positions), value)
+
+
+def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> None:
+    for one in found:
+        if one.pattern in KINDS:
+            section, top = first_format_algorithm.convert(one.value, one.pattern, source)
+            if section.keys() & {"name", "className"}:
+                config[one.pattern] = section
+            else:
+                source.excuse((one.pattern,))
+            for name, value in top.items():
+                config[name] = {**config.get(name, {}), **value} if isinstance(value, dict) else value
+        elif one.pattern == _SHARED_STORAGE:
+            config[one.pattern] = one.value
+
+
+def _translation(services: list[_Service]) -> Translation:
+    algorithms = [((), first_format_algorithm.fields(noun)) for noun in KINDS]
+    others = {PLATFORM: f"/{_SERVICE}.platform", "searchSpacePath": "/searchSpace"}
+    return Translation(
+        [((), COMMON), ((), others), *algorithms, *((service.path, service.table.fields) for service in services)]
+    )

@@ -1,0 +1,198 @@
+"""The tables of NNI's first config format: what a file holds at which path, and where in the second format that goes.
+
+Paths are dotted, ``[]`` stands for every entry of a list; see `platform_kit.first_format`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.config.document import Path
+from nni_manager.config.scalars import kind
+from nni_manager.config.section import Section
+from nni_manager.config.source import Source, spell
+
+ENTRY = "[]"
+#: Sections of algorithms.
+KINDS = ("tuner", "assessor", "advisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One value of a file."""
+
+    #: Its path in a table, ``machineList[].ip``.
+    pattern: str
+    #: Its path in the file, ``("machineList", 0, "ip")``.
+    path: Path
+    value: Any
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(step for step in self.path if isinstance(step, int))
+
+
+class Tree:
+    """The paths that a file may have, as one mapping within another; ``None`` at their ends."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.root: dict[str, Any] = {}
+        for pattern in patterns:
+            node = self.root
+            *above, last = split(pattern)
+            for step in above:
+                node = node.setdefault(step, {})
+            node.setdefault(last, None)
+
+    def read(self, values: Mapping[str, object], source: Source) -> list[Found]:
+        """Everything that is set. What has no place is refused in `source`."""
+        return list(self._read_mapping(values, self.root, (), "", source))
+
+    def _read_mapping(
+        self, values: Mapping[str, object], node: Mapping[str, Any], path: Path, pattern: str, source: Source
+    ) -> Iterable[Found]:
+        section = Section(values, node, path, source)
+        for name, inner in node.items():
+            if section.has(name):
+                dotted = f"{pattern}.{name}" if pattern else name
+                yield from self._read(section.raw(name), inner, (*path, name), dotted, source)
+
+    def _read(self, raw: object, node: Any, path: Path, pattern: str, source: Source) -> Iterable[Found]:
+        if node is None:
+            yield Found(pattern, path, raw)
+        elif ENTRY in node:
+            yield from self._read_list(raw, node[ENTRY], path, pattern + ENTRY, source)
+        elif isinstance(raw, dict):
+            yield from self._read_mapping(raw, node, path, pattern, source)
+        else:
+            source.refuse(path, f"must be a mapping of {', '.join(node)}, not {kind(raw)}")
+
+    def _read_list(self, raw: object, node: Any, path: Path, pattern: str, source: Source) -> Iterable[Found]:
+        if not isinstance(raw, list) or not raw:
+            source.refuse(path, "is an empty list" if raw == [] else f"must be a list, not {kind(raw)}")
+            return
+        for number, item in enumerate(raw):
+            if item == {}:
+                source.refuse((*path, number), "is empty; remove it, or say what it is")
+            yield from self._read(item, node, (*path, number), pattern, source)
+
+
+def split(pattern: str) -> list[str]:
+    """``machineList[].ip`` → ``["machineList", "[]", "ip"]``."""
+    return pattern.replace(ENTRY, f".{ENTRY}").split(".")
+
+
+def place(target: str, positions: tuple[int, ...]) -> Path:
+    """A path of the right side with positions in place of its ``[]``."""
+    left = iter(positions)
+    return tuple(next(left) if step == ENTRY else step for step in split(target))
+
+
+def put(config: dict[str, Any], path: Path, value: object) -> None:
+    """Sets what is not set; lists grow, mappings are made."""
+    node: Any = config
+    for step, following in itertools.pairwise(path):
+        node = _enter(node, step, [] if isinstance(following, int) else {})
+    last = path[-1]
+    if isinstance(node, dict):
+        node.setdefault(str(last), value)
+
+
+def _enter(node: Any, step: str | int, empty: object) -> Any:
+    if isinstance(node, dict):
+        return node.setdefault(str(step), empty)
+    while len(node) <= int(step):
+        node.append({})
+    return node[int(step)]
+
+
+def own_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
+    """By the path of a section in the first format: the second format's name of a field → its own."""
+    names: dict[Path, dict[str, str]] = {}
+    for old, new in fields.items():
+        *above, last = split(old)
+        if split(new)[-1].removeprefix("/") != last:
+            parent = tuple(step for step in above if step != ENTRY)
+            names.setdefault(parent, {}).setdefault(split(new)[-1].removeprefix("/"), last)
+    return names
+
+
+def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
+    """By the path of a section in the second format: the first format's name of a field → its own."""
+    names: dict[Path, dict[str, str]] = {}
+    for old, new in fields.items():
+        if not new.startswith("/"):
+            *above, last = split(new)
+            parent = tuple(step for step in above if step != ENTRY)
+            if split(old)[-1] != last:
+                names.setdefault(parent, {}).setdefault(split(old)[-1], last)
+    return names
+
+
+class Translation:
+    """From the second format back to what the file says."""
+
+    def __init__(self, tables: Iterable[tuple[Path, Mapping[str, str]]]) -> None:
+        """`tables`: where a section stands in the second format, and its table."""
+        self._fields: dict[str, list[str]] = {}
+        for above, fields in tables:
+            prefix = spell(above)
+            for old, new in fields.items():
+                target = new[1:] if new.startswith("/") else f"{prefix}.{new}" if prefix else new
+                self._fields.setdefault(target, []).append(old)
+                if new.startswith("/") and prefix:  # platforms have what the top level has
+                    self._fields.setdefault(f"{prefix}.{target}", []).append(old)
+        words: dict[str, str] = {}
+        for new, olds in self._fields.items():
+            if split(new)[0] not in KINDS:  # whose names are alike
+                words.setdefault(split(new)[-1], olds[0])
+        self._words = {new: old for new, old in words.items() if re.search("[A-Z]", new) and new != old}
+        self._pattern = re.compile(rf"\b({'|'.join(map(re.escape, self._words))})\b(?!:)")
+
+    def __call__(self, path: Path, message: str) -> tuple[Path, str]:
+        return self._path(path), self._pattern.sub(lambda match: self._words[match[1]], message)
+
+    def _path(self, path: Path) -> Path:
+        for end in range(len(path), 0, -1):
+            for spelled, positions in _patterns(path[:end]):
+                if spelled in self._fields:
+                    return (*_place(self._fields[spelled][0], positions), *path[end:])
+                inside = [
+                    olds[0] for new, olds in self._fields.items() if new.startswith((f"{spelled}.", f"{spelled}["))
+                ]
+                if inside and (above := _above(inside)):
+                    return (*_place(above, positions), *path[end:])
+        return path
+
+
+def _patterns(path: Path) -> Iterable[tuple[str, tuple[int, ...]]]:
+    """Positions are part of a table's place, or what ``[]`` stands for: all ways to read them, the first kept first."""
+    positions = tuple(step for step in path if isinstance(step, int))
+    for kept in range(len(positions), -1, -1):
+        numbers = iter([*(f"[{position}]" for position in positions[:kept]), *[ENTRY] * (len(positions) - kept)])
+        steps = (next(numbers) if isinstance(step, int) else f".{step}" for step in path)
+        yield "".join(steps).removeprefix("."), positions[kept:]
+
+
+def _place(pattern: str, positions: tuple[int, ...]) -> Path:
+    found: list[str | int] = []
+    left = list(positions)
+    for step in split(pattern):
+        if step != ENTRY:
+            found.append(step)
+        elif left:
+            found.append(left.pop(0))
+        else:
+            break
+    return tuple(found)
+
+
+def _above(patterns: list[str]) -> str:
+    """The longest path that all of them begin with, without their last steps."""
+    steps = [split(pattern)[:-1] or split(pattern) for pattern in patterns]
+    shared = [step[0] for step in zip(*steps, strict=False) if len(set(step)) == 1]
+    return ".".join(shared).replace(f".{ENTRY}", ENTRY)

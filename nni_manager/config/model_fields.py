@@ -1,0 +1,83 @@
+"""Walking through pydantic models of sections: fields by the names users write, and models within models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from nni_manager.config.document import Path, fold
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """By alias."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def marks_of(field: FieldInfo) -> Mapping[str, Any]:
+    """See `platform_kit.section_model`."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, Mapping) else {}
+
+
+def names_marked(model: type[BaseModel], mark: str) -> dict[str, str]:
+    """Other name → alias, of the names under that mark."""
+    return {other: name for name, field in fields_of(model).items() for other in marks_of(field).get(mark, ())}
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models in ``Model``, ``Model | None``, ``list[Model]`` or ``Model | OtherModel``."""
+    if hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_in(part)]
+
+
+def kind_field(models: list[type[BaseModel]]) -> str:
+    """The alias of the field that tells several models apart: in each it takes one word."""
+    names = (name for name in fields_of(models[0]) if all(_word(model, name) for model in models))
+    return next(names)
+
+
+def kinds(models: list[type[BaseModel]]) -> dict[str, type[BaseModel]]:
+    """The word of each."""
+    name = kind_field(models)
+    return {_word(model, name): model for model in models}
+
+
+def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> object:
+    """What a mapping says that it is; None when it does not."""
+    name = kind_field(models)
+    others = [other for other, alias in names_marked(models[0], "otherNames").items() if alias == name]
+    wanted = {fold(one) for one in (name, *others)}
+    return next((value for key, value in raw.items() if fold(key) in wanted), None)
+
+
+def written(place: Path, model: type[BaseModel]) -> Path:
+    """A place as pydantic names it → the path of aliases: attributes are named as users do, and no kinds."""
+    path: list[str | int] = []
+    models = [model]
+    for step in place:
+        if isinstance(step, str) and len(models) > 1 and step in kinds(models):
+            models = [kinds(models)[step]]
+            continue
+        found = _field(models, step)
+        path.append(step if found is None else found[0])
+        if found is not None:
+            models = models_in(found[1].annotation)
+    return tuple(path)
+
+
+def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str, FieldInfo] | None:
+    if len(models) != 1:
+        return None
+    named = ((field.alias or name, name, field) for name, field in models[0].model_fields.items())
+    return next(((alias, field) for alias, name, field in named if step in (alias, name)), None)
+
+
+def _word(model: type[BaseModel], alias: str) -> str:
+    """What the field's value must be; empty when that is more than one word."""
+    field = fields_of(model).get(alias)
+    words = get_args(field.annotation) if field is not None else ()
+    return words[0] if len(words) == 1 and isinstance(words[0], str) else ""

@@ -1,0 +1,131 @@
+"""Secrets of a config: it holds references, and their values are kept apart from it.
+
+A field that is marked ``secret`` is written out, or refers to a variable of the caller's environment, ``${VARIABLE}``,
+or to a file, ``file:path``. What is written out is kept under a reference of its own, ``stored:<service>.<field>``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nni_manager.config import placeholders
+from nni_manager.config.model_fields import fields_of, given_kind, kinds, marks_of, models_in
+from nni_manager.config.scalars import text
+from nni_manager.config.source import Source
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+MASK = "******"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_FILE = "file:"
+_STORED = "stored:"
+#: A file that holds one is no larger, in bytes.
+_MAX_BYTES = 64 * 1024
+
+
+def read_secret(raw: object, name: str, source: Source) -> str:
+    """The reference that the config holds; its value is noted in `source`. `name`: of service and field.
+
+    Raises ValueError, never with the value.
+    """
+    value = text(raw)
+    if source.stored:
+        return value
+    if value == MASK:
+        raise ValueError("is masked; write the real value, or a reference such as ${VARIABLE} or file:path")
+    placeholders.refuse_whole(value)
+    reference, found = _resolve(value, name, source)
+    if found is not None:
+        source.secrets[reference] = found
+    return reference
+
+
+def _resolve(value: str, name: str, source: Source) -> tuple[str, str | None]:
+    """Reference and value; no value where references are not followed."""
+    if value in source.sent_secrets:
+        return value, source.sent_secrets[value]
+    if match := _VARIABLE.fullmatch(value):
+        return value, None if source.environment is None else _variable(match[1], source.environment)
+    if value.startswith(_FILE):
+        path = source.existing_file(value.removeprefix(_FILE).strip())
+        return _FILE + path, None if source.environment is None else read_secret_file(path)
+    if value.startswith(_STORED):
+        raise ValueError("refers to a value that was not sent along; write the real value")
+    return _STORED + name, value
+
+
+def _variable(name: str, environment: Mapping[str, str]) -> str:
+    if not (value := environment.get(name, "")):
+        raise ValueError(f"refers to the variable {name}, which is not set; export {name}, or write file:path")
+    if "\0" in value:
+        raise ValueError(f"refers to the variable {name}, which holds a NUL character")
+    return value
+
+
+def read_secret_file(path: str) -> str:
+    """What the file holds, without line breaks at its end. Raises ValueError."""
+    try:
+        with open(path, "rb") as file:
+            value = file.read(_MAX_BYTES + 1).decode().rstrip("\r\n")
+    except OSError as error:
+        raise ValueError(f"refers to the file {path}, which cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"refers to the file {path}, which is no UTF-8 text") from None
+    if not value or len(value) > _MAX_BYTES or "\0" in value:
+        raise ValueError(f"refers to the file {path}, which holds no secret: it is empty, too large or no text")
+    return value
+
+
+def follow(reference: str, environment: Mapping[str, str]) -> str | None:
+    """The value now; None for what refers to nothing outside. Raises ValueError."""
+    if match := _VARIABLE.fullmatch(reference):
+        return _variable(match[1], environment)
+    return read_secret_file(reference.removeprefix(_FILE)) if reference.startswith(_FILE) else None
+
+
+def is_reference(value: object) -> bool:
+    """To a variable or a file: what may be shown."""
+    return isinstance(value, str) and (value.startswith(_FILE) or _VARIABLE.fullmatch(value) is not None)
+
+
+def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """The settings with values in place of references; one without a value stays, and so does everything else."""
+    return _map(model, settings, lambda reference: values.get(reference, reference))
+
+
+def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the secret fields hold, in their order."""
+    return references_in([model], settings)
+
+
+def references_in(models: list[type[BaseModel]], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same, of a section that one of several models describes."""
+    found: dict[str, None] = {}
+    _changed_mapping(models, settings, lambda reference: found.setdefault(reference) or reference)
+    return tuple(found)
+
+
+def _map(model: type[BaseModel], settings: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    fields = fields_of(model)
+    return {
+        name: _changed(fields[name], value, change) if name in fields else value for name, value in settings.items()
+    }
+
+
+def _changed(field: Any, value: Any, change: Callable[[str], str]) -> Any:
+    if marks_of(field).get("secret"):
+        return change(value) if isinstance(value, str) else value
+    models = models_in(field.annotation)
+    if isinstance(value, list):
+        return [_changed_mapping(models, item, change) for item in value]
+    return _changed_mapping(models, value, change)
+
+
+def _changed_mapping(models: list[type[BaseModel]], value: Any, change: Callable[[str], str]) -> Any:
+    if not models or not isinstance(value, Mapping):
+        return value
+    model = models[0] if len(models) == 1 else kinds(models).get(str(given_kind(models, value)))
+    return value if model is None else _map(model, value, change)

@@ -1,0 +1,50 @@
+"""How NNI's first config format writes what a platform takes: tables, which each platform keeps beside its model.
+
+A path is dotted; ``[]`` after a name stands for every entry of a list. On the left it starts at the top of the file, as
+in ``machineList[].ip``; on the right in the platform's section, or, with a `/` before it, at the top of the config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: (path in the file, sentence).
+Remark = tuple[str, str]
+
+#: Raises ValueError with the end of a sentence that begins with the field's name.
+Convert = Callable[[Any], object]
+
+#: A trial's own fields where one command, one folder and one number of GPUs are all there is.
+TRIAL: Mapping[str, str] = {
+    "trial.command": "/trialCommand",
+    "trial.codeDir": "/trialCodeDirectory",
+    "trial.gpuNum": "/trialGpuNumber",
+}
+
+_NAS = "neural architecture search is not supported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFormat:
+    """What one platform takes in that format."""
+
+    #: Path in the file → path in the config. Where two lead to one place, the one that comes first counts.
+    fields: Mapping[str, str]
+    #: Paths in the file that must be set, unless a list or mapping above them is not there.
+    required: tuple[str, ...] = ()
+    #: Path in the file → what the second format's value is, where it differs.
+    values: Mapping[str, Convert] = field(default_factory=dict)
+    #: Paths in the file that nothing comes of → why.
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    #: Completes the section, after all fields are in it.
+    complete: Callable[[dict[str, Any]], None] = lambda _section: None
+    #: What is wrong with a file, beside what is wrong with the section: (path in the file, sentence).
+    faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
+    #: Paths in the config → what NNI 3.0 does not know there; a converted file is ours alone then.
+    ours: tuple[str, ...] = ()
+
+
+#: `trial.nasMode` belongs to several platforms.
+NAS_MODE: Mapping[str, str] = {"trial.nasMode": _NAS}

@@ -1,0 +1,56 @@
+"""The section `sharedStorage`: what manager and trials of every platform may mount, as NNI has it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from nni_manager.platform_kit.section_model import Part, marked, secret
+
+#: Who mounts it on the manager's machine.
+Mounted = Literal["usermount", "nnimount", "nomount"]
+
+
+class SharedStorage(Part):
+    """What both kinds have."""
+
+    local_mount_point: str = marked(
+        "Folder on the manager's machine; absolute, outside the code directory.", format="absolute"
+    )
+    remote_mount_point: str = Field(
+        min_length=1, description="Folder where trials run; absolute, or relative to their working directory."
+    )
+    local_mounted: Mounted = Field(
+        description="Who mounts it on the manager's machine: `usermount` (it is mounted), `nnimount` (the manager)."
+    )
+
+    @field_validator("local_mounted")
+    @classmethod
+    def _is_mounted(cls, who: str) -> str:
+        if who == "nomount":
+            raise ValueError(
+                "cannot be nomount: the manager writes to the storage, too; mount it yourself (usermount), or let the "
+                "manager do it (nnimount)"
+            )
+        return who
+
+
+class NfsSharedStorage(SharedStorage):
+    """A folder of an NFS server."""
+
+    storage_type: Literal["NFS"] = Field(description="Kind of storage: `NFS`.")
+    nfs_server: str = Field(min_length=1, description="Name or address of the server.")
+    exported_directory: str = Field(min_length=1, description="Folder that the server exports.")
+
+
+class AzureBlobSharedStorage(SharedStorage):
+    """A container of Azure Blob storage."""
+
+    storage_type: Literal["AzureBlob"] = Field(description="Kind of storage: `AzureBlob`.")
+    storage_account_name: str = Field(min_length=1, description="Name of the storage account.")
+    storage_account_key: str = secret("Key of the storage account.")
+    container_name: str = Field(min_length=1, description="Name of the container.")
+
+
+KINDS = (NfsSharedStorage, AzureBlobSharedStorage)

@@ -1,0 +1,238 @@
+"""A trial listener that keeps what runners post, for tests of what they post through: misbehaves on demand.
+
+It says of itself what the manager's says, see `trial_runner.protocol`.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from trial_runner import protocol
+
+#: Seconds within which everything that is waited for is posted.
+TIMEOUT_S = 30.0
+MANAGER = "the-manager"
+TOKEN = f"{MANAGER}.the-token-of-this-attempt"
+ATTEMPT = "exp1/abcde/1"
+PATH = f"/trial/v1/{ATTEMPT}"
+
+Body = dict[str, Any]
+
+
+@dataclass
+class Answer:
+    """What is sent; `status` 0 hangs up instead."""
+
+    status: int = 200
+    body: Body | bytes = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    #: It bears the header that makes it the manager's.
+    is_signed: bool = True
+
+
+#: Called before a request is handled: an answer instead of handling it, or None.
+Misbehaviour = Callable[[str, Body], Answer | None]
+
+
+class FakeListener:
+    """Stores as the contract says: what continues is stored, what does not is answered with what is stored."""
+
+    def __init__(self) -> None:
+        self.news = threading.Condition()
+        self.parameters: Body = {"parameter_id": 3, "parameter_source": "algorithm", "parameters": {"lr": 0.1}}
+        self.code: bytes | None = None
+        self.lines: dict[str, list[str]] = {}
+        self.sizes: dict[str, int] = {}
+        self.logs: dict[str, bytearray] = {}
+        self.statuses: list[Body] = []
+        self.versions: list[Body] = []
+        self.posts: list[tuple[str, Body]] = []
+        #: What each request says of the container it comes from.
+        self.containers: list[str | None] = []
+        self.stop: float | None = None
+        self.connections = 0
+        #: The attempt is decided by the word about its end, as the manager does it: from then on logs alone are taken.
+        self.decides = False
+        self.before: Misbehaviour = lambda route, body: None
+        #: Asked after a request was handled: whether to hang up instead of answering.
+        self.is_dropped: Callable[[str], bool] = lambda route: False
+        self._server: ThreadingHTTPServer | None = None
+        self.port = 0
+        self.open()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{PATH}"
+
+    def variables(self, port: int | None = None) -> Mapping[str, str]:
+        """What a runner of the attempt is told; `port`: of who stands before the listener."""
+        url = f"http://127.0.0.1:{self.port if port is None else port}{PATH}"
+        return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
+
+    def open(self) -> None:
+        listener = self
+
+        class Handler(_Handler):
+            owner = listener
+
+        self._server = _Server(("127.0.0.1", self.port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def close(self) -> None:
+        """Refuses connections; requests on open ones are hung up on."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._server is not None
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        with self.news:
+            assert self.news.wait_for(condition, TIMEOUT_S), f"posted so far: {[route for route, _ in self.posts]}"
+
+    def wait_for_post(self, route: str, count: int = 1) -> None:
+        self.wait_for(lambda: sum(name == route for name, _ in self.posts) >= count)
+
+    def values(self, outbox: str = protocol.MAIN_OUTBOX) -> list[Any]:
+        return [json.loads(line)["value"] for line in self.lines.get(outbox, ())]
+
+    @property
+    def exited(self) -> Body:
+        """The only word about the end."""
+        (status,) = [status for status in self.statuses if status["event"] == "exited"]
+        return status
+
+    def handle(self, route: str, body: Body) -> Answer:
+        with self.news:
+            self.posts.append((route, body))
+            self.news.notify_all()
+        answer = self.before(route, body)
+        if answer is None:
+            with self.news:
+                answer = self._answer(route, body)
+                self.news.notify_all()
+            if self.is_dropped(route):
+                return Answer(0)
+        return answer
+
+    @property
+    def has_heard_the_end(self) -> bool:
+        return any(status["event"] == "exited" for status in self.statuses)
+
+    def _answer(self, route: str, body: Body) -> Answer:
+        if self.decides and self.has_heard_the_end and route != "log":
+            return Answer(410, {"error": "the attempt is decided"})
+        match route:
+            case "version":
+                self.versions.append(body)
+                return Answer(body={"accepted": True, "managerVersion": protocol.VERSION})
+            case "parameters":
+                return Answer(body=self.parameters)
+            case "code":
+                return Answer(204) if self.code is None else Answer(body=self.code)
+            case "outboxes":
+                return Answer(body=dict(self.sizes))
+            case "status":
+                self.statuses.append(body)
+                return Answer(body=self._stop())
+            case "heartbeat":
+                return Answer(body={"everyS": 0.05, **self._stop()})
+            case "metrics":
+                return Answer(body={"offset": self._store_lines(body)})
+            case "log":
+                return Answer(body={"offset": self._store_log(body)})
+        return Answer(404, {"error": f"there is no route {route}"})
+
+    def _stop(self) -> Body:
+        return {"stop": self.stop is not None, "graceS": self.stop or 0.0}
+
+    def _store_lines(self, body: Body) -> int:
+        outbox, stored = body["outbox"], self.sizes.get(body["outbox"], 0)
+        if body["start"] == stored:
+            self.lines.setdefault(outbox, []).extend(body["lines"])
+            self.sizes[outbox] = stored = body["end"]
+        return int(stored)
+
+    def _store_log(self, body: Body) -> int:
+        name = body.get("source", "") + body["file"]
+        stored = self.logs.setdefault(name, bytearray())
+        if body["offset"] == len(stored):
+            stored += body["data"].encode()
+        return len(stored)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):  # a runner that hung up is no fault
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    owner: FakeListener
+
+    def setup(self) -> None:
+        super().setup()
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.owner.connections += 1
+
+    def do_GET(self) -> None:
+        self._do({})
+
+    def do_POST(self) -> None:
+        self._do(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _do(self, body: Body) -> None:
+        if not self.owner.is_open:
+            self.close_connection = True
+            return
+        folder, _, route = self.path.rpartition("/")
+        self.owner.containers.append(self.headers[protocol.CONTAINER_HEADER])
+        if self.headers["Authorization"] != f"Bearer {TOKEN}" or folder != PATH:
+            answer = Answer(401, {"error": "no such token"})
+        else:
+            answer = self.owner.handle(route, body)
+        if answer.status == 0:
+            self.close_connection = True
+        else:
+            self._send(answer)
+
+    def _send(self, answer: Answer) -> None:
+        data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+        self.send_response(answer.status)
+        if answer.is_signed:
+            self.send_header(protocol.ANSWER_HEADER, f"{MANAGER}/{ATTEMPT}")
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if answer.status != 204:
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if answer.status != 204:
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Posts are kept instead."""
+
+
+@contextmanager
+def fake_listener() -> Iterator[FakeListener]:
+    listener = FakeListener()
+    try:
+        yield listener
+    finally:
+        listener.close()

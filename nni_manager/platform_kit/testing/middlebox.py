@@ -1,0 +1,204 @@
+"""Boxes between trial runners and the trial listener that answer in HTTP themselves: proxies, firewalls, login pages.
+
+They say whatever they like, with any status, before or after a request went through, or cut an answer short. None of it
+is the manager's word: it may cost time, never a result, a command or a verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What befalls one request."""
+
+    name: str
+    #: Sent in place of the listener's answer; empty: the connection is reset.
+    answer: bytes = b""
+    #: The request reaches the listener first.
+    passes: bool = False
+    #: Half of the listener's own answer is sent.
+    is_half: bool = False
+
+
+def _page(status: str, kind: str = "text/html", body: str = "<html><h1>Sorry</h1></html>", *headers: str) -> bytes:
+    data = body.encode()
+    head = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(data)}", *headers]
+    return "\r\n".join([*head, "", ""]).encode() + data
+
+
+_JSON = "application/json"
+ANSWERS = {
+    "400": _page("400 Bad Request"),
+    "401": _page("401 Unauthorized", "text/html", "<h1>log in</h1>", 'WWW-Authenticate: Basic realm="proxy"'),
+    "403": _page("403 Forbidden"),
+    "404": _page("404 Not Found"),
+    "409": _page("409 Conflict"),
+    "410": _page("410 Gone"),
+    "413": _page("413 Request Entity Too Large"),
+    "502": _page("502 Bad Gateway"),
+    "503 for an hour": _page("503 Service Unavailable", "text/html", "", "Retry-After: 3600"),
+    "a page": _page("200 OK"),
+    "{}": _page("200 OK", _JSON, "{}"),
+    "nothing": _page("204 No Content", _JSON, ""),
+    "a redirect": _page("302 Found", "text/html", "", "Location: http://127.0.0.1:9/login"),
+    "410 in JSON": _page("410 Gone", _JSON, '{"error": "no such backend"}'),
+    "another manager": _page("403 Forbidden", _JSON, '{"error": "this token is not the one of this attempt"}',
+                             "X-NNI-Manager: another/exp1/abcde/1"),
+}  # fmt: skip
+#: The request is lost; it is answered and the answer is lost; half of the answer comes.
+LOST_REQUEST = Fault(name="lost request")
+LOST_ANSWER = Fault(name="lost answer", passes=True)
+HALF_ANSWER = Fault(name="half an answer", passes=True, is_half=True)
+#: Every way, before and after the request went through.
+FAULTS = (
+    *(Fault(name=name, answer=answer) for name, answer in ANSWERS.items()),
+    *(Fault(name=f"{name}, afterwards", answer=answer, passes=True) for name, answer in ANSWERS.items()),
+    LOST_REQUEST, LOST_ANSWER, HALF_ANSWER,
+)  # fmt: skip
+ROUTES = ("version", "code", "parameters", "outboxes", "status", "metrics", "log", "heartbeat")
+
+#: The last part of a request's path, and its body → what befalls it, or None. Called in the order of requests.
+Choice = Callable[[str, bytes], Fault | None]
+
+
+class Each:
+    """On each route the first requests meet some of the faults, `count` of them, other ones on the next route."""
+
+    def __init__(self, count: int, faults: Sequence[Fault] = FAULTS, routes: Sequence[str] = ROUTES) -> None:
+        places = {route: number * count for number, route in enumerate(routes)}
+        self._left = {
+            route: [faults[(place + step) % len(faults)] for step in range(count)] for route, place in places.items()
+        }
+
+    def __call__(self, route: str, _body: bytes) -> Fault | None:
+        left = self._left.get(route)
+        return left.pop(0) if left else None
+
+
+class Middlebox:
+    """`port`: the listener's on this machine; `listen`: where runners think the manager is, port 0: any free one.
+
+    `latency_s`: of each request with its answer.
+    """
+
+    def __init__(
+        self, port: int, choose: Choice, *, listen: tuple[str, int] = ("127.0.0.1", 0), latency_s: float = 0.0
+    ) -> None:
+        self._port = port
+        self._choose = choose
+        self._listen = listen
+        self._latency_s = latency_s
+        self.port = 0
+        self.requests = 0
+        #: (route, name of the fault) → how often.
+        self.met: Counter[tuple[str, str]] = Counter()
+
+    async def serve(self, ready: threading.Event, over: asyncio.Event) -> None:
+        connections: set[asyncio.Task[None]] = set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._carry(reader, writer))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+
+        async with await asyncio.start_server(accept, *self._listen, limit=_MOST_BYTES) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            ready.set()
+            await over.wait()
+            for task in connections:
+                task.cancel()
+            await asyncio.gather(*connections)
+        await asyncio.sleep(0)  # in which the connections are closed
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection of a runner, its requests one after the other, until either side or a fault ends it."""
+        writers = [writer]
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            there, back = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST_BYTES)
+            writers.append(back)
+            while await self._exchange(reader, writer, there, back):
+                pass
+        for each in writers:
+            each.transport.abort()
+
+    async def _exchange(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+    ) -> bool:  # fmt: skip
+        """Whether the connection goes on."""
+        request = await _message(reader)
+        fault = self._fault(request)
+        await asyncio.sleep(self._latency_s / 2)
+        answer = b""
+        if fault is None or fault.passes:
+            back.write(request)
+            answer = await _message(there)
+        await asyncio.sleep(self._latency_s / 2)
+        return await _answer(writer, answer, fault)
+
+    def _fault(self, request: bytes) -> Fault | None:
+        self.requests += 1
+        head, _, body = request.partition(b"\r\n\r\n")
+        route = head.split(b" ", 2)[1].decode().rpartition("/")[2]
+        fault = self._choose(route, body)
+        if fault is not None:
+            self.met[route, fault.name] += 1
+        return fault
+
+
+@contextmanager
+def middlebox(
+    port: int, choose: Choice, *, listen: tuple[str, int] = ("127.0.0.1", 0), latency_s: float = 0.0
+) -> Iterator[Middlebox]:
+    """In a thread of its own, see `Middlebox`."""
+    box = Middlebox(port, choose, listen=listen, latency_s=latency_s)
+    ready, over = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=[box.serve(ready, over)])
+    thread.start()
+    try:
+        if not ready.wait(_START_S):
+            raise OSError("the middlebox cannot listen")
+        yield box
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
+
+
+_START_S = 10.0
+#: Of the head of a message.
+_MOST_BYTES = 1024 * 1024
+
+
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    """A whole request or response whose head names the length of its body."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
+    return head + await reader.readexactly(int(fields.get(b"content-length", b"0")))
+
+
+async def _answer(writer: asyncio.StreamWriter, answer: bytes, fault: Fault | None) -> bool:
+    """Whether the connection goes on."""
+    if fault is not None and not fault.answer and not fault.is_half:
+        return _reset(writer)
+    data = answer if fault is None else fault.answer or answer[: len(answer) // 2]
+    writer.write(data)
+    await writer.drain()
+    return fault is None or not fault.is_half
+
+
+def _reset(writer: asyncio.StreamWriter) -> bool:
+    """The other side hears a reset, and not an end."""
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return False

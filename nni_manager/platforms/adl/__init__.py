@@ -1,0 +1,14 @@
+"""Jobs of AdaptDL, on Kubernetes. May import `platform_kit` and `domain`. There is no adapter yet."""
+
+from __future__ import annotations
+
+from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platforms.adl.config import AdlConfig
+from nni_manager.platforms.adl.first_format import FIRST_FORMAT
+
+PLATFORM = PlatformDescription(
+    name="adl",
+    config=AdlConfig,
+    summary="jobs of AdaptDL, on Kubernetes",
+    first_format=FIRST_FORMAT,
+)

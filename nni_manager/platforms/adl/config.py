@@ -1,0 +1,59 @@
+"""The config section of `adl` (AdaptDL). Values arrive canonical, see `platform_kit.section_model`.
+
+NNI has it in its first format alone; the names here are those of the other platforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, Remark, marked
+
+
+class PullSecret(Part):
+    """A secret of the cluster that holds the login of a registry."""
+
+    name: str = Field(min_length=1, description="Its name in the namespace.")
+
+
+class Nfs(Part):
+    """A folder of an NFS server that every container mounts."""
+
+    server: str = Field(min_length=1, description="Name or address of the NFS server.")
+    path: str = Field(min_length=1, description="Folder that the server exports.")
+    container_mount_path: str = marked("Where it is in the container.", format="absolute")
+
+
+class Checkpoint(Part):
+    """The volume that a job keeps its checkpoints on."""
+
+    storage_class: str = Field(min_length=1, description="Storage class of the volume.")
+    storage_size: str = marked("Its size, a quantity of Kubernetes such as `1Gi`.", format="quantity")
+
+
+class AdlConfig(PlatformSection):
+    """``trainingService: {platform: adl, …}``."""
+
+    platform: Literal["adl"] = Field(default="adl", description="Always `adl`.")
+    trial_code_directory: str | None = marked(
+        "Folder of the code in the image; nothing is sent there. Default: the top level's.",
+        default=None, format="elsewhere",
+    )  # fmt: skip
+    docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
+    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
+    adaptive: bool = Field(default=False, description="Whether the cluster may change a job's number of replicas.")
+    trial_cpu_number: int = Field(default=1, gt=0, description="CPU cores of a trial.")
+    trial_memory_size: str = marked(
+        "Memory of a trial, a quantity of Kubernetes such as `8Gi`.", default="1Gi", format="quantity"
+    )
+    image_pull_secrets: list[PullSecret] | None = Field(default=None, description="Logins of private registries.")
+    nfs: Nfs | None = Field(default=None, description="A folder that every container mounts.")
+    checkpoint: Checkpoint | None = Field(default=None, description="The volume of checkpoints.")
+
+    def warnings(self, experiment: Json) -> Iterator[Remark]:
+        if self.nni_manager_ip is None:
+            yield "nniManagerIp", "is not set: trials report to this machine's own address, which pods must reach"

@@ -1,0 +1,14 @@
+"""Runs of Azure Machine Learning. May import `platform_kit` and `domain`. There is no adapter yet."""
+
+from __future__ import annotations
+
+from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platforms.aml.config import AmlConfig
+from nni_manager.platforms.aml.first_format import FIRST_FORMAT
+
+PLATFORM = PlatformDescription(
+    name="aml",
+    config=AmlConfig,
+    summary="runs of Azure Machine Learning",
+    first_format=FIRST_FORMAT,
+)

@@ -1,0 +1,22 @@
+"""The config section of `aml` (Azure Machine Learning). Values arrive canonical, see `platform_kit.section_model`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection
+
+
+class AmlConfig(PlatformSection):
+    """``trainingService: {platform: aml, …}``."""
+
+    platform: Literal["aml"] = Field(default="aml", description="Always `aml`.")
+    subscription_id: str = Field(min_length=1, description="Id of the Azure subscription.")
+    resource_group: str = Field(min_length=1, description="Name of the resource group.")
+    workspace_name: str = Field(min_length=1, description="Name of the workspace.")
+    compute_target: str = Field(min_length=1, description="Name of the compute cluster.")
+    docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
+    max_trial_number_per_gpu: int = Field(default=1, gt=0, description="How many trials may share a GPU at a time.")
+    use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")

@@ -1,0 +1,12 @@
+"""Jobs of Alibaba's PAI-DLC. May import `platform_kit` and `domain`. There is no adapter yet."""
+
+from __future__ import annotations
+
+from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platforms.dlc.config import DlcConfig
+
+PLATFORM = PlatformDescription(
+    name="dlc",
+    config=DlcConfig,
+    summary="jobs of Alibaba's PAI-DLC",
+)

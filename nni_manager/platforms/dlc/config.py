@@ -1,0 +1,78 @@
+"""The config section of `dlc` (PAI-DLC). Values arrive canonical, see `platform_kit.section_model`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.section_model import PlatformSection, Remark, marked, secret
+
+#: More at a time the platform does not run.
+_MOST_AT_A_TIME = 3
+_RESOURCE_FIELDS = ("resource_id", "cpu", "memory", "gpu", "gputype", "shared_memory")
+
+
+class DlcConfig(PlatformSection):
+    """``trainingService: {platform: dlc, …}``."""
+
+    platform: Literal["dlc"] = Field(default="dlc", description="Always `dlc`.")
+    type: str = Field(default="Worker", min_length=1, description="Type of the job's role.")
+    image: str = Field(min_length=1, description="Image of the container.")
+    job_type: Literal["TFJob", "PyTorchJob"] = Field(default="TFJob", description="Kind of job.")
+    pod_count: int = marked("How many containers a job has.", format="whole-number", gt=0)
+    ecs_spec: str = Field(
+        min_length=1,
+        description="Instance type such as `ecs.c6.large`; or, for a dedicated resource group, text such as "
+        "`{'resource_id': 'rg1', 'cpu': 4, 'memory': 16, 'gpu': 1, 'gputype': '', 'shared_memory': ''}`.",
+    )
+    region: str = Field(min_length=1, description="Region of the account; `share`: the shared endpoint.")
+    workspace_id: str | None = marked(
+        "Id of the workspace; the text `None` counts as not set. Default: the account's.", default=None, format="text"
+    )
+    nas_data_source_id: str = Field(min_length=1, description="Data source of the NAS that manager and jobs share.")
+    oss_data_source_id: str | None = Field(default=None, min_length=1, description="Data source of an OSS bucket.")
+    access_key_id: str = Field(min_length=1, description="Id of the access key.")
+    access_key_secret: str = secret("The access key itself.")
+    local_storage_mount_point: str = marked(
+        "Where the NAS is mounted on the manager's machine.", default="/home/admin/workspace/", format="elsewhere"
+    )
+    container_storage_mount_point: str = marked(
+        "Where the NAS is in the container.", default="/root/data/", format="absolute"
+    )
+
+    @field_validator("workspace_id")
+    @classmethod
+    def _drop_none(cls, id: str | None) -> str | None:
+        return None if id == "None" else id
+
+    @field_validator("ecs_spec")
+    @classmethod
+    def _is_resource(cls, spec: str) -> str:
+        if spec.lstrip().startswith("{"):
+            _check_resource(_resource(spec))
+        return spec
+
+    def warnings(self, experiment: Json) -> Iterator[Remark]:
+        trials = self.trial_concurrency or experiment.get("trialConcurrency")
+        if isinstance(trials, int) and trials > _MOST_AT_A_TIME:
+            yield "trialConcurrency", f"the platform runs at most {_MOST_AT_A_TIME} jobs at a time; others wait there"
+
+
+def _resource(spec: str) -> Any:
+    try:
+        return ast.literal_eval(spec)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _check_resource(resource: Any) -> None:
+    known = ", ".join(_RESOURCE_FIELDS)
+    if not isinstance(resource, dict):
+        raise ValueError(f"begins with {{ and is no mapping; write {{'resource_id': …}} with {known}")
+    for name in resource:
+        if name not in _RESOURCE_FIELDS:
+            raise ValueError(f"has no place for {name!r}; known here: {known}")

@@ -1,0 +1,37 @@
+"""The config section of `dlts` (DLWorkspace). Values arrive canonical, see `platform_kit.section_model`.
+
+NNI has it in its first format alone; the names here are those of the other platforms.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, secret
+
+
+class DltsConfig(PlatformSection):
+    """``trainingService: {platform: dlts, …}``."""
+
+    platform: Literal["dlts"] = Field(default="dlts", description="Always `dlts`.")
+    dashboard: str = Field(description="Address of the dashboard, with a `/` at its end.")
+    cluster: str = Field(default=".default", min_length=1, description="Name of the cluster.")
+    team: str | None = Field(
+        default=None, min_length=1, description="Team. Default: `DLWS_VC_NAME` of the manager's environment."
+    )
+    email: str | None = Field(
+        default=None, min_length=1, description="Account. Default: `DLWS_USER_EMAIL` of the manager's environment."
+    )
+    password: str | None = secret(
+        "Token of the account. Default: `DLTS_JOB_TOKEN` of the manager's environment.", default=None
+    )
+    docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
+
+    @field_validator("dashboard")
+    @classmethod
+    def _is_address(cls, address: str) -> str:
+        if not address.startswith(("http://", "https://")) or not address.endswith("/"):
+            raise ValueError("must be an address such as https://dlts.example.com/ that ends in /")
+        return address

@@ -1,0 +1,72 @@
+"""The config section of `frameworkcontroller`. Values arrive canonical, see `platform_kit.section_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.kubernetes_fields import AnyStorage, PvcStorage, Replica
+from nni_manager.platform_kit.section_model import Part, PlatformSection, Remark, marked
+
+
+class CompletionPolicy(Part):
+    """When the attempt of a whole framework is over."""
+
+    min_failed_task_count: int = Field(description="So many failed tasks fail it; -1: none does.")
+    min_succeed_task_count: int = marked(
+        "So many succeeded tasks let it succeed; -1: none does.", other_names=("minSucceededTaskCount",)
+    )
+
+
+class TaskRole(Replica):
+    """One kind of container of a framework."""
+
+    name: str = Field(min_length=1, description="Its name, of which there is only one.")
+    task_number: int = Field(gt=0, description="How many containers.")
+    framework_attempt_completion_policy: CompletionPolicy = Field(description="When the whole is over.")
+
+
+class FrameworkcontrollerConfig(PlatformSection):
+    """``trainingService: {platform: frameworkcontroller, …}``."""
+
+    platform: Literal["frameworkcontroller"] = Field(
+        default="frameworkcontroller", description="Always `frameworkcontroller`."
+    )
+    storage: AnyStorage = Field(description="What manager and containers share.")
+    service_account_name: str | None = Field(
+        default=None, min_length=1, description="Service account that the barrier of a framework runs as."
+    )
+    task_roles: list[TaskRole] | None = Field(
+        default=None, min_length=1, description="The roles; required without a template."
+    )
+    config_path: str | None = marked(
+        "A template of the Framework object, which supplies roles, images and commands.",
+        default=None, format="file", holds=("metadata.name", "spec.taskRoles"),
+    )  # fmt: skip
+    reuse_mode: bool = Field(default=True, description="Whether one framework runs many trials.")
+    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
+    api_version: str | None = Field(
+        default=None, min_length=1, description="Version of the Framework object. Default: what the cluster has."
+    )
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, gt=0, description="How many trials may share a GPU at a time."
+    )
+
+    @classmethod
+    def supplies_command(cls, values: Mapping[str, object]) -> bool:
+        roles = values.get("taskRoles")
+        has_command = isinstance(roles, list) and any(isinstance(role, dict) and "command" in role for role in roles)
+        return has_command or "configPath" in values
+
+    def faults(self, experiment: Json) -> Iterator[Remark]:
+        if self.task_roles is None and self.config_path is None:
+            yield "taskRoles", "is required and not set; add it, or a configPath that names a template"
+        if isinstance(self.storage, PvcStorage) and self.config_path is None:
+            yield "configPath", "is required with storage of type pvc, as the template mounts the volume; add it"
+        names = [role.name for role in self.task_roles or ()]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                yield f"taskRoles[{number}].name", f"{name} is another role's name, too; names must differ"

@@ -1,0 +1,37 @@
+"""`frameworkcontroller` in NNI's first format."""
+
+from __future__ import annotations
+
+from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
+from nni_manager.platform_kit.kubernetes_first_format import (
+    complete_storage,
+    replica_fields,
+    storage_faults,
+    storage_fields,
+)
+
+_SECTION = "frameworkcontrollerConfig"
+_ROLE = "trial.taskRoles[]"
+_POLICY = "frameworkAttemptCompletionPolicy"
+
+FIRST_FORMAT = FirstFormat(
+    fields={
+        "trial.codeDir": "/trialCodeDirectory",
+        f"{_SECTION}.serviceAccountName": "serviceAccountName",
+        f"{_SECTION}.namespace": "namespace",
+        f"{_SECTION}.configPath": "configPath",
+        f"{_SECTION}.reuse": "reuseMode",
+        **storage_fields(_SECTION),
+        f"{_SECTION}.pvc.path": "storage.path",
+        **replica_fields(_ROLE, "taskRoles[]"),
+        f"{_ROLE}.name": "taskRoles[].name",
+        f"{_ROLE}.taskNum": "taskRoles[].taskNumber",
+        f"{_ROLE}.{_POLICY}.minFailedTaskCount": f"taskRoles[].{_POLICY}.minFailedTaskCount",
+        f"{_ROLE}.{_POLICY}.minSucceededTaskCount": f"taskRoles[].{_POLICY}.minSucceedTaskCount",
+    },
+    required=("trial.codeDir", _SECTION, f"{_ROLE}.gpuNum", f"{_ROLE}.image"),
+    dropped=NAS_MODE,
+    complete=complete_storage,
+    faults=storage_faults(_SECTION),
+    ours=("storage.uploadRetryCount", "configPath", "taskRoles[].privateRegistryAuthPath"),
+)

@@ -1,0 +1,52 @@
+"""The config section of `kubeflow`. Values arrive canonical, see `platform_kit.section_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.kubernetes_fields import Replica, SharedFolder
+from nni_manager.platform_kit.section_model import PlatformSection, Remark
+
+TF = "tf-operator"
+PYTORCH = "pytorch-operator"
+ROLES = ("worker", "ps", "master")
+
+
+class Role(Replica):
+    """One kind of container of a job."""
+
+    replicas: int = Field(gt=0, description="How many containers.")
+
+
+class KubeflowConfig(PlatformSection):
+    """``trainingService: {platform: kubeflow, …}``."""
+
+    platform: Literal["kubeflow"] = Field(default="kubeflow", description="Always `kubeflow`.")
+    operator: Literal["tf-operator", "pytorch-operator"] = Field(description="Which operator runs the jobs.")
+    api_version: Literal["v1alpha2", "v1beta1", "v1beta2", "v1"] = Field(
+        description="Version of the operator's API in the cluster."
+    )
+    storage: SharedFolder = Field(description="What manager and containers share.")
+    worker: Role | None = Field(default=None, description="The workers; tf-operator needs them.")
+    ps: Role | None = Field(default=None, description="The parameter servers, of tf-operator alone.")
+    master: Role | None = Field(default=None, description="The master; pytorch-operator needs it, and it alone.")
+    reuse_mode: bool = Field(default=True, description="Whether one job of the cluster runs many trials.")
+    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, gt=0, description="How many trials may share a GPU at a time."
+    )
+
+    @classmethod
+    def supplies_command(cls, values: Mapping[str, object]) -> bool:
+        return any(isinstance(role := values.get(name), dict) and "command" in role for name in ROLES)
+
+    def faults(self, experiment: Json) -> Iterator[Remark]:
+        needed, foreign = ("worker", "master") if self.operator == TF else ("master", "ps")
+        if getattr(self, needed) is None:
+            yield needed, f"is required with {self.operator} and not set; add it"
+        if getattr(self, foreign) is not None:
+            yield foreign, f"has no place with {self.operator}; remove it"

@@ -1,0 +1,15 @@
+"""Jobs of an OpenPAI cluster. May import `platform_kit` and `domain`. There is no adapter yet."""
+
+from __future__ import annotations
+
+from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platforms.openpai.config import OpenpaiConfig
+from nni_manager.platforms.openpai.first_format import FIRST_FORMAT
+
+PLATFORM = PlatformDescription(
+    name="openpai",
+    config=OpenpaiConfig,
+    summary="jobs of an OpenPAI cluster",
+    old_names=("pai", "paiYarn"),
+    first_format=FIRST_FORMAT,
+)

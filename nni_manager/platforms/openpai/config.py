@@ -1,0 +1,85 @@
+"""The config section of `openpai`. Values arrive canonical, see `platform_kit.section_model`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, Remark, marked, secret
+
+_JOB = ("openpaiConfig", "openpaiConfigFile")
+#: What a job of one's own has in itself.
+_IN_JOB = {
+    "trial_gpu_number": "trialGpuNumber", "trial_cpu_number": "trialCpuNumber",
+    "trial_memory_size": "trialMemorySize", "storage_config_name": "storageConfigName",
+    "container_storage_mount_point": "containerStorageMountPoint",
+}  # fmt: skip
+
+
+class OpenpaiConfig(PlatformSection):
+    """``trainingService: {platform: openpai, …}``."""
+
+    platform: Literal["openpai"] = Field(default="openpai", description="Always `openpai`.")
+    host: str = marked("Address of the PAI cluster; `https://` unless it says `http://`.", format="url")
+    username: str = Field(min_length=1, description="Account on the cluster.")
+    token: str | None = secret("Token from the portal's profile page; either this or `password`.", default=None)
+    password: str | None = secret("Password, which is exchanged for a token; either this or `token`.", default=None)
+    trial_cpu_number: int | None = Field(
+        default=None, gt=0, description="CPU cores of a trial; required without a job configuration."
+    )
+    trial_memory_size: int | None = marked(
+        "Memory of a trial, `8GB` or a number of MB; required without a job configuration.",
+        default=None, format="memory", gt=0,
+    )  # fmt: skip
+    storage_config_name: str | None = marked(
+        "Name of the team's storage in PAI; required without a job configuration.",
+        default=None, old_names=("paiStorageConfigName",), min_length=1,
+    )  # fmt: skip
+    docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
+    virtual_cluster: str | None = Field(
+        default=None, min_length=1, description="Virtual cluster of the job. Default: the account's."
+    )
+    local_storage_mount_point: str = marked(
+        "Folder on the manager's machine where the team's storage is mounted.",
+        format="manager-directory", old_names=("nniManagerNFSMountPath",),
+    )  # fmt: skip
+    container_storage_mount_point: str | None = marked(
+        "Where the same storage is in the container; required without a job configuration.",
+        default=None, format="absolute", old_names=("containerNFSMountPath",),
+    )  # fmt: skip
+    reuse_mode: bool = Field(default=True, description="Whether one job of the cluster runs many trials.")
+    openpai_config: dict[str, Any] | None = marked(
+        "A job of PAI's protocol 2, which supplies image, resources, storage and command.", default=None, opaque=True
+    )
+    openpai_config_file: str | None = marked(
+        "A file that holds such a job; either this or `openpaiConfig`.",
+        default=None, format="file", holds=("taskRoles",), old_names=("paiConfigPath",),
+    )  # fmt: skip
+
+    @classmethod
+    def supplies_command(cls, values: Mapping[str, object]) -> bool:
+        return any(name in values for name in _JOB)
+
+    @field_validator("openpai_config")
+    @classmethod
+    def _has_roles(cls, job: dict[str, Any] | None) -> dict[str, Any] | None:
+        if job is not None and not isinstance(job.get("taskRoles"), dict):
+            raise ValueError("must have taskRoles, a mapping of names to roles")
+        return job
+
+    def faults(self, experiment: Json) -> Iterator[Remark]:
+        if self.openpai_config is not None and self.openpai_config_file is not None:
+            yield "openpaiConfigFile", "openpaiConfig is given too; keep one of the two"
+        if (self.token is None) == (self.password is None):
+            which = "is required and not set; add it" if self.token is None else "password is given too; keep one"
+            yield "token", which
+        if self.openpai_config is None and self.openpai_config_file is None:
+            yield from self._missing()
+
+    def _missing(self) -> Iterator[Remark]:
+        for attribute, name in _IN_JOB.items():
+            if getattr(self, attribute) is None:
+                yield name, "is required and not set; add it, or a job configuration that has it"

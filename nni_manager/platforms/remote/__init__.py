@@ -1,0 +1,14 @@
+"""Machines reached by SSH. May import `platform_kit` and `domain`. There is no adapter yet."""
+
+from __future__ import annotations
+
+from nni_manager.platform_kit.registry import PlatformDescription
+from nni_manager.platforms.remote.config import RemoteConfig
+from nni_manager.platforms.remote.first_format import FIRST_FORMAT
+
+PLATFORM = PlatformDescription(
+    name="remote",
+    config=RemoteConfig,
+    summary="machines reached by SSH",
+    first_format=FIRST_FORMAT,
+)

@@ -1,0 +1,16 @@
+"""Secrets of one experiment: values beside the config, which holds references. Never log them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+
+
+def put(connection: sqlite3.Connection, values: Mapping[str, str]) -> None:
+    """Reference → value; others stay."""
+    connection.executemany("INSERT OR REPLACE INTO secrets (reference, value) VALUES (?, ?)", values.items())
+
+
+def load(connection: sqlite3.Connection) -> dict[str, str]:
+    """Reference → value."""
+    return dict(connection.execute("SELECT reference, value FROM secrets").fetchall())

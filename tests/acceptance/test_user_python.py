@@ -1,0 +1,197 @@
+"""Users' tuners and assessors in the user's Python: which one it is, what it need not have, and what it cannot import.
+
+That Python is a virtual environment without any package of ours, with a module that only it has.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.command_line import CommandLine, command_line, id_in
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60)]
+
+TUNER = """
+import sys
+
+import only_in_this_python
+from nni.tuner import Tuner
+
+
+class Mine(Tuner):
+    def update_search_space(self, search_space): pass
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs): pass
+    def generate_parameters(self, parameter_id, **kwargs):
+        ours = [name for name in ("nni_manager", "pydantic") if name in sys.modules]
+        return {"number": only_in_this_python.NUMBER, "prefix": sys.prefix, "ours": ours}
+"""
+ASSESSOR = """
+import only_in_this_python
+from nni.assessor import AssessResult, Assessor
+
+
+class Strict(Assessor):
+    def assess_trial(self, trial_job_id, trial_history):
+        return AssessResult.Good if trial_history[-1] < only_in_this_python.NUMBER else AssessResult.Bad
+"""
+ADVISOR = "class MsgDispatcherBase: pass\nclass Hyper(MsgDispatcherBase): pass\n"
+#: Reports 1, and then 100 until somebody ends it.
+ENDLESS = """echo '{"type": "intermediate", "value": 1}' >> "$NNI_OUTBOX"
+while :; do echo '{"type": "intermediate", "value": 100}' >> "$NNI_OUTBOX"; sleep 0.2; done"""
+#: Virtual environments, and the number that a module in each of them has.
+PYTHONS = {"first": 42, "second": 43}
+MINE = {"className": "mine.Mine", "codeDirectory": "."}
+STRICT = {"className": "strict.Strict", "codeDirectory": "."}
+
+
+class Home:
+    """Two Pythons of a user, and a code directory."""
+
+    def __init__(self, line: CommandLine, pythons: Path) -> None:
+        self.line = line
+        self.first, self.second = (line.folder / name for name in PYTHONS)
+        for name in PYTHONS:
+            (line.folder / name).symlink_to(pythons / name)
+        for name, text in (("mine", TUNER), ("strict", ASSESSOR), ("advisor", ADVISOR)):
+            (line.folder / f"{name}.py").write_text(text)
+        line.environment["PATH"] = f"{self.first / 'bin'}:{line.environment['PATH']}"
+
+    def parameters(self, id_: str) -> dict[str, Any]:
+        """Of the first trial, of an experiment that came to its end."""
+        self.line.daemon.wait(id_, "DONE", timeout_s=30)
+        ((record,),) = self.line.daemon.rows(id_, "SELECT record FROM trials WHERE sequence_id = 0")
+        return dict(json.loads(record)["parameters"])
+
+
+@pytest.fixture(scope="module")
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pythons")
+    for name, number in PYTHONS.items():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / name)], check=True)
+        (packages,) = (folder / name).glob("lib/python*/site-packages")
+        (packages / "only_in_this_python.py").write_text(f"NUMBER = {number}\n")
+    return folder
+
+
+@pytest.fixture
+def home(tmp_path: Path, pythons: Path) -> Iterator[Home]:
+    with command_line(tmp_path) as line:
+        yield Home(line, pythons)
+
+
+def test_a_users_tuner_runs_in_the_callers_python(home: Home) -> None:
+    made = home.parameters(home.line.create(tuner=MINE, maxTrialNumber=1))
+    assert made == {"number": 42, "prefix": str(home.first), "ours": []}
+
+
+def test_the_field_overrules_the_path_and_the_option_the_field(home: Home) -> None:
+    fields = {"tuner": MINE, "maxTrialNumber": 1, "tunerPython": "second/bin/python3"}
+    assert home.parameters(home.line.create(**fields))["prefix"] == str(home.second)
+    option = ("--tuner-python", "first/bin/python3")
+    id_ = id_in(home.line.good("create", "--config", home.line.config(**fields), *option))
+    assert home.parameters(id_)["prefix"] == str(home.first)
+
+
+def test_an_experiment_keeps_its_python(home: Home) -> None:
+    """Also when it is resumed from a shell with another one."""
+    id_ = home.line.create(tuner=MINE, maxTrialNumber=1)
+    home.parameters(id_)
+    home.line.good("stop", id_)
+    home.line.environment["PATH"] = home.line.environment["PATH"].replace(str(home.first), str(home.second))
+    home.line.good("resume", id_)
+    home.line.good("update", "trialnum", id_, "--value", 2)
+    home.line.daemon.wait_for(id_, lambda state: state["counts"].get("SUCCEEDED") == 2)
+    records = home.line.daemon.rows(id_, "SELECT record FROM trials")
+    assert [json.loads(record)["parameters"]["prefix"] for (record,) in records] == [str(home.first)] * 2
+
+
+@pytest.mark.parametrize(
+    ("tuner", "assessor"), [(MINE, STRICT), ({"name": "Random"}, STRICT), (MINE, {"name": "Medianstop"})]
+)
+def test_each_runs_where_it_belongs(home: Home, tuner: dict[str, Any], assessor: dict[str, Any]) -> None:
+    """Ours in the daemon's Python, the user's in the user's, whichever is which."""
+    good, ending = """echo '{"type": "final", "value": 2}' >> "$NNI_OUTBOX" """, ENDLESS
+    if assessor.get("name"):  # the first two that end make the median that the third one is compared with
+        report = """echo '{"type": "intermediate", "value": 200}' >> "$NNI_OUTBOX"\n"""
+        ending = f'if [ "$NNI_TRIAL_SEQ_ID" -lt 2 ]; then {report}{good}; else\n{ENDLESS}\nfi'
+    fields = {"tuner": tuner, "assessor": assessor, "trialCommand": ending, "trialConcurrency": 1, "maxTrialNumber": 3}
+    id_ = home.line.create(**fields)
+    counts = home.line.daemon.wait(id_, "DONE", timeout_s=40)["counts"]
+    assert counts == ({"SUCCEEDED": 2, "EARLY_STOPPED": 1} if assessor.get("name") else {"EARLY_STOPPED": 3})
+
+
+BROKEN = {
+    "a missing module": (
+        "import surely_not_installed\n",
+        "ModuleNotFoundError: No module named 'surely_not_installed'",
+    ),
+    "a syntax error": ("def broken(:\n", "SyntaxError: "),
+    "an exit": ("import sys; sys.exit(3)\n", "SystemExit: 3"),
+    "a process that ends": ("import os; print('last words', flush=True); os._exit(3)\n", "last words"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_class_that_cannot_be_imported_is_refused_and_leaves_nothing(home: Home, fault: str) -> None:
+    text, words = BROKEN[fault]
+    (home.line.folder / "mine.py").write_text(text)
+    file = home.line.config(tuner=MINE)
+    code, complaint = home.line.bad("create", "--config", file)
+    assert code == 2
+    assert complaint.startswith(
+        f"{file}: tuner.className: mine.Mine cannot be used by {home.first}/bin/python3: {words}"
+    )
+    assert home.line.bad("config", "check", file) == (2, complaint), "the same verdict without a daemon"
+    assert json.loads(home.line.good("experiment", "list", "--all", "--json")) == []
+    assert [path.name for path in home.line.data.iterdir() if (path / "db").exists()] == []
+    assert not list(home.line.folder.rglob("__pycache__/mine*")), "it was only looked at"
+
+
+def test_all_that_is_wrong_with_classes_is_said_at_once(home: Home) -> None:
+    file = home.line.config(tuner={**MINE, "className": "mine.Missing"}, assessor={**STRICT, "className": "nowhere.A"})
+    done = home.line.run("create", "--config", file)
+    assert [line.split(": ", 2)[1] for line in done.stderr.splitlines()] == ["tuner.className", "assessor.className"]
+    assert "module 'mine' has no class 'Missing'" in done.stderr and "No module named 'nowhere'" in done.stderr
+
+
+@pytest.mark.parametrize("section", ["tuner", "advisor"])
+def test_an_advisor_is_refused(home: Home, section: str) -> None:
+    fields: dict[str, Any] = {"tuner": None, section: {"className": "advisor.Hyper", "codeDirectory": "."}}
+    file = home.line.config(**fields)
+    for command in (("create", "--config"), ("config", "check")):
+        code, complaint = home.line.bad(*command, file)
+        assert code == 2 and "advisor.Hyper is an advisor" in complaint and "nni.tuner.Tuner" in complaint
+
+
+def test_a_python_that_is_not_there_is_named(home: Home) -> None:
+    file = home.line.config(tuner=MINE, tunerPython="venvs/none/bin/python")
+    for command in (("create", "--config"), ("config", "check")):
+        _, complaint = home.line.bad(*command, file)
+        assert complaint.startswith(
+            f"{file}: tunerPython: there is no program {home.line.folder}/venvs/none/bin/python;"
+        )
+        _, complaint = home.line.bad(*command, file, "--tuner-python", "python-of-nobody")
+        assert "tunerPython: there is no program python-of-nobody on the PATH" in complaint
+
+
+def test_without_a_caller_it_is_the_managers(daemon: Daemon, tmp_path: Path) -> None:
+    """A config that comes without an environment, as from another machine."""
+    (tmp_path / "only_in_this_python.py").write_text("NUMBER = 1\n")
+    (tmp_path / "mine.py").write_text(TUNER)
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "true", "trialConcurrency": 1,
+        "trialCodeDirectory": str(tmp_path), "maxTrialNumber": 1, "trainingService": {"platform": "local"},
+        "tuner": {**MINE, "codeDirectory": str(tmp_path)},
+    }  # fmt: skip
+    id_ = daemon.call("POST", "/experiments", json=config)["id"]
+    daemon.wait(id_, "DONE")
+    ((record,),) = daemon.rows(id_, "SELECT record FROM trials")
+    assert json.loads(record)["parameters"]["prefix"] == sys.prefix

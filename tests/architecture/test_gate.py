@@ -1,0 +1,104 @@
+"""What the run of all tests promises: nobody leaves a child behind, orders can be repeated, machines are left alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+CHILDREN = """
+import os, time
+from trial_runner import processes
+
+def test_leaves_a_zombie():
+    if os.fork() == 0:
+        os._exit(0)
+
+def test_leaves_a_child():
+    pid = os.fork()
+    if pid == 0:
+        os.execlp("sleep", "sleep", "1000")
+
+def test_waits_for_its_child():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+def test_meets_no_child_of_others():
+    assert not processes.children(os.getpid())
+"""
+
+#: Whoever runs third or later fails, and each in a random place.
+ORDERED = """
+import pytest
+ran = []
+
+@pytest.mark.parametrize("name", "abcdefgh")
+def test_it(name):
+    ran.append(name)
+    assert len(ran) < 3, "".join(ran)
+"""
+MACHINE = """
+import pytest
+
+@pytest.mark.machines
+def test_that_mounts():
+    pass
+"""
+
+
+def run(folder: Path, text: str, *arguments: str) -> str:
+    """What pytest says of these tests, with the fixtures and options of ours."""
+    options = (ROOT / "pyproject.toml").read_text().replace('testpaths = ["tests"]', "")
+    (folder / "pyproject.toml").write_text(options)
+    (folder / "conftest.py").write_text("from tests.conftest import *\n")
+    (folder / "test_it.py").write_text(text)
+    return pytest_says(folder, "-q", *arguments)
+
+
+def pytest_says(folder: Path, *arguments: str) -> str:
+    # what is meant for the run around this one is not for it
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], cwd=folder, capture_output=True, text=True, timeout=50,
+        env={**inherited, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_who_leaves_a_child_behind_fails_and_nobody_else(tmp_path: Path) -> None:
+    said = run(tmp_path, CHILDREN)
+    failed = set(re.findall(r"^ERROR \S+::(\w+)", said, re.MULTILINE))
+    assert failed == {"test_leaves_a_zombie", "test_leaves_a_child"}, said
+    assert "4 passed, 2 errors" in said
+    assert "a zombie (Z)" in said and "sleep 1000 (S)" in said
+
+
+def test_a_failure_that_hangs_on_the_order_can_be_repeated(tmp_path: Path) -> None:
+    said = run(tmp_path, ORDERED, "-n", "1")
+    assert re.search(r"^order of the tests: --randomly-seed=\d+$", said, re.MULTILINE)
+    again = re.findall(r"^what gw\d ran up to its last failure, once more: python -m pytest (.+)$", said, re.MULTILINE)
+    assert again
+    failed = {line for command in again for line in _failures(pytest_says(tmp_path, *shlex.split(command)))}
+    assert failed == _failures(said) and failed
+
+
+def test_machines_are_left_alone_and_named(tmp_path: Path) -> None:
+    assert "test_that_mounts: runs by `make machines`" in run(tmp_path, MACHINE)
+    said = run(tmp_path, MACHINE, "--machines", "--randomly-seed=7")
+    assert "1 passed" in said and "once more" not in said
+    assert "order of the tests: --randomly-seed=7" in said, "also when all is well"
+
+
+def _failures(said: str) -> set[str]:
+    """With what had run before each."""
+    return set(re.findall(r"^FAILED (.+)$", said, re.MULTILINE))

@@ -1,0 +1,72 @@
+"""`nnictl config check` of many files, as `create` would judge them, and `nnictl config convert`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from nni_manager.cli.main import nnictl as group
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
+GOOD = EXAMPLES / "v2-local-inline.yml"
+BAD = EXAMPLES / "invalid" / "unknown-field.yml"
+NOT_YET = EXAMPLES / "v1-aml.yml"
+
+
+def nnictl(*words: object) -> Result:
+    return CliRunner().invoke(group, [*map(str, words)])
+
+
+def test_many_files_get_a_verdict_each() -> None:
+    result = nnictl("config", "check", GOOD, BAD, NOT_YET)
+    assert result.exit_code == 2
+    assert result.stdout == f"{GOOD}: valid; at most 2 trials of Random on local\n"
+    assert result.stderr.splitlines() == [
+        f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?",
+        f"{NOT_YET}: the platform 'aml' is not in this version yet; trials run on: local, scripted",
+    ]
+
+
+def test_verdicts_for_programs() -> None:
+    result = nnictl("config", "check", "--json", GOOD, BAD)
+    good, bad = json.loads(result.stdout)
+    assert result.exit_code == 2 and result.stderr == ""
+    assert good == {"file": str(GOOD), "valid": True, "problems": [], "warnings": []}
+    assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
+
+
+@pytest.mark.parametrize("section", [{"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False},
+                                     [{"platform": "local"}, {"platform": "local"}]])  # fmt: skip
+def test_the_platform_is_asked_as_create_asks_it(tmp_path: Path, section: object) -> None:
+    config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "training_service": section}
+    (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
+    result = nnictl("config", "check", tmp_path / "bee.yml")
+    assert result.exit_code == 2 and "this version" in result.stderr
+
+
+def test_an_older_name_is_a_warning(tmp_path: Path) -> None:
+    text = (EXAMPLES / "v2-openpai.yml").read_text().replace("storageConfigName", "paiStorageConfigName")
+    path = tmp_path / "bee.yml"
+    path.write_text(text.replace(": storage", f": {EXAMPLES}/storage").replace(": code", f": {EXAMPLES}/code"))
+    (tmp_path / "search_space.json").write_text("{}")
+    result = nnictl("config", "check", path)
+    words = "trainingService.paiStorageConfigName: is an older name; write storageConfigName"
+    assert f"warning: {path}:21: {words}\n" in result.stderr
+    assert "not in this version yet" in result.stderr.splitlines()[0]
+
+
+def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
+    result = nnictl("config", "convert", EXAMPLES / "v1-remote.yml")
+    assert result.exit_code == 0
+    converted = yaml.safe_load(result.stdout)
+    assert converted["trainingService"]["machineList"][1]["sshPassphrase"] == "not-a-real-passphrase"
+    assert converted["trainingService"]["machineList"][1]["sshKeyFile"] == "id_example"
+    named = [line.split(": ")[2] for line in result.stderr.splitlines()]
+    assert named == ["versionCheck", "logCollection", "authorName"]
+    assert nnictl("config", "convert", GOOD).exit_code == 2

@@ -1,0 +1,145 @@
+"""NNI's first config format: what its files become, what is carried, and how mixtures are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nni_manager.config.experiment_file import convert_file, load
+from nni_manager.domain.errors import ConfigInvalid, Problem
+from tests.config.test_nni_examples import EXAMPLES
+
+pytestmark = pytest.mark.unit
+
+CONVERTED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "converted.yml").read_text())
+#: Algorithms that this version does not have.
+NOT_YET = {"v1-advisor.yml", "v1-local.yml"}
+MINIMAL: dict[str, Any] = {
+    "authorName": "a", "experimentName": "e", "trialConcurrency": 1, "trainingServicePlatform": "local",
+    "searchSpacePath": "space.json", "tuner": {"builtinTunerName": "TPE"},
+    "trial": {"command": "python3 fit.py", "codeDir": "."},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "space.json").write_text("{}")
+    (tmp_path / "my_tuner.py").touch()
+    return tmp_path
+
+
+def text(**fields: Any) -> str:
+    return yaml.safe_dump({name: value for name, value in {**MINIMAL, **fields}.items() if value is not None},
+                          sort_keys=False)  # fmt: skip
+
+
+def problems(folder: Path, **fields: Any) -> dict[str, Problem]:
+    with pytest.raises(ConfigInvalid) as refused:
+        load(text(**fields), directory=folder)
+    return {problem.field: problem for problem in refused.value.problems}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_file_becomes_the_second_format(name: str) -> None:
+    assert convert_file(EXAMPLES / name)[0] == CONVERTED[name]
+
+
+@pytest.mark.parametrize("name", sorted(CONVERTED.keys() - NOT_YET))
+def test_both_forms_are_the_same_experiment(name: str) -> None:
+    first = load((EXAMPLES / name).read_text(), directory=EXAMPLES)
+    second = load(yaml.safe_dump(CONVERTED[name]), directory=EXAMPLES)
+    assert first == second
+    assert first.canonical == second.canonical
+
+
+def test_what_upstream_loses_is_carried(folder: Path) -> None:
+    spec = load(text(maxTrialDuration="30m", logDir=".", nniManagerIp="192.0.2.9", logCollection="http",
+                     multiThread=True, versionCheck=False, maxTrialRetries=2), directory=folder)  # fmt: skip
+    assert (spec.max_trial_duration_s, spec.working_directory) == (1800, str(folder.resolve()))
+    assert (spec.manager_ip, spec.log_collection, spec.version_check) == ("192.0.2.9", "http", False)
+    assert spec.canonical["deprecated"] == {"multiThread": True}
+    assert spec.max_trial_retries == 2
+    assert [(one.code, one.field) for one in spec.warnings] == [("NO_EFFECT", "multiThread")]
+
+
+def test_a_class_of_ones_own(folder: Path) -> None:
+    own = {"codeDir": ".", "classFileName": "my_tuner.py", "className": "Mine", "classArgs": {"k": 1}}
+    tuner = {**own, "gpuIndices": "0,1", "includeIntermediateResults": True}
+    spec = load(text(tuner=tuner, searchSpacePath=None), directory=folder)
+    assert (spec.tuner.class_name, spec.tuner.code_directory) == ("my_tuner.Mine", str(folder.resolve()))
+    assert (spec.tuner.class_args, spec.tuner_gpu_indices, spec.search_space) == ({"k": 1}, (0, 1), {})
+    assert spec.canonical["deprecated"] == {"includeIntermediateResults": True}
+
+
+ALGORITHMS: list[tuple[dict[str, Any], str, str]] = [
+    ({"builtinTunerName": "TPE", "className": "Mine"}, "tuner.className", "builtinTunerName is given too; keep one"),
+    ({"codeDir": ".", "className": "M"}, "tuner.classFileName", "is required and not set; a class of your own has"),
+    ({"codeDir": ".", "classFileName": "m.txt", "className": "M"}, "tuner.classFileName", "must name a Python file"),
+    ({"codeDir": ".", "classFileName": "no.py", "className": "M"}, "tuner.classFileName", "there is no file"),
+    ({"builtinTunrName": "TPE"}, "tuner.builtinTunrName", "did you mean builtinTunerName?"),
+    ({}, "tuner.builtinTunerName", "is required and not set; name a built-in tuner"),
+]
+
+
+@pytest.mark.parametrize(("tuner", "field", "words"), ALGORITHMS, ids=range(len(ALGORITHMS)))
+def test_an_algorithm_that_is_wrong(folder: Path, tuner: dict[str, Any], field: str, words: str) -> None:
+    found = problems(folder, tuner=tuner)
+    assert list(found) == [field]
+    assert words in found[field].message
+
+
+OTHERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"multiPhase": True}, "multiPhase", "multi-phase trials are not supported"),
+    ({"useAnnotation": True}, "useAnnotation", "code annotation is not supported"),
+    ({"logDir": "no/such"}, "logDir", "there is no folder"),
+    ({"logCollection": "ftp"}, "logCollection", "must be one of http, none"),
+    ({"maxExecDuration": "soon"}, "maxExecDuration", "must be a duration"),
+    ({"maxTrialNum": 0}, "maxTrialNum", "must be from 1 to"),
+    ({"trial": None}, "trial", "is required and not set"),
+    ({"trial": {"command": "x"}}, "trial.codeDir", "is required and not set"),
+    ({"trainingServicePlatform": "dlc"}, "trainingServicePlatform", "dlc has no form in NNI's first format"),
+    ({"trainingServicePlatform": "hybrid"}, "hybridConfig.trainingServicePlatforms", "list at least one platform"),
+    ({"advisor": {"builtinAdvisorName": "BOHB"}}, "tuner", "advisor is given too"),
+    ({"localConfig": {"gpuIndices": []}}, "localConfig.gpuIndices", "must name at least one GPU"),
+    ({"localConfig": {"maxTrialNumberPerGpu": 2}}, "localConfig.maxTrialNumberPerGpu", "write maxTrialNumPerGpu"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field", "words"), OTHERS, ids=range(len(OTHERS)))
+def test_other_mistakes(folder: Path, fields: dict[str, Any], field: str, words: str) -> None:
+    assert words in problems(folder, **fields)[field].message
+
+
+def test_both_platforms_in_one_file_say_which_line_belongs_to_which(folder: Path) -> None:
+    found = problems(folder, trainingService={"platform": "local"}, maxTrialNumber=5)
+    assert found["trainingService"].line == 11 and found["maxTrialNumber"].line == 13
+    mark = (
+        "belongs to NNI's second config format, and trainingServicePlatform in line 4 makes this file one of the first"
+    )
+    assert found["trainingService"].message.startswith(mark)
+    assert found["maxTrialNumber"].message == f"{mark}; there it is maxTrialNum"
+
+
+def test_a_first_format_without_its_platform_says_what_is_missing(folder: Path) -> None:
+    found = problems(folder, trainingServicePlatform=None)
+    assert "which needs trainingServicePlatform" in found["trial"].message
+    assert found["searchSpacePath"].message.endswith("here it is searchSpaceFile")
+
+
+def test_what_nothing_comes_of_is_named(tmp_path: Path, folder: Path) -> None:
+    file = folder / "bee.yml"
+    file.write_text(text(description="d", versionCheck=True, trial={**MINIMAL["trial"], "nasMode": "classic_mode"}))
+    losses = {loss.field: loss.message for loss in convert_file(file)[1]}
+    assert losses.keys() == {"authorName", "description", "versionCheck", "trial.nasMode"}
+    with pytest.raises(ConfigInvalid, match="is in NNI's second format already"):
+        convert_file(EXAMPLES / "v2-aml.yml")
+
+
+def test_several_platforms_where_one_was_taken_off_the_list(folder: Path) -> None:
+    machines = [{"ip": "h", "username": "u", "passwd": "p"}]
+    fields = {"trainingServicePlatform": "hybrid", "machineList": machines}
+    spec = load(text(**fields, hybridConfig={"trainingServicePlatforms": ["local"]}), directory=folder)
+    assert [platform.service for platform in spec.platforms] == ["local"]

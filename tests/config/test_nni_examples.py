@@ -1,0 +1,109 @@
+"""NNI's example configs, each with its verdict: valid here, or refused for one reason, with line and field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nni_manager.config import admission
+from nni_manager.config.experiment_file import from_canonical, load_file
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES = Path(__file__).parent / "nni_examples"
+NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
+
+VALID = ("v2-custom-tuner.yml", "v2-local-inline.yml")
+#: Valid, and of a platform that has no adapter yet: the one reason why no experiment can be made.
+NO_ADAPTER = {
+    "seed-dlc.yml": "dlc", "seed-kubeflow-azure.yml": "kubeflow", "seed-kubeflow-pytorch.yml": "kubeflow",
+    "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl", "v1-aml.yml": "aml",
+    "v1-dlts.yml": "dlts", "v1-frameworkcontroller-template.yml": "frameworkcontroller",
+    "v1-frameworkcontroller.yml": "frameworkcontroller", "v1-hybrid.yml": "remote", "v1-kubeflow-azure.yml": "kubeflow",
+    "v1-pai-password-jobfile.yml": "openpai", "v1-pai.yml": "openpai", "v1-remote.yml": "remote",
+    "v2-adl-proposed.yml": "adl", "v2-aml.yml": "aml", "v2-dlc-resource.yml": "dlc", "v2-dlts-proposed.yml": "dlts",
+    "v2-frameworkcontroller.yml": "frameworkcontroller", "v2-hybrid.yml": "remote",
+    "v2-kubeflow-pytorch-azure.yml": "kubeflow", "v2-kubeflow-tf.yml": "kubeflow",
+    "v2-openpai-jobconfig.yml": "openpai", "v2-openpai-jobfile.yml": "openpai", "v2-openpai.yml": "openpai",
+    "v2-remote.yml": "remote", "v2-sharedstorage-azureblob.yml": "remote", "v2-sharedstorage-nfs.yml": "remote",
+}  # fmt: skip
+#: Valid, but for what the adapter of this machine cannot do yet.
+NO_GPUS = ("v2-local.yml",)
+#: File → everything that is wrong: line, field, words.
+REFUSED: dict[str, list[tuple[int, str, str]]] = {
+    "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
+    "v1-local.yml": [(16, "assessor.builtinAssessorName", "the assessor Curvefitting is not in this version yet")],
+    "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is a tuner and an assessor in one")],
+    "invalid/bad-memory.yml": [(14, "trainingService.trialMemorySize", "must be an amount of memory such as 8GB")],
+    "invalid/both-pai-configs.yml": [(13, "trainingService.openpaiConfigFile", "openpaiConfig is given too")],
+    "invalid/gpu-index-duplicate.yml": [(7, "trainingService.gpuIndices", "names GPU 0 twice")],
+    "invalid/gpu-without-useactive.yml": [(7, "trainingService.useActiveGpu", "must be true or false when")],
+    "invalid/pai-v1-missing-resources.yml": [
+        (9, "trial.cpuNum", "is required and not set"),
+        (9, "trial.memoryMB", "is required and not set"),
+    ],
+    "invalid/placeholder.yml": [
+        (16, "kubeflowConfig.nfs.server", "the placeholder {your_nfs_server_ip} is still there"),
+        (16, "kubeflowConfig.nfs.path", "the placeholder {your_nfs_server_export_path} is still there"),
+    ],
+    "invalid/tf-with-master.yml": [(11, "trial.master", "has no place with tf-operator")],
+    "invalid/unknown-field.yml": [(4, "trialConcurency", "did you mean trialConcurrency?")],
+}
+
+
+@pytest.fixture(autouse=True)
+def working_directory_may_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`seed-dlc.yml` names a folder that exists, and can be made, on a PAI-DSW machine only."""
+    monkeypatch.setattr("nni_manager.config.source.Source.makeable_directory", lambda self, raw: self.path(raw))
+
+
+def test_every_example_has_a_verdict() -> None:
+    there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.yml")} - NO_CONFIGS
+    assert there == {*VALID, *NO_ADAPTER, *NO_GPUS, *REFUSED}
+
+
+@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER, *NO_GPUS])
+def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
+    spec = load_file(EXAMPLES / name)
+    assert from_canonical(spec.canonical) == spec
+    text = str(spec.canonical).replace("not-a-real-id", "an-id")
+    assert "not-a-real" not in text, "a secret is no part of the config"
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_an_experiment_can_be_made_of_it(name: str) -> None:
+    admission.check(load_file(EXAMPLES / name))
+
+
+@pytest.mark.parametrize("name", NO_ADAPTER)
+def test_only_the_adapter_is_missing(name: str) -> None:
+    spec = load_file(EXAMPLES / name)
+    words = f"^the platform '{NO_ADAPTER[name]}' is not in this version yet; trials run on: local, scripted$"
+    with pytest.raises(InvalidInput, match=words):
+        admission.check(spec)
+
+
+@pytest.mark.parametrize("name", NO_GPUS)
+def test_only_the_gpus_are_missing(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^trialGpuNumber: this version gives no GPUs"):
+        admission.check(load_file(EXAMPLES / name))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_one_says_why_and_where_and_nothing_else(name: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        load_file(EXAMPLES / name)
+    problems = refused.value.problems
+    assert [(one.line, one.field) for one in problems] == [(line, field) for line, field, _ in REFUSED[name]]
+    for problem, (_, _, words) in zip(problems, REFUSED[name], strict=True):
+        assert words in problem.message
+        assert problem.file == str(EXAMPLES / name)
+
+
+def test_sections_of_one_experiment_have_names() -> None:
+    spec = load_file(EXAMPLES / "v1-hybrid.yml")
+    assert [platform.service for platform in spec.platforms] == ["local", "remote", "openpai"]
+    assert [platform.settings["trialCommand"] for platform in spec.platforms] == ["python3 trial.py"] * 3
+    assert spec.platforms[2].settings["host"] == "http://pai.example.test", "the first format's addresses are of HTTP"

@@ -1,0 +1,127 @@
+"""Secrets: what a config holds, where their values are, and that nothing shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nni_manager.api.masking import mask
+from nni_manager.config import credentials
+from nni_manager.config.experiment_file import Reading, from_canonical, read
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+
+pytestmark = pytest.mark.unit
+
+BASE: dict[str, Any] = {
+    "searchSpace": {}, "trialCommand": "echo ${TOKEN}", "trialConcurrency": 1, "tuner": {"name": "Random"},
+}  # fmt: skip
+MACHINES = [{"host": "h1", "user": "u", "password": "hunter2"}, {"host": "h2", "user": "u", "password": "${PASS}"}]
+SHARED = {
+    "storageType": "AzureBlob", "localMountPoint": "/mnt/x", "remoteMountPoint": "/mnt/x", "localMounted": "nnimount",
+    "storageAccountName": "a", "storageAccountKey": "${KEY}", "containerName": "c",
+}  # fmt: skip
+
+
+def reading(tmp_path: Path, section: object, environment: dict[str, str] | None = None, **others: Any) -> Reading:
+    """`others`: of the config, and `secrets`, which are sent along."""
+    sent = others.pop("secrets", None)
+    text = yaml.safe_dump({**BASE, "trainingService": section, **others}, sort_keys=False)
+    return read(text, directory=tmp_path, file="bee.yml", environment=environment or {}, secrets=sent)
+
+
+def scripted(token: object) -> dict[str, object]:
+    return {"platform": "scripted", "token": token}
+
+
+def test_what_is_written_out_is_kept_apart(tmp_path: Path) -> None:
+    found = reading(tmp_path, [{"platform": "remote", "machineList": MACHINES}, scripted("t0"), scripted("t1")],
+                    {"PASS": "pw", "KEY": "k"}, sharedStorage=SHARED)  # fmt: skip
+    assert found.secrets == {
+        "stored:remote.machineList[0].password": "hunter2", "${PASS}": "pw", "${KEY}": "k",
+        "stored:scripted.token": "t0", "stored:scripted-2.token": "t1",
+    }  # fmt: skip
+    assert not {"hunter2", "t0"} & set(str(found.spec.canonical).replace("'", " ").split())
+    assert "hunter2" not in repr(found)
+    assert [p.service for p in found.spec.platforms] == ["remote", "scripted", "scripted-2"]
+    assert credentials.outside(found.spec) == ("${PASS}", "${KEY}")
+    filled = credentials.filled(found.spec.platforms[0], found.secrets)
+    assert [machine["password"] for machine in filled["machineList"]] == ["hunter2", "pw"]
+    assert filled["trialCommand"] == "echo ${TOKEN}", "a command is never touched"
+    assert from_canonical(found.spec.canonical) == found.spec
+
+
+def test_a_file_is_read_and_named_by_its_whole_path(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t0ken\n")
+    found = reading(tmp_path, scripted("file:token"))
+    assert found.secrets == {f"file:{(tmp_path / 'token').resolve()}": "t0ken"}
+
+
+def test_what_was_sent_along_needs_no_variable_and_no_file(tmp_path: Path) -> None:
+    for reference in ("${TOKEN}", "file:/of/another/machine", "stored:scripted.token"):
+        found = reading(tmp_path, scripted(reference), secrets={reference: "t0"})
+        assert found.secrets == {reference: "t0"}
+        assert found.spec.platforms[0].settings["token"] == reference
+
+
+REFUSED = [
+    ("${TOKEN}", "refers to the variable TOKEN, which is not set; export TOKEN"),
+    ("${EMPTY}", "refers to the variable EMPTY, which is not set"),
+    ("file:missing", "there is no file"),
+    ("file:empty", "which holds no secret"),
+    ("******", "is masked"),
+    ("${your token}", "the placeholder ${your token}"),
+    ("${your_token}", "the placeholder ${your_token}"),
+    ("{your_token}", "the placeholder {your_token}"),
+    ("<your token>", "the placeholder <your token>"),
+    ("stored:scripted.token", "was not sent along"),
+    (5, "must be text"),
+    ("", "must not be empty"),
+]
+
+
+@pytest.mark.parametrize(("token", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_what_cannot_be_looked_up_is_named(tmp_path: Path, token: object, words: str) -> None:
+    (tmp_path / "empty").write_text("\n")
+    with pytest.raises(ConfigInvalid) as refused:
+        reading(tmp_path, scripted(token), {"EMPTY": ""})
+    [problem] = refused.value.problems
+    assert (problem.field, problem.line) == ("trainingService.token", 8)
+    assert words in problem.message
+
+
+@pytest.mark.parametrize("password", ["p{a}ss", "a<b>c", "${A}${B}", "$HOME", "{", "pass word"])
+def test_a_password_may_hold_anything(tmp_path: Path, password: str) -> None:
+    assert list(reading(tmp_path, scripted(password)).secrets.values()) == [password]
+
+
+def test_without_an_environment_references_are_not_followed(tmp_path: Path) -> None:
+    text = yaml.safe_dump({**BASE, "trainingService": scripted("${TOKEN}")})
+    found = read(text, directory=tmp_path)
+    assert (found.secrets, found.spec.platforms[0].settings["token"]) == ({}, "${TOKEN}")
+
+
+def test_references_are_shown_and_values_are_not() -> None:
+    config = {
+        "trainingService": [
+            {"token": "${TOKEN}", "password": "file:/run/secret"},
+            {"token": "stored:scripted.token", "accessKeySecret": "written-out", "keyVaultKey": "name-of-a-key"},
+        ]
+    }
+    assert mask(config) == {
+        "trainingService": [
+            {"token": "${TOKEN}", "password": "file:/run/secret"},
+            {"token": "******", "accessKeySecret": "******", "keyVaultKey": "name-of-a-key"},
+        ]
+    }
+
+
+def test_only_references_of_the_experiment_are_given_anew(tmp_path: Path) -> None:
+    spec = reading(tmp_path, scripted("${TOKEN}"), {"TOKEN": "t"}).spec
+    credentials.require_known(spec, {"${TOKEN}": "t2"})
+    with pytest.raises(InvalidInput, match=r"\$\{PATH\} is none of this experiment's references; it has \$\{TOKEN\}"):
+        credentials.require_known(spec, {"${PATH}": "x"})
+    with pytest.raises(InvalidInput, match="is empty"):
+        credentials.require_known(spec, {"${TOKEN}": ""})

@@ -1,0 +1,91 @@
+"""A test that starts processes waits for their ends: it fails when it leaves one behind, and not a later one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from trial_runner import processes
+
+#: Seconds for threads and loops that reap what has just ended; nobody waits who left nothing.
+_REAPED_WITHIN_S = 2.0
+_LOOK_S = 0.01
+
+#: Of fixtures that several tests share, and that end later than the test that was the first to need them.
+_shared: set[int] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    if fixturedef.scope == "function":
+        return (yield)
+    before = set(processes.children(os.getpid()))
+    result = yield
+    _shared.update(set(processes.children(os.getpid())) - before)
+    return result
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nobody_leaves_a_child() -> Iterator[None]:
+    """What shared fixtures started has ended, too, when all is over."""
+    before = set(processes.children(os.getpid()))
+    yield
+    _shared.clear()
+    _require_none(before)
+
+
+@pytest.fixture(autouse=True)
+def no_child_is_left() -> Iterator[None]:
+    """First to be made, last to be ended: what another fixture started is that one's to end."""
+    before = set(processes.children(os.getpid()))
+    yield
+    _require_none(before)
+
+
+def _require_none(before: set[int]) -> None:
+    if left := _left(before | _shared):
+        told = [_described(pid) for pid in sorted(left)]
+        _end(left)
+        pytest.fail(f"left behind: {'; '.join(told)}", pytrace=False)
+
+
+@contextmanager
+def reaped() -> Iterator[None]:
+    """Waits for the children that were started meanwhile and that nobody waits for: daemons, and orphans of a test that
+    is their subreaper. They end by themselves, or were told to."""
+    before = set(processes.children(os.getpid()))
+    yield
+    for pid in set(processes.children(os.getpid())) - before:
+        os.waitpid(pid, 0)
+
+
+def _left(before: set[int]) -> set[int]:
+    deadline = time.monotonic() + _REAPED_WITHIN_S
+    while (left := set(processes.children(os.getpid())) - before) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    return left
+
+
+def _described(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = file.read(500).replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        command = ""
+    stat = processes.read_stat(pid)
+    return f"process {pid}, {command or 'a zombie'} ({stat.state if stat else 'gone'})"
+
+
+def _end(pids: set[int]) -> None:
+    """So that the next test meets none of them."""
+    for pid in pids:
+        processes.send_signal(pid, signal.SIGKILL)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            continue

@@ -1,0 +1,40 @@
+"""When runners were last heard, and that a loop which did not look blames nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nni_manager.scheduler.beats import Beats
+
+pytestmark = [pytest.mark.unit, pytest.mark.looptime]
+
+
+async def test_silence_is_counted_from_the_last_post() -> None:
+    news: list[float] = []
+    beats = Beats(lambda: news.append(asyncio.get_running_loop().time()))
+    assert beats.silence_ms() == (None, {})
+    beats.begin()
+    await asyncio.sleep(5)
+    beats.hear("a")
+    await asyncio.sleep(30)
+    assert beats.silence_ms() == (35_000, {"a": 30_000})
+    assert news == []
+    beats.hear("a")
+    beats.hear("a")
+    assert len(news) == 1, "it had not been heard for long"
+    beats.drop("a")
+    assert beats.silence_ms() == (35_000, {})
+
+
+async def test_a_loop_that_stood_still_could_not_have_heard_anything() -> None:
+    beats = Beats(lambda: None)
+    beats.begin()
+    beats.hear("a")
+    for _ in range(4):
+        await asyncio.sleep(30)
+        beats.silence_ms()
+    await asyncio.sleep(3600)
+    listening, silent = beats.silence_ms()
+    assert (listening, silent) == (120_000, {"a": 120_000})

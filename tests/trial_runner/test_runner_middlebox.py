@@ -1,0 +1,122 @@
+"""Boxes that answer in HTTP between a runner and its manager: their word counts for nothing, and costs nothing."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from listener_for_tests import PATH, TOKEN, Answer, Body, FakeListener, Runner, metrics, report
+
+from nni_manager.platform_kit.testing.middlebox import ANSWERS, FAULTS, Each, Fault, middlebox
+from trial_runner import protocol
+from trial_runner.client import Client, Denied, Unavailable
+from trial_runner.credential import Credential
+
+pytestmark = pytest.mark.acceptance
+
+_POSTS: dict[str, Body] = {
+    "version": {}, "status": {"event": "started"}, "heartbeat": {"reporter": True},
+    "metrics": {"outbox": "outbox/a", "start": 0, "end": 3, "lines": ["{}"]},
+    "log": {"file": "stdout", "offset": 0, "data": "x"},
+}  # fmt: skip
+
+
+def _client(port: int) -> Client:
+    return Client(f"http://127.0.0.1:{port}{PATH}", Credential(TOKEN))
+
+
+def _ask(client: Client, route: str, folder: Path) -> object:
+    if route == "code":
+        return client.download(route, str(folder / "code"))
+    return client.post(route, _POSTS[route]) if route in _POSTS else client.get(route)
+
+
+@pytest.mark.parametrize("route", [*_POSTS, "parameters", "outboxes", "code"])
+def test_whatever_a_box_says_is_tried_again(listener: FakeListener, tmp_path: Path, route: str) -> None:
+    """Never a refusal, an end or a denial, on any route, before and after the request went through."""
+    listener.code = b"x" * 1000
+    with middlebox(listener.port, Each(len(FAULTS), routes=[route])) as box:
+        client = _client(box.port)
+        for fault in FAULTS:
+            with pytest.raises(Unavailable) as refusal:
+                _ask(client, route, tmp_path)
+            assert not isinstance(refusal.value, Denied), fault.name
+            assert refusal.value.retry_after is None, "nobody else says how long we wait"
+        assert _ask(client, route, tmp_path) is not None
+        client.close()
+    assert len(box.met) == len(FAULTS)
+
+
+@pytest.mark.parametrize("first", range(0, len(FAULTS), 11))
+def test_a_trial_behind_such_a_box(listener: FakeListener, runner: Runner, first: int) -> None:
+    listener.decides = True
+    faults = FAULTS[first:] + FAULTS[:first]
+    with middlebox(listener.port, Each(3, faults)) as box:
+        runner.environment.update(listener.variables(box.port))
+        ended = runner.run(f"{metrics(100)}; echo out; exit 3")
+    assert ended.code == 3
+    assert listener.values() == list(range(100))
+    assert listener.logs["stdout"] == b"out\n"
+    ends = [status for status in listener.statuses if status["event"] == "exited"]
+    assert {(end["exitCode"], tuple(end["undelivered"])) for end in ends} == {(3, ())}
+    assert {"version", "code", "parameters", "outboxes", "status", "metrics"} <= {route for route, _ in box.met}
+
+
+@pytest.mark.parametrize("name", ["413", "a page"])
+def test_a_box_that_takes_small_posts_only(listener: FakeListener, runner: Runner, name: str) -> None:
+    """It means the size of the post: what it lets pass comes in smaller ones. Another answer to large ones does not."""
+
+    def choose(route: str, body: bytes) -> Fault | None:
+        return Fault(name=name, answer=ANSWERS[name]) if len(body) > 20_000 else None
+
+    with middlebox(listener.port, choose) as box:
+        runner.environment.update({**listener.variables(box.port), protocol.ENV_DRAIN_S: "1"})
+        ended = runner.run(f"{metrics(3000)}; exit 4")
+    assert ended.code == 4
+    assert listener.exited["exitCode"] == 4
+    if name == "413":
+        assert (listener.values(), listener.exited["undelivered"]) == (list(range(3000)), [])
+    else:
+        assert "Time was up before all results were delivered" in listener.exited["undelivered"][0]
+
+
+def test_the_end_is_told_although_results_never_pass(listener: FakeListener, runner: Runner) -> None:
+    """Heartbeats are no progress; what is missing stands in the last word, here and there."""
+
+    def choose(route: str, body: bytes) -> Fault | None:
+        return Fault(name="400", answer=ANSWERS["400"]) if route in ("metrics", "log") else None
+
+    with middlebox(listener.port, choose) as box:
+        runner.environment.update({**listener.variables(box.port), protocol.ENV_DRAIN_S: "0.5"})
+        ended = runner.run(f"{report(1)}; echo out; exit 5")
+    assert ended.code == 5
+    assert listener.exited["exitCode"] == 5
+    results = "Time was up before all results were delivered: the rest stays in the trial's folder."
+    logs = "Time was up before all logs were delivered: the rest stays in the trial's folder."
+    assert listener.exited["undelivered"] == [results]
+    written = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
+    assert (written["exit_code"], written["undelivered"]) == (5, [results, logs])
+    assert runner.outbox_values() == [1]
+
+
+def test_what_the_manager_refused_stands_in_the_last_word(listener: FakeListener, runner: Runner) -> None:
+    refusals = {"outbox/a": Answer(400, {"error": "no such outbox"}), "outbox/b": Answer(400, {}), "": None}
+    asked = itertools.count()
+
+    def refuse(route: str, body: Body) -> Answer | None:
+        is_refused = body.get("outbox") == "outbox/a" or (body.get("outbox") == "outbox/b" and next(asked) < 3)
+        return refusals[body["outbox"]] if is_refused else None
+
+    listener.before = refuse
+    ended = runner.run(f"echo 1 > $NNI_SYS_DIR/outbox/a; echo 2 > $NNI_SYS_DIR/outbox/b; {report(1)}")
+    assert ended.code == 0
+    assert (listener.values(), listener.lines["outbox/b"]) == ([1], ["2"]), "a refusal without a sentence is none"
+    sentence = "The manager refuses outbox/a (no such outbox): it stays in the trial's folder."
+    assert listener.exited["undelivered"] == [sentence]
+    assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["undelivered"] == [sentence]
+
+
+def test_bytes_that_are_no_record_stand_in_the_last_word(listener: FakeListener, runner: Runner) -> None:
+    runner.run("mkdir $NNI_SYS_DIR/.nni; echo nonsense > $NNI_SYS_DIR/.nni/metrics")
+    (sentence,) = listener.exited["undelivered"]
+    assert sentence.endswith("nni/.nni/metrics has 9 bytes that are no record at offset 0")

@@ -1,0 +1,148 @@
+"""A user's tuner: a class written for NNI, by name methods of `nni.tuner.Tuner`.
+
+Nothing is imported from `nni` here: the class brings whichever `nni` it was written for. What an earlier process
+proposed is unknown to this instance (calling `receive_trial_result` for it raises in most classes), so such results
+reach it through `import_data`, once each.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Sequence, Tuple
+
+from trial_runner.tuner_host.arrays import restored
+from trial_runner.tuner_host.verbs import HostedTuner, Message, call_hook
+
+
+class UserTuner(HostedTuner):
+    """Speaks to `instance` as NNI's dispatcher does."""
+
+    def __init__(self, instance: Any) -> None:
+        self._instance = instance
+        #: What this instance has proposed and not heard of yet, by parameter id, as it made it: some classes look their
+        #: parameters up again, and what went through JSON is not always equal to them.
+        self._own: Dict[int, Any] = {}
+        #: Proposals the class made by itself, for ids that it had nothing for when they were asked for.
+        self._late: Deque[Tuple[int, Any]] = deque()
+        self._proposed = 0
+        self._imported = 0
+
+    def load_checkpoint(self) -> None:
+        call_hook(self._instance, "load_checkpoint")
+
+    def close(self) -> None:
+        call_hook(self._instance, "_on_exit")
+
+    def update_search_space(self, search_space: Any) -> None:
+        self._instance.update_search_space(search_space)
+
+    def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
+        """As many as the class has at the moment; NNI's classes never say that there will be no more for ever.
+
+        What the class owes for earlier ids comes first, and it is asked for the rest.
+        """
+        late = [self._late.popleft() for _ in range(min(len(parameter_ids), len(self._late)))]
+        wanted = parameter_ids[len(late) :]
+        generated = self._generate(wanted) if wanted else ()
+        return [*late, *map(self._noted, wanted, generated)], False
+
+    def learn(self, result: Message) -> None:
+        customized = _is_customized(result) or result["parameter_id"] is None
+        if customized and not self._accepts_customized:
+            return
+        if customized or result["parameter_id"] in self._own:
+            self._receive(result, customized)
+        elif result["value"] is not None:
+            self.import_data([_entry(result)])
+
+    def import_data(self, data: List[Message]) -> None:
+        self._imported += len(data)
+        method = getattr(self._instance, "import_data", None)
+        if method is not None:
+            method([dict(entry) for entry in data])
+
+    def restore(self, history: List[Message], unfinished: List[Message], imported: List[List[Message]]) -> None:
+        for data in imported:
+            self.import_data(data)
+        known = [one for one in history if self._accepts_customized or not _is_customized(one)]
+        finished = [_entry(result) for result in known if result["value"] is not None]
+        if finished:
+            self.import_data(finished)
+
+    def state(self) -> Message:
+        return {"proposed": self._proposed, "running": len(self._own), "imported": self._imported}
+
+    @property
+    def _accepts_customized(self) -> bool:
+        """Results of parameters that a person gave are kept from a class until it says so."""
+        return bool(getattr(self._instance, "_accept_customized", False))
+
+    def _noted(self, parameter_id: int, parameters: Any) -> Tuple[int, Any]:
+        self._own[parameter_id] = parameters
+        self._proposed += 1
+        return parameter_id, plain(parameters)
+
+    def _propose_late(self, parameter_id: int, parameters: Any) -> None:
+        """The `st_callback` of NNI's dispatcher, by which PBT, Evolution and PPO answer a request after a result."""
+        self._late.append(self._noted(parameter_id, parameters))
+
+    def _generate(self, parameter_ids: List[int]) -> Sequence[Any]:
+        generated: List[Any] = []
+        several = getattr(self._instance, "generate_multiple_parameters", None)
+        try:
+            if several is not None:
+                return list(several(parameter_ids, **self._callback(several)))
+            one = self._instance.generate_parameters
+            for parameter_id in parameter_ids:
+                generated.append(one(parameter_id, **self._callback(one)))
+        except Exception as error:
+            if not _is_no_more_trial(error):
+                raise
+        return generated
+
+    def _callback(self, function: Callable[..., Any]) -> Dict[str, Any]:
+        return _accepted(function, {"st_callback": self._propose_late})
+
+    def _receive(self, result: Message, customized: bool) -> None:
+        number, parameters = result["parameter_id"], result["parameters"]
+        if not customized:
+            parameters = self._own.pop(number)
+        if result["value"] is not None:
+            receive = self._instance.receive_trial_result
+            extra = {"customized": customized, "trial_job_id": result["trial_id"]}
+            receive(number, parameters, restored(result["value"]), **_accepted(receive, extra))
+        end = getattr(self._instance, "trial_end", None)
+        if end is not None:
+            end(number, result["status"] == "SUCCEEDED")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold, in place of numpy's numbers and arrays. The rest stays, and fails where it is encoded."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    to_list = getattr(value, "tolist", None)
+    return to_list() if callable(to_list) else value
+
+
+def _is_customized(result: Message) -> bool:
+    """A person gave its parameters."""
+    return bool(result["source"] == "customized")
+
+
+def _entry(result: Message) -> Message:
+    return {"parameter": result["parameters"], "value": restored(result["value"])}
+
+
+def _is_no_more_trial(error: Exception) -> bool:
+    return any(base.__name__ == "NoMoreTrialError" for base in type(error).__mro__)
+
+
+def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, Any]:
+    """NNI passes these to everyone; a class that names neither them nor ``**kwargs`` is spared."""
+    parameters = inspect.signature(function).parameters
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
+        return extra
+    return {name: value for name, value in extra.items() if name in parameters}

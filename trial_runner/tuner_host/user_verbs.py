@@ -1,0 +1,109 @@
+"""Users' classes: found, judged and made, in the Python that was chosen for them.
+
+==============  =========================================================  =======================================
+verb            arguments                                                  result
+==============  =========================================================  =======================================
+find            classes: {label: {class_name, code_directory}}             {refusals: {label: sentence}}
+validate        validator, code_directory, class_args                      {refusal: a sentence, or empty}
+==============  =========================================================  =======================================
+
+Both import what they are asked about, and leave it imported. The class with the label ``tuner`` must be one. A sentence
+is ours, or the last line of a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any, Callable
+
+from trial_runner.tuner_host.user_assessor import UserAssessor
+from trial_runner.tuner_host.user_tuner import UserTuner
+from trial_runner.tuner_host.verbs import Message, Verbs
+
+
+class CannotUse(Exception):
+    """What a config says of a user's class cannot be used; the text is a sentence that names the field."""
+
+
+class UserVerbs(Verbs):
+    """The verbs of `verbs` for users' classes, and two that judge them."""
+
+    def __init__(self) -> None:
+        super().__init__(_make_tuner, _make_assessor, (CannotUse,))
+        self._verbs.update(find=_find, validate=_validate)
+
+
+def load(class_name: str, code_directory: str) -> Callable[..., Any]:
+    """A user's class. Its folder goes in front of the search path, so what stands beside it can be imported.
+
+    Raises CannotUse when there is no such folder, module or class; what the module itself raises passes through.
+    """
+    module_name, _, name = class_name.rpartition(".")
+    if not module_name or not name:
+        raise CannotUse(f"className {class_name!r} names no module; write module.Class.")
+    if code_directory and not os.path.isdir(code_directory):
+        raise CannotUse(f"codeDirectory: there is no folder {code_directory}.")
+    if code_directory and code_directory not in sys.path:
+        sys.path.insert(0, code_directory)
+    loaded: Any = getattr(importlib.import_module(module_name), name, None)
+    if not callable(loaded):
+        raise CannotUse(f"module {module_name!r} has no class {name!r}.")
+    return loaded  # type: ignore[no-any-return]
+
+
+def _load_tuner(spec: Message) -> Callable[..., Any]:
+    """Raises CannotUse for a class that speaks to NNI's manager itself instead of being asked, as advisors do."""
+    loaded = load(spec["class_name"], spec["code_directory"])
+    if any(base.__name__ == "MsgDispatcherBase" for base in getattr(loaded, "__mro__", ())):
+        raise CannotUse(
+            f"{spec['class_name']} is an advisor, a class that takes the place of NNI's dispatcher, and those are not"
+            " supported in this version; use a class derived from nni.tuner.Tuner, and an assessor beside it."
+        )
+    return loaded
+
+
+def _load_assessor(spec: Message) -> Callable[..., Any]:
+    return load(spec["class_name"], spec["code_directory"])
+
+
+def _make_tuner(spec: Message) -> UserTuner:
+    return UserTuner(_load_tuner(spec)(**_arguments(spec)))
+
+
+def _make_assessor(spec: Message) -> UserAssessor:
+    return UserAssessor(_load_assessor(spec)(**_arguments(spec)))
+
+
+def _arguments(spec: Message) -> Message:
+    return dict(spec.get("class_args") or {})
+
+
+def _find(request: Message) -> Message:
+    refusals = {
+        label: _complaint(_load_tuner if label == "tuner" else _load_assessor, spec)
+        for label, spec in request["classes"].items()
+    }
+    return {"refusals": {label: sentence for label, sentence in refusals.items() if sentence}}
+
+
+def _validate(request: Message) -> Message:
+    """By an NNI `ClassArgsValidator`."""
+
+    def ask(arguments: Message) -> object:
+        return load(request["validator"], request["code_directory"])().validate_class_args(**arguments)
+
+    return {"refusal": _complaint(ask, request["class_args"])}
+
+
+def _complaint(function: Callable[[Message], object], argument: Message) -> str:
+    try:
+        function(argument)
+    except CannotUse as error:
+        return str(error)
+    except (Exception, SystemExit) as error:
+        lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
+        return lines[-1].strip()
+    return ""

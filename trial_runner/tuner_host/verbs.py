@@ -1,0 +1,203 @@
+"""The verbs that an experiment's tuner process answers, in whatever process they are asked.
+
+==============  =========================================================  =======================================
+verb            arguments                                                  result
+==============  =========================================================  =======================================
+start           search_space, tuner (or null), assessor (or null),         {proposes_ahead}
+                history, unfinished, imported
+propose         ids                                                        {proposals: [{parameter_id,
+                                                                           parameters}], exhausted}
+learn           results                                                    {}
+judge           trials: [{trial_id, values, from}]                         {stop: [trial_id]}
+search_space    search_space                                               {}
+import          data: [{parameter, value}]                                 {}
+state           –                                                          {tuner: a few figures}
+==============  =========================================================  =======================================
+
+`tuner` and `assessor`: {name, class_name, code_directory, class_args}, either a name or a class; of tuner and assessor
+of one experiment each is null in the process that does not run it. `history` and `results`, in the order of ends:
+{parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
+`unfinished`, in the order of creation: {parameter_id, parameters, trial_id, source}. `imported`: one list of
+{parameter, value} for each import. `values`: all intermediate results so far, of which the first `from` have been
+judged before.
+
+An exception in a verb is answered as an error of kind ``raised``, with the traceback as `details`.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
+
+from trial_runner.protocol import encode
+
+Message = Dict[str, Any]
+_log = logging.getLogger("tuner_host")
+
+
+class HostedTuner(ABC):
+    """What the verbs ask of a tuner. Trials are told as in `history`, `results` and `unfinished`."""
+
+    #: Whether proposals may be asked for before the results that could improve them are in.
+    proposes_ahead = False
+
+    @abstractmethod
+    def load_checkpoint(self) -> None:
+        """The experiment has a past. Called before all others."""
+
+    @abstractmethod
+    def update_search_space(self, search_space: Any) -> None: ...
+
+    @abstractmethod
+    def restore(self, history: List[Message], unfinished: List[Message], imported: List[List[Message]]) -> None:
+        """Called once, after the first search space."""
+
+    @abstractmethod
+    def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
+        """(number, parameters) of as many as there is something for, and whether there will never be another one."""
+
+    @abstractmethod
+    def learn(self, result: Message) -> None: ...
+
+    @abstractmethod
+    def import_data(self, data: List[Message]) -> None: ...
+
+    @abstractmethod
+    def state(self) -> Message: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class HostedAssessor(ABC):
+    """What the verbs ask of an assessor; `history`: all intermediate results so far."""
+
+    @abstractmethod
+    def load_checkpoint(self) -> None: ...
+
+    @abstractmethod
+    def judge(self, trial_id: str, history: Sequence[Any]) -> bool:
+        """Whether the trial may go on; called for each step."""
+
+    @abstractmethod
+    def trial_end(self, trial_id: str, success: bool, history: Sequence[Any]) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Verbs:
+    """What is done with one tuner, one assessor or both. `sentences`: errors whose text needs no name before it."""
+
+    def __init__(
+        self,
+        make_tuner: Callable[[Message], HostedTuner],
+        make_assessor: Callable[[Message], HostedAssessor],
+        sentences: Tuple[Type[BaseException], ...],
+    ) -> None:
+        self._make_tuner = make_tuner
+        self._make_assessor = make_assessor
+        self._sentences = sentences
+        self._tuner: Optional[HostedTuner] = None
+        self._assessor: Optional[HostedAssessor] = None
+        self._verbs: Dict[str, Callable[[Message], Message]] = {
+            "start": self._start,
+            "propose": self._propose,
+            "learn": self._learn,
+            "judge": self._judge,
+            "search_space": self._search_space,
+            "import": self._import,
+            "state": self._state,
+        }
+
+    def answer(self, request: Message) -> bytes:
+        """The frame that answers a request; never raises because of what an algorithm does."""
+        try:
+            return encode({"id": request["id"], "result": self._verbs[request["verb"]](request)})
+        except (Exception, SystemExit) as error:
+            _log.exception("%s failed", request.get("verb"))
+            return encode({"id": request.get("id"), "error": self._described(error)})
+
+    def close(self) -> None:
+        """The process ends; never raises because of what an algorithm does."""
+        for algorithm in (self._tuner, self._assessor):
+            try:
+                if algorithm is not None:
+                    algorithm.close()
+            except (Exception, SystemExit):
+                _log.exception("the algorithm failed to close")
+
+    def _start(self, request: Message) -> Message:
+        self._tuner, self._assessor = None, None
+        has_past = bool(request["history"] or request["unfinished"] or request["imported"])
+        tuner = self._make_tuner(request["tuner"]) if request["tuner"] is not None else None
+        if request["assessor"] is not None:
+            self._assessor = self._make_assessor(request["assessor"])
+        for algorithm in (tuner, self._assessor):
+            if algorithm is not None and has_past:
+                algorithm.load_checkpoint()
+        if tuner is not None:
+            tuner.update_search_space(request["search_space"])
+            tuner.restore(request["history"], request["unfinished"], request["imported"])
+        self._end_trials(request["history"])
+        self._tuner = tuner
+        what = "tuner" if tuner is not None else "assessor"
+        _log.info("%s started, %d earlier results", what, len(request["history"]))
+        return {"proposes_ahead": tuner is not None and tuner.proposes_ahead}
+
+    def _propose(self, request: Message) -> Message:
+        made, exhausted = self._started.propose(request["ids"])
+        proposals = [{"parameter_id": number, "parameters": values} for number, values in made]
+        return {"proposals": proposals, "exhausted": exhausted}
+
+    def _learn(self, request: Message) -> Message:
+        for item in request["results"]:
+            if self._tuner is not None or self._assessor is None:
+                self._started.learn(item)
+        self._end_trials(request["results"])
+        return {}
+
+    def _judge(self, request: Message) -> Message:
+        return {"stop": [trial["trial_id"] for trial in request["trials"] if not self._may_go_on(trial)]}
+
+    def _search_space(self, request: Message) -> Message:
+        self._started.update_search_space(request["search_space"])
+        return {}
+
+    def _import(self, request: Message) -> Message:
+        self._started.import_data(request["data"])
+        return {}
+
+    def _state(self, request: Message) -> Message:
+        return {"tuner": self._started.state()}
+
+    @property
+    def _started(self) -> HostedTuner:
+        if self._tuner is None:
+            raise RuntimeError("the tuner has not been started, or its start failed")
+        return self._tuner
+
+    def _end_trials(self, items: List[Message]) -> None:
+        if self._assessor is None:
+            return
+        for item in items:
+            self._assessor.trial_end(item["trial_id"], item["status"] == "SUCCEEDED", item.get("intermediates") or [])
+
+    def _may_go_on(self, trial: Message) -> bool:
+        values, assessor = trial["values"], self._assessor
+        steps = range(trial["from"] + 1, len(values) + 1)
+        return assessor is None or all(assessor.judge(trial["trial_id"], values[:step]) for step in steps)
+
+    def _described(self, error: BaseException) -> Message:
+        message = str(error) if isinstance(error, self._sentences) else f"{type(error).__name__}: {error}"
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        return {"kind": "raised", "message": message, "details": "".join(lines)}
+
+
+def call_hook(instance: Any, name: str) -> None:
+    """A method of a user's class that NNI calls where there is one."""
+    hook = getattr(instance, name, None)
+    if hook is not None:
+        hook()
