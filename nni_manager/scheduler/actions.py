@@ -117,7 +117,8 @@ class Actions:
         try:
             await service.cancel(handles, self._spec.now.grace_period_s)
         except (PlatformUnavailable, BadCredentials) as error:
-            log.warning("%d jobs could not be told to stop, they will be told again: %s", len(handles), error)
+            names = ", ".join(handle.job_name for handle in handles)
+            log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
             await asyncio.sleep(_CANCEL_AGAIN_S)
             service.cancelled.difference_update(handle.job_name for handle in handles)
             self._inbox.wake()

@@ -151,6 +151,7 @@ class TrainingService:
         try:
             await self._end_unaccounted()
             self._be_back()
+            self._inbox.wake()  # what waited for this service goes on
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 self.forgetting.add(await self._database.read(self._to_forget))
