@@ -142,6 +142,14 @@ def close(
     )
 
 
+def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: str, ended_ms: int) -> None:
+    """Nobody could ask about its job for too long."""
+    connection.execute(
+        "UPDATE attempts SET state = ?, message = ?, ended_ms = ? WHERE trial_id = ? AND number = ?",
+        (JobState.LOST, message, ended_ms, trial_id, number),
+    )
+
+
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
 
