@@ -20,6 +20,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper_machines import KeeperConnection
 from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
 from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -59,9 +60,12 @@ async def experiments(
         keeper = await stack.enter_async_context(connected(process))
         shared = Connections()
         shared.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, shared.places))
+        left = Leftovers(index_database, shared, settings.data_dir)
+        await left.load()
+        stack.push_async_callback(left.close)
         means = Means(
             settings=settings, keeper=keeper, connections=shared, runner_door=runner_door, view_door=view_door,
-            clock=now_ms, warnings=warnings,
+            clock=now_ms, warnings=warnings, leftovers=left,
         )  # fmt: skip
         supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())

@@ -194,6 +194,12 @@ class Platform(abc.ABC):
         return cls.capabilities
 
     @classmethod
+    def connection_key(cls, settings: Json) -> str:
+        """What tells the far side from others, without secrets: jobs that were left there are ended by whoever reaches
+        it next. `settings`: as of an instance."""
+        return str(settings.get("platform", ""))
+
+    @classmethod
     def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
         """Refuses what this adapter cannot do as `service`, before anything is created. Raises InvalidInput."""
         return None

@@ -14,6 +14,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.payload import with_stand_in
+from nni_manager.scheduler import preflight
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.changes import Changes
@@ -23,6 +24,7 @@ from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.job_factory import JobFactory
 from nni_manager.scheduler.job_messages import JobMessages
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.training_service import TrainingService
@@ -48,6 +50,7 @@ class Means:
     view_door: ViewDoor
     clock: Clock
     warnings: DaemonWarnings
+    leftovers: Leftovers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,7 @@ class Build:
     def _service(
         self, platform: PlatformSpec, inbox: Inbox, messages: JobMessages, code: CodeArchive
     ) -> TrainingService:
-        adapter = adapter_of(platform)
+        adapter = registry.adapter_of(platform)
 
         settings = credentials.filled(platform, self.secrets)
 
@@ -130,7 +133,13 @@ class Build:
         return TrainingService(
             spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
             changed=self.changes.note,
+            entered=lambda: self._note_entered(platform.service, adapter.connection_key(settings)),
+            trials=self.folder.trials,
         )  # fmt: skip
+
+    def _note_entered(self, service: str, connection: str) -> None:
+        preflight.is_over(self.means.warnings, self.row.id, service)
+        self.means.leftovers.reached(connection, by=(self.row.id, service))
 
     def _host(
         self, platform: PlatformSpec, messages: JobMessages, code: CodeArchive, wake: Callable[[str], None]
@@ -157,8 +166,3 @@ class Build:
             want=feed.want,
             clock=self.means.clock,
         )
-
-
-def adapter_of(platform: PlatformSpec) -> type[Platform]:
-    """Raises InvalidInput for one that there is no adapter of, or that cannot be imported."""
-    return registry.adapter_class(registry.find(platform.name))

@@ -15,7 +15,7 @@ from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
-from nni_manager.scheduler.build import adapter_of
+from nni_manager.platform_kit import registry
 from nni_manager.scheduler.code_archive import archive_of
 from nni_manager.scheduler.own_code import with_own_code
 from nni_manager.scheduler.renewal import renew
@@ -33,7 +33,7 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder)
         for platform in spec.platforms:
-            if adapter_of(platform).capabilities_for(platform.settings).ships_code:
+            if registry.adapter_of(platform).capabilities_for(platform.settings).ships_code:
                 archive_of(spec, platform, folder.code).pack()
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from nni_manager.domain.clock import Clock, ClockSteps
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.service import LiveService
 from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler import journal
 from nni_manager.scheduler.actions import Actions
@@ -60,7 +61,7 @@ class ExperimentLoop:
         self._wake_at_ms: int | None = None
         self._last: Result | None = None
         self._stopping_since_ms: int | None = None
-        self._shown_hold: Hold | None = None
+        self._shown: object = None
         #: The experiment is STOPPED: nothing more to do.
         self.closed = asyncio.Event()
 
@@ -87,6 +88,11 @@ class ExperimentLoop:
         troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
         all_in_trouble = troubles[0] if troubles and None not in troubles else None
         return self.feed.silence or all_in_trouble or self.inbox.hold
+
+    @property
+    def live_services(self) -> tuple[LiveService, ...]:
+        """As people see them now."""
+        return tuple(service.live for service in self.services.values())
 
     # The loop
 
@@ -198,8 +204,9 @@ class ExperimentLoop:
         if self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold):
             await self._note_status(result)
         self._last = result
-        if result.records or self.derived_hold != self._shown_hold:
-            self._shown_hold = self.derived_hold
+        shown = (self.derived_hold, self.live_services)
+        if result.records or result.shows_more or shown != self._shown:
+            self._shown = shown
             self._changed()
 
     def _note_stopping(self, result: Result) -> None:

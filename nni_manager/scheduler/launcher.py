@@ -17,7 +17,7 @@ from nni_manager.config import admission
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.scheduler import experiment_folder
+from nni_manager.scheduler import experiment_folder, preflight
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
@@ -38,8 +38,16 @@ class Launcher:
         spec, id_ = submission.spec, submission.id
         admission.check(spec)
         with self._supervisor.opening():
+            findings = await preflight.look(
+                spec, submission.secrets, self._means, Folder(Path(spec.working_directory) / id_)
+            )
             async with self._viewed(id_, submission.view) as view:
-                await self._create(id_, submission, view)
+                preflight.warn(findings, self._means.warnings, id_)
+                try:
+                    await self._create(id_, submission, view)
+                except BaseException:
+                    self._means.warnings.clear(id_)
+                    raise
         return id_
 
     async def resume(self, id: str, how: Reopening) -> None:

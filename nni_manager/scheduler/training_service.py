@@ -12,15 +12,18 @@ import logging
 import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.domain.wait import Wait
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, NoRoom, Platform
 from nni_manager.scheduler import decisions as d
+from nni_manager.scheduler import job_logs
 from nni_manager.scheduler.forgetting import Forgetting
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.observer import Observer
@@ -41,12 +44,14 @@ _EXIT_S = 10.0
 class TrainingService:
     """`make`: builds the adapter, which calls what it is given as its `Host.wake`.
 
-    `changed`: called when something did that clients might want to see.
+    `changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
+    `trials`: where the folders of attempts are; None: nothing is kept there of jobs elsewhere.
     """
 
     def __init__(
         self, *, spec: PlatformSpec, make: Callable[[Callable[[str], None]], Platform], inbox: Inbox,
-        database: Database, clock: Clock, changed: Callable[[], None],
+        database: Database, clock: Clock, changed: Callable[[], None], entered: Callable[[], None] = lambda: None,
+        trials: Path | None = None,
     ) -> None:  # fmt: skip
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
@@ -56,6 +61,8 @@ class TrainingService:
         self._database = database
         self._clock = clock
         self._changed = changed
+        self._entered = entered
+        self._trials = trials
         capabilities = self.platform.capabilities
         self.observer = Observer(
             service=spec.service, database=database, observe=self._observe, tell=self._tell,
@@ -69,6 +76,7 @@ class TrainingService:
         self.trouble: Hold | None = None
         #: Since when it cannot be asked.
         self._away_since_ms: int | None = None
+        self._status, self._status_since_ms = ServiceStatus.CONNECTING, clock()
         #: Why it had no room when it was last asked, and until when that is believed.
         self._full: Wait | None = None
         self._failures = 0
@@ -98,6 +106,15 @@ class TrainingService:
             lives_by_runner=self.platform.capabilities.lives_by_runner,
         )
 
+    @property
+    def live(self) -> LiveService:
+        """As people see it."""
+        now = self.state
+        return LiveService(
+            name=self.name, platform=self.spec.name, status=self._status, since_ms=self._status_since_ms,
+            trouble=now.trouble, free=now.free, full=now.full,
+        )  # fmt: skip
+
     def want(self, trials: int) -> None:
         """So many trials wait for room here."""
         if self.is_entered and trials != self._wanted:
@@ -107,6 +124,7 @@ class TrainingService:
     def follow_clock(self, step_ms: int) -> None:
         """The wall clock was set by so much."""
         self._retry_at_ms += step_ms
+        self._status_since_ms += step_ms
         if self._away_since_ms is not None:
             self._away_since_ms += step_ms
 
@@ -146,11 +164,13 @@ class TrainingService:
     async def _live(self) -> None:
         """Enters the adapter, observes, and leaves it again. Raises what entering and observing raise."""
         await self._limited("enter", self.platform.__aenter__)
-        self.is_entered = True
-        self._wanted = 0
         try:
             await self._end_unaccounted()
+            self.is_entered = True
+            self._wanted = 0
             self._be_back()
+            self._note_status()
+            self._entered()
             self._inbox.wake()  # what waited for this service goes on
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
@@ -172,7 +192,7 @@ class TrainingService:
             alarm.cancel()
 
     async def _end_unaccounted(self) -> None:
-        """Jobs that may or may not run, of attempts that are closed, before anything new is submitted."""
+        """Jobs that may or may not run, of attempts that are closed, before anything new is submitted here."""
         names = await self._database.read(lambda c: jobs.unaccounted(c, self.name))
         if names:
             await self._limited("clean", lambda: self.platform.clean(names))
@@ -231,7 +251,13 @@ class TrainingService:
                 raise
             raise PlatformUnavailable(f"{self.name}: no answer to '{verb}' within {limit_s:.0f} s") from None
 
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        """As `Platform.read_file`."""
+        return await self.call("read_file", lambda: self.platform.read_file(handle, name, offset, limit))
+
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
+        if self.platform.capabilities.reads_files and self._trials is not None:
+            await job_logs.keep(self._trials, handles, self.read_file)
         await self.call("forget", lambda: self.platform.forget(handles))
 
     async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:
@@ -289,8 +315,16 @@ class TrainingService:
             log.warning("%s takes no jobs: %s", self.name, trouble.sentence)
         if trouble != self.trouble:
             self.trouble = trouble
+            self._note_status()
             self._inbox.wake()
             self._changed()
+
+    def _note_status(self) -> None:
+        is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
+        status = ServiceStatus.AWAY if self.trouble is not None else is_up
+        if status is not self._status:
+            self._status, self._status_since_ms = status, self._clock()
+            self._inbox.wake()
 
     def _shut(self, why: Wait) -> None:
         """No room: not asked again before room changes, or a while is over."""

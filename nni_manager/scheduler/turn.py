@@ -61,6 +61,8 @@ class Result:
     #: Results the tuner was not told yet, in the order trials ended.
     to_tell: tuple[dict[str, Any], ...]
     records: tuple[d.Record, ...]
+    #: Where a job runs, can be looked at, or that it cannot be reached, is told anew.
+    shows_more: bool
     #: Training service → trials that wait for room there.
     wants: Mapping[str, int]
     wake_at_ms: int | None
@@ -71,7 +73,7 @@ def take_turn(
     connection: sqlite3.Connection, spec: ExperimentSpec, seen: Seen, here: Surroundings, *, told: int, assessed: bool
 ) -> Result:
     """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
-    receipts = take_in(connection, seen, here.now_ms)
+    receipts, shows_more = take_in(connection, seen, here.now_ms)
     snapshot = load(connection, spec, here, first_ended=SAME_FAILURES)
     decided = plan(snapshot)
     before = snapshot.experiment
@@ -89,14 +91,15 @@ def take_turn(
         calls=tuple(decided.calls),
         to_tell=tuple(to_tell),
         records=tuple(decided.records),
+        shows_more=shows_more,
         wants=decided.wants,
         wake_at_ms=decided.wake_at_ms,
         next_parameter_id=after.next_parameter_id,
     )
 
 
-def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Receipt, ...]:
-    """Writes what was seen; says what became of the last lines."""
+def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
+    """Writes what was seen; says what became of the last lines, and whether more is known of where a job is."""
     if seen.clock_step_ms:  # first: what comes next is told by the new clock
         clock_step.follow(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:
@@ -104,9 +107,10 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Re
     receipts = tuple(metrics.store(connection, chunk, now_ms) for chunk in seen.last_lines)
     outcomes = zip(seen.last_lines, receipts, strict=True)
     incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
+    shows_more = False
     for name, report in seen.reports.items():
         if name not in incomplete:  # its end is told again with the lines that are missing
-            jobs.set_report(connection, name, report, now_ms)
+            shows_more |= jobs.set_report(connection, name, report, now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:
@@ -117,7 +121,7 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Re
         services.set_hold(connection, name, hold)
     if seen.hold is not None:
         experiments.set_hold(connection, seen.hold)
-    return receipts
+    return receipts, shows_more
 
 
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:

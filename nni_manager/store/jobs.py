@@ -83,14 +83,23 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
     return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
     """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but, perhaps,
     that the job is unreachable.
 
-    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke.
+    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke. Answers
+    whether link, place or unreachability are others now.
     """
+    query = "SELECT link, place, unreachable FROM attempts WHERE job_name = ?"
+    before = connection.execute(query, (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
-        return _set_unreachable(connection, job_name, report, now_ms)
+        _set_unreachable(connection, job_name, report, now_ms)
+    else:
+        _set_seen(connection, job_name, report, now_ms)
+    return bool(before != connection.execute(query, (job_name,)).fetchone())
+
+
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
     wait = report.wait
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
@@ -150,6 +159,16 @@ def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: st
     )
 
 
+def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
+    """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
+    row = connection.execute(
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND forgotten = 0"
+        " AND handle IS NOT NULL",
+        (trial_id, number),
+    ).fetchone()
+    return row and (row[0], parse_handle(row[1], row[2]))
+
+
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
 
@@ -164,13 +183,26 @@ def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]
     return [parse_handle(*row) for row in rows]
 
 
+#: Of an attempt: its job may still run.
+_MAY_RUN = "forgotten = 0 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING')"
+
+
 def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
-    """Names of jobs whose attempt is closed and of which nobody knows whether the service ever took them."""
+    """Names of jobs whose attempt is closed and that may still run, or of which nobody knows whether they ever did."""
     rows = connection.execute(
-        "SELECT job_name FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NULL AND service = ?",
-        (service,),
+        f"SELECT job_name FROM attempts WHERE closed = 1 AND service = ? AND {_MAY_RUN}", (service,)
     )
     return [name for (name,) in rows]
+
+
+def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[str, ...]]:
+    """Service → names of jobs of which it may keep something; `running`: of those that may still run."""
+    found: dict[str, list[str]] = {}
+    which = _MAY_RUN if running else "forgotten = 0"
+    query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
+    for service, name in connection.execute(query):
+        found.setdefault(service, []).append(name)
+    return {service: tuple(names) for service, names in found.items()}
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:

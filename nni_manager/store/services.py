@@ -53,5 +53,14 @@ def set_hold(connection: sqlite3.Connection, name: str, hold: Hold | None) -> No
     )
 
 
+def open_attempts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Service → attempts of open trials that have not ended; only of those that have any."""
+    query = (
+        "SELECT a.service, count(*) FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
+        " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0 GROUP BY a.service"
+    )
+    return dict(connection.execute(query).fetchall())
+
+
 def clear_holds(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE services SET hold_code = '', hold_sentence = '', hold_details = ''")

@@ -30,11 +30,13 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import build, experiment_folder
+from nni_manager.scheduler import build
 from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.tuner_feed import TunerFeed
@@ -165,8 +167,7 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (build, experiment_folder):
-        monkeypatch.setattr(module, "adapter_of", lambda _platform: MemoryPlatform)
+    monkeypatch.setattr(registry, "adapter_of", lambda _platform: MemoryPlatform)
     monkeypatch.setattr(admission, "check", lambda _spec: None)
     monkeypatch.setattr(build, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
@@ -176,18 +177,22 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
+    connections = Connections()
+    left = Leftovers(index_database, keeper, connections, data)
     means = Means(
         settings=Settings(data_dir=data),
         keeper=keeper,
-        connections=Connections(),
+        connections=connections,
         runner_door=FakeDoor(),
         view_door=FakeViewDoor(),
         clock=now_ms,
         warnings=DaemonWarnings(),
+        leftovers=left,
     )
     supervisor = Supervisor(index_database, means)
     async with supervisor.running():
         yield World(data, code, supervisor, Service(supervisor))
+    await left.close()
     await index_database.close()
 
 

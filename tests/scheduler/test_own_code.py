@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config import experiment_file
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.archive import pack, unpack
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler import experiment_folder
@@ -82,7 +83,7 @@ class Shipping:
 def test_what_jobs_elsewhere_get_is_what_was_sent(
     submission: Submission, sent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment_folder, "adapter_of", lambda _: Shipping)
+    monkeypatch.setattr(registry, "adapter_of", lambda _: Shipping)
     (archive,) = make(submission).code.glob("*.tar.gz")
     assert archive.name == pack(tmp_path / "caller", tmp_path / "again").path.name
 
