@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, Optional
 
-from trial_runner.client import Client, Refused
+from trial_runner.client import Client, Fenced, Refused
 from trial_runner.heartbeat import OnStop, hear_stop
 from trial_runner.stream import Stream
 
@@ -31,6 +31,12 @@ class Status(Stream):
             answer = self._client.post("status", body)
         except Refused as error:
             self._say("The manager refuses the status {!r} ({}).".format(body["event"], error))
+            answer = {}
+        except Fenced as fence:
+            if body["event"] != "exited":
+                raise
+            # Told before, and the answer was lost; or decided without us. Either way logs are taken on.
+            self._say("The manager has decided this attempt: {}".format(fence))
             answer = {}
         self._is_told = True
         hear_stop(answer, self._on_stop)

@@ -24,7 +24,6 @@ from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.domain.wait import Wait
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.keeper_client import Keeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +157,7 @@ class Host:
     deliver: Deliver
     #: Accepted, undecided jobs, and those named → bytes stored so far of each of their outboxes.
     followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
-    #: The keeper of this machine.
-    keeper: Keeper
-    #: What experiments share elsewhere.
+    #: What experiments share: the keeper of this machine, accounts and clusters elsewhere, and places of machines.
     connections: Connections
     #: The experiment's folder; what an adapter keeps there lies in a folder of the service's name.
     folder: Path

@@ -148,7 +148,7 @@ class Build:
         return Host(
             experiment_id=self.row.id, service=name, wake=wake, deliver=messages.deliver,
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
-            keeper=self.means.keeper, connections=self.means.connections, folder=self.folder.path, code=code.path,
+            connections=self.means.connections, folder=self.folder.path, code=code.path,
             greet=messages.greet, exited=messages.exited,
         )  # fmt: skip
 

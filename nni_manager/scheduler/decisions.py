@@ -54,6 +54,16 @@ class AskStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoseJob:
+    """Nobody could ask about the attempt's job for so long that it counts as lost."""
+
+    trial_id: str
+    attempt: int
+    message: str
+    ended_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The trial ends; its attempt, if it had one, is fenced off."""
 
@@ -107,6 +117,7 @@ Record = (
     | LoseSight
     | AskStop
     | Finish
+    | LoseJob
     | GiveUpAttempt
     | SetWait
     | SetStatus

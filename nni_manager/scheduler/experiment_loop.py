@@ -85,7 +85,7 @@ class ExperimentLoop:
         """A hold that is not recorded (yet): store, tuner or all services cannot be used now, and it ends by itself."""
         if self.database.trouble:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
-        troubles = [service.trouble for service in self.services.values()]
+        troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
         all_in_trouble = troubles[0] if troubles and None not in troubles else None
         return self.feed.silence or all_in_trouble or self.inbox.hold
 

@@ -66,8 +66,9 @@ class Inbox:
         self._news = _News()
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
-        #: A hold on its way into the store.
+        #: Holds on their way into the store: the experiment's, and of services.
         self._hold_taken: Hold | None = None
+        self._holds_taken: dict[str, Hold] = {}
         self._corruption: StoreCorrupt | None = None
 
     # News
@@ -121,15 +122,19 @@ class Inbox:
 
     @property
     def hold(self) -> Hold | None:
-        """One that is not stored yet."""
-        return self._news.hold or next(iter(self._news.holds.values()), None) or self._hold_taken
+        """The experiment's, when it is not stored yet."""
+        return self._news.hold or self._hold_taken
+
+    def hold_of(self, service: str) -> Hold | None:
+        """The same of a training service."""
+        return self._news.holds.get(service) or self._holds_taken.get(service)
 
     # The turn
 
     def take(self, *, judged_bad: Sequence[str], failure: Hold | None, clock_step_ms: int) -> Taken:
         """All there is. `judged_bad`, `failure`: what the tuner's side has to say."""
         news, self._news = self._news, _News()
-        self._hold_taken = news.hold or next(iter(news.holds.values()), None)
+        self._hold_taken, self._holds_taken = news.hold, news.holds
         seen = Seen(
             handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
             refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
@@ -139,7 +144,7 @@ class Inbox:
 
     def stored(self) -> None:
         """What was taken last is in the store."""
-        self._hold_taken = None
+        self._hold_taken, self._holds_taken = None, {}
 
     @property
     def is_empty(self) -> bool:

@@ -19,7 +19,6 @@ from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
-from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler.lone_host import lone_host
 from nni_manager.store import leftover_jobs
 from nni_manager.store.database import Database
@@ -43,9 +42,8 @@ class Ended:
 class Leftovers:
     """One per daemon. `folder`: where experiments' folders are, for adapters that ask."""
 
-    def __init__(self, index: Database, keeper: Keeper, connections: Connections, folder: Path) -> None:
+    def __init__(self, index: Database, connections: Connections, folder: Path) -> None:
         self._index = index
-        self._keeper = keeper
         self._connections = connections
         self._folder = folder
         self._known: dict[tuple[str, str], LeftoverJobs] = {}
@@ -138,7 +136,7 @@ class Leftovers:
     async def _clean(self, left: LeftoverJobs) -> None:
         service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
         folder = self._folder / left.experiment_id
-        host = lone_host(left.experiment_id, left.service, folder, self._keeper, self._connections)
+        host = lone_host(left.experiment_id, left.service, folder, self._connections)
         adapter = registry.adapter_of(service)
         try:
             platform = adapter(credentials.filled(service, left.secrets), host)

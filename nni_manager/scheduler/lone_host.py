@@ -7,14 +7,13 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
-from nni_manager.platform_kit.keeper_client import Keeper
 
 
-def lone_host(experiment_id: str, service: str, folder: Path, keeper: Keeper, connections: Connections) -> Host:
+def lone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
     """Nothing it is told is kept. `folder`: the experiment's; it need not be there."""
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
-        keeper=keeper, connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
+        connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
     )  # fmt: skip
 
 

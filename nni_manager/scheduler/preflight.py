@@ -33,7 +33,7 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], means: Means, f
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
 
     def host(service: PlatformSpec) -> Host:
-        return lone_host(folder.path.name, service.service, folder.path, means.keeper, means.connections)
+        return lone_host(folder.path.name, service.service, folder.path, means.connections)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}

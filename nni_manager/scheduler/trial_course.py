@@ -32,6 +32,7 @@ from nni_manager.scheduler.decisions import (
     Finish,
     Forget,
     GiveUpAttempt,
+    LoseJob,
     LoseSight,
     StartTrial,
 )
@@ -210,6 +211,11 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Find
         user_retries=snapshot.spec.max_trial_retries - by_user,
         has_final=trial.has_final,
     )
+    if finding.report.state is JobState.LOST and _platform_end(job) is None:
+        lost = LoseJob(
+            trial_id=trial.id, attempt=trial.attempt, message=finding.report.message, ended_ms=snapshot.here.now_ms
+        )
+        decisions.records.append(lost)
     if verdict.status is TrialStatus.WAITING:
         _give_up(snapshot, trial, verdict, finding, decisions)
     else:

@@ -151,6 +151,10 @@ def _ask_stop(connection: sqlite3.Connection, record: d.AskStop, now_ms: int) ->
     trials.ask_stop(connection, record.trial_id, record.by)
 
 
+def _lose_job(connection: sqlite3.Connection, record: d.LoseJob, now_ms: int) -> None:
+    jobs.lose(connection, record.trial_id, record.attempt, record.message, record.ended_ms)
+
+
 def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> None:
     jobs.close(connection, record.trial_id, record.attempt, may_run=record.may_run)
     trials.finish(
@@ -185,6 +189,7 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.LoseSight: _lose_sight,
     d.AskStop: _ask_stop,
     d.Finish: _finish,
+    d.LoseJob: _lose_job,
     d.GiveUpAttempt: _give_up,
     d.SetWait: _set_wait,
     d.SetStatus: _set_status,

@@ -120,6 +120,14 @@ class Database:
 
     def _read(self, function: Callable[[Connection], T]) -> T:
         try:
+            return self._read_present(function)
+        except StoreUnavailable as error:
+            if self._is_gone():  # SQLite says no more than that it cannot be opened
+                raise self._gone() from error
+            raise
+
+    def _read_present(self, function: Callable[[Connection], T]) -> T:
+        try:
             connection = self._idle_readers.pop()
         except IndexError:
             connection = connect_readonly(self.path)

@@ -151,6 +151,14 @@ def close(
     )
 
 
+def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: str, ended_ms: int) -> None:
+    """Nobody could ask about its job for too long."""
+    connection.execute(
+        "UPDATE attempts SET state = ?, message = ?, ended_ms = ? WHERE trial_id = ? AND number = ?",
+        (JobState.LOST, message, ended_ms, trial_id, number),
+    )
+
+
 def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
     """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
     row = connection.execute(

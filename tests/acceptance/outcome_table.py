@@ -36,7 +36,7 @@ class Row:
 
 FORGOTTEN = "the scripted cluster has forgotten this job"
 DISPLACED = "the scripted cluster gave the job's place to another"
-REMOVED = "the scripted cluster cancelled the job"
+REMOVED = "somebody cancelled the job in the scripted cluster"
 ROWS = {
     "exit 0": Row(rule={"result": 0.5}, attempt={"state": "SUCCEEDED", "exitCode": 0, "signal": None}),
     "exit 3": Row(rule={"exitCode": 3, "stderr": "ValueError: no such layer\n"}, message="exit code 3",
@@ -56,9 +56,9 @@ ROWS = {
                            befalls=2, attempts=3),
     "lost": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, attempts=3),
     "lost twice": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, befalls=2, attempts=3),
-    "removed": Row(rule={"cancelledByPlatform": True, "reason": "Quota"}, attempts=3, message=REMOVED,
+    "removed": Row(rule={"cancelledByPerson": True, "reason": "Quota"}, attempts=3, message=REMOVED,
                    attempt={"state": "CANCELLED", "reason": "Quota"}),
-    "removed twice": Row(rule={"cancelledByPlatform": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
+    "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
                          befalls=2, attempts=3),
     "refused": Row(rule={"refuseSubmit": "there is no such queue"}, message="there is no such queue",
                    attempt={"state": "FAILED", "reason": "SUBMIT_REJECTED", "startedMs": None}),

@@ -477,8 +477,8 @@ def test_stop_ends_the_trials_of_one_that_cannot_go_on(
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 2)
     _eventually(lambda: len(_sleeping(id_)) == 2)
     if words := FATES[fate](daemon, daemon.data / id_ / "db"):
-        entry = _eventually(lambda: (found := _entry(daemon, id_)) and found["errors"] and found)
-        assert words in entry["errors"][0]
+        # whoever writes while the files go one after the other sees only that it cannot be opened
+        _eventually(lambda: any(words in error for error in _entry(daemon, id_)["errors"]))
     jobs = _sleeping(id_)
     assert len(jobs) == 2
     daemon.call("POST", f"/experiments/{id_}/stop" if what == "it" else "/experiments/stop")

@@ -129,6 +129,7 @@ def test_runners_find_the_next_daemon_at_the_same_address(listening: Daemon, cod
     listening.wait_for(cluster.id, lambda state: state["counts"].get("USER_CANCELED") == 1)
 
 
+@pytest.mark.alone
 def test_a_body_of_fifty_megabytes(listening: Daemon, code: Path) -> None:
     cluster = Cluster(listening, code, 2)
     own, other = cluster.environments

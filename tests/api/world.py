@@ -178,7 +178,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
     connections = Connections()
-    left = Leftovers(index_database, keeper, connections, data)
+    left = Leftovers(index_database, connections, data)
     means = Means(
         settings=Settings(data_dir=data),
         keeper=keeper,

@@ -40,13 +40,22 @@ async def is_wider_than_screen(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
+async def put_on_hold(world: World, id: str) -> None:
+    """While it is at work: one that is closed waits for nothing."""
+    await world.service.resume(id)
+    experiment = world.service.at_work(id)
+    assert experiment is not None
+    experiment.loop.intake.put_on_hold(HOLD)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_both_pages_open(
     browser: Browser, site: str, world: World, tmp_path: Path, scheme: str, width: int
 ) -> None:
-    await world.add("seeded", hold=HOLD, extra_trials=60)
+    await world.add("seeded", extra_trials=60, maxTrialNumber=100)
     await world.add("finished", status=ExperimentStatus.DONE)
+    await put_on_hold(world, "seeded")
     async with page_of(browser, color_scheme=scheme, viewport={"width": width, "height": 900}) as page:
         await page.goto(site)
         await expect(page.locator("tbody tr")).to_have_count(2)

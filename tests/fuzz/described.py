@@ -52,16 +52,16 @@ def groups(target: Target) -> dict[str, list[APIOperation]]:
 
 
 def shoot(target: Target, group: str, operations: list[APIOperation], calls: int, seed: int) -> Report:
-    """`calls` calls, shared by the operations."""
+    """`calls` calls at least, shared by the operations and, of each, by right and wrong ones."""
     report = Report(group)
     with requests.Session() as session:
         session.trust_env = False
         gun = _Gun(target, session, report, Random(seed))
-        share = -(-calls // len(operations))
+        share = -(-calls // (len(operations) * len(GenerationMode)))
         for operation in operations:
             target.renew()
             for mode in GenerationMode:
-                _generate(gun, operation, mode, share // 2 or 1, seed)
+                _generate(gun, operation, mode, share, seed)
     return report
 
 

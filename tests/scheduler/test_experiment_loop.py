@@ -107,7 +107,7 @@ class AtWork:
         return Host(
             experiment_id="exp1", service=service, wake=wake, deliver=self.messages.deliver,
             followed=lambda names: self.database.read(lambda c: jobs.followed(c, service, names)),
-            keeper=cast(Any, None), connections=Connections(), folder=self.path.parent, code=cast(Any, None),
+            connections=Connections(), folder=self.path.parent, code=cast(Any, None),
             greet=self.messages.greet, exited=self.messages.exited,
         )  # fmt: skip
 

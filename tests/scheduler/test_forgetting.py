@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, group: asyncio.TaskGroup) -> None:
         host = Host(
             experiment_id="exp1", service="fake", wake=lambda name: self.observer.wake(name), deliver=cast(Any, None),
-            followed=cast(Any, None), keeper=cast(Any, None), connections=Connections(), folder=Path(),
+            followed=cast(Any, None), connections=Connections(), folder=Path(),
             code=cast(Any, None), greet=cast(Any, None), exited=cast(Any, None),
         )  # fmt: skip
         self.platform = FakePlatform({}, host)

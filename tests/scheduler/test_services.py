@@ -9,7 +9,18 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.wait import Wait, WaitCode
-from nni_manager.scheduler.decisions import AddTrial, Cancel, Finish, Forget, PutOnHold, SetWait, StartAttempt, Submit
+from nni_manager.scheduler.decisions import (
+    AddTrial,
+    Cancel,
+    Finish,
+    Forget,
+    GiveUpAttempt,
+    LoseJob,
+    PutOnHold,
+    SetWait,
+    StartAttempt,
+    Submit,
+)
 from nni_manager.scheduler.snapshot import ServiceState
 from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, experiment, hold, proposals, running, spec, trial, waiting
@@ -137,8 +148,9 @@ def test_a_job_that_stays_unreachable_is_lost_after_the_grace_of_its_service() -
     waits = Plan(on("a", "aaaaa", unreachable_ms=NOW - 599_000, unreachable="away"), config=two(), services=graces)
     assert waits.wake_at == NOW + 1000
     lost = Plan(on("a", "aaaaa", unreachable_ms=NOW - 600_000, unreachable="away"), config=two(), services=graces)
-    (record,) = lost.decisions.records[:1]
-    assert type(record).__name__ == "GiveUpAttempt"
+    said, given_up = lost.decisions.records[:2]
+    assert said == LoseJob(trial_id="aaaaa", attempt=1, message="not reachable for 600 s: away", ended_ms=NOW)
+    assert isinstance(given_up, GiveUpAttempt)
     assert [call.service for call in lost.decisions.calls if isinstance(call, Forget)] == ["a"]
 
 

@@ -291,6 +291,14 @@ async def test_a_file_that_is_gone_is_not_written_to(database: Database, fate: s
     assert database.path.exists() == (fate == "exchanged"), "none was made in its place"
 
 
+async def test_who_reads_a_file_that_is_gone_hears_that_it_is(database: Database) -> None:
+    """And not that it may be opened later: it ends the experiment, however somebody comes upon it first."""
+    await database.write(insert(1))
+    database.path.unlink()
+    with pytest.raises(StoreCorrupt, match="was removed or exchanged while it was open"):
+        await database.read(numbers)
+
+
 @pytest.mark.unit
 async def test_a_damaged_page_met_while_writing(database: Database) -> None:
     def meet(connection: Connection) -> None:

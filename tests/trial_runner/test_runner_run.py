@@ -261,7 +261,9 @@ def test_a_decided_attempt_is_ended(listener: FakeListener, runner: Runner) -> N
     assert [status["event"] for status in listener.statuses] == ["started"]
 
 
-def test_a_command_that_had_ended_before_decides_the_exit_code(listener: FakeListener, runner: Runner) -> None:
+def test_a_command_that_had_ended_before_decides_the_exit_code_and_its_logs_arrive(
+    listener: FakeListener, runner: Runner
+) -> None:
     """The answer to the word about its end is lost; by the time it is repeated the attempt is decided."""
     listener.decides = True
     lost: list[str] = []
@@ -276,6 +278,7 @@ def test_a_command_that_had_ended_before_decides_the_exit_code(listener: FakeLis
     assert ended.code == 3
     assert listener.values() == [1]
     assert sum(body.get("event") == "exited" for _, body in listener.posts) == 2
+    assert listener.logs["stdout"] == b"out\n"
 
 
 def test_results_come_first_then_the_end_then_logs(listener: FakeListener, runner: Runner) -> None:

@@ -321,7 +321,8 @@ def test_the_command_line_changes_and_exports(upstream: Upstream, tmp_path: Path
         rows = list(csv.DictReader(file))
     assert [(row["reward"], row["intermediate"]) for row in rows] == [("0.5", "[0.25,0.5]")] * 2
     upstream.nnictl("experiment", "import", id_, "-f", _imported(tmp_path))
-    assert upstream.daemon.rows(id_, "SELECT data FROM imports") == [('[{"parameter": {"y": 1}, "value": 0.25}]',)]
+    ((imported,),) = upstream.daemon.rows(id_, "SELECT data FROM imports")
+    assert json.loads(imported) == [{"parameter": {"y": 1}, "value": 0.25}]
 
 
 def _imported(folder: Path) -> Path:

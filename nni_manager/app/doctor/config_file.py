@@ -10,11 +10,10 @@ from pathlib import Path
 from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import Finding, Verdict, failure, ok, warning
 from nni_manager.config import admission, experiment_file
-from nni_manager.domain.errors import ConfigInvalid, InvalidInput, PlatformUnavailable
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.scheduler import preflight
 from nni_manager.scheduler.lone_host import lone_host
 
@@ -57,12 +56,8 @@ def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str
 
 
 async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) -> Sequence[PreflightFinding]:
-    host = lone_host("doctor", service.service, folder, Keeper(_no_keeper), Connections())
+    host = lone_host("doctor", service.service, folder, Connections())
     return await preflight.ask(service, secrets, host)
-
-
-async def _no_keeper(_: object) -> asyncio.Transport:
-    raise PlatformUnavailable("the keeper of this machine is the daemon's")
 
 
 _VERDICTS = {

@@ -13,6 +13,7 @@ from nni_manager.domain.text import require_text
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper_machines import LOCAL, KeeperConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +59,13 @@ class Recorder:
 
     def host(self, keeper: Keeper) -> Host:
         """What an adapter is given."""
+        self.connections.offer(LOCAL, lambda: KeeperConnection(keeper, self.connections.places))
         return Host(
             experiment_id=self.experiment_id,
             service="service",
             wake=self._wake,
             deliver=self._deliver,
             followed=self._followed,
-            keeper=keeper,
             connections=self.connections,
             folder=self.folder,
             code=self._code,
