@@ -305,9 +305,11 @@ class Supervisor:
 
     async def _close(self, experiment: OpenExperiment) -> None:
         """A view ends with its experiment, not with its loop: one in ERROR is still looked at."""
-        if experiment.loop.closed.is_set():
-            await self._note_left(experiment, running=False)
-        await experiment.close()
+        try:
+            if experiment.loop.closed.is_set():
+                await self._note_left(experiment, running=False)
+        finally:
+            await experiment.close()
         if experiment.loop.closed.is_set():
             await self.means.view_door.close(experiment.id)
 
