@@ -346,7 +346,7 @@ def test_a_trial_runs_since_its_job_does(reported: int | None, started: int) -> 
 
 @pytest.mark.parametrize(("state", "spent", "allowed", "decided"), [
     ("LOST", (0, 0), 0, "PLATFORM"), ("LOST", (1, 0), 0, "PLATFORM"), ("LOST", (2, 0), 0, "SYS_CANCELED"),
-    ("LOST", (0, 9), 0, "PLATFORM"), ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"), ("CANCELLED", (0, 0), 0, "PLATFORM"),
+    ("LOST", (0, 9), 0, "PLATFORM"), ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"), ("CANCELLED", (0, 0), 0, "SYS_CANCELED"),
     ("FAILED", (0, 0), 0, "FAILED"), ("FAILED", (0, 0), 1, "USER_CODE"), ("FAILED", (2, 1), 2, "USER_CODE"),
     ("FAILED", (0, 2), 2, "FAILED"), ("SUCCEEDED", (2, 2), 0, "SUCCEEDED"),
 ])  # fmt: skip
