@@ -11,6 +11,9 @@ from urllib.parse import quote
 from nni_manager.domain.errors import StoreTooNew
 from nni_manager.store.connection import classified, connect
 
+#: Where a database file has its `user_version`, in four bytes (SQLite's file format, 1.3).
+_VERSION_AT = 60
+
 
 def migrate(path: Path, kind: str) -> None:
     """Creates or upgrades the database at `path`; `kind` names a folder of `migrations`.
@@ -29,11 +32,11 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
 
     For whoever reads what nobody may write. Raises StoreCorrupt or StoreUnavailable.
     """
+    if _version_in_file(path) >= len(_steps(kind)):
+        return None
     try:
         connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
         try:
-            if _version(connection) >= len(_steps(kind)):
-                return None
             folder.mkdir(mode=0o700)
             _back_up(connection, folder / path.name)
         finally:
@@ -65,6 +68,16 @@ def _steps(kind: str) -> list[str]:
     folder = resources.files("nni_manager.store.migrations") / kind
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", entry.name))
     return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+def _version_in_file(path: Path) -> int:
+    """As the file's header has it; opening the database for that would leave files beside it. 0: nobody can tell."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_VERSION_AT + 4)
+    except OSError:
+        return 0
+    return int.from_bytes(header[_VERSION_AT:], "big")
 
 
 def _version(connection: sqlite3.Connection) -> int:
