@@ -17,6 +17,7 @@ from nni_manager.api import (
     logs,
     metrics,
     openapi,
+    platforms,
     prometheus,
     trials,
 )
@@ -27,7 +28,7 @@ from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
 
-_ROUTES = (experiments, trials, metrics, logs, events, code, daemon, prometheus, health)
+_ROUTES = (experiments, trials, metrics, platforms, logs, events, code, daemon, prometheus, health)
 #: Where tools look for them, outside of the API's own paths.
 _PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"

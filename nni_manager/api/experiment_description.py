@@ -14,7 +14,7 @@ from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.store import overview
 from nni_manager.store.index import Entry
-from nni_manager.store.overview import Overview
+from nni_manager.store.overview import Overview, Service
 
 
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
@@ -87,9 +87,16 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
         "maxTrialDuration": config.get("maxTrialDuration"), "counts": found.counts,
         "trialsMade": row.next_sequence_id,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
-        "revision": row.revision,
+        "revision": row.revision, "services": [_service(service) for service in found.services],
         "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
     }  # fmt: skip
+
+
+def _service(service: Service) -> schema.TrainingService:
+    return schema.TrainingService(
+        name=service.name, platform=service.platform, status=service.status, since_ms=service.since_ms,
+        sentence=service.sentence, room=service.room, limit=service.limit, open_attempts=service.open_attempts,
+    )  # fmt: skip
 
 
 def _condition(found: Overview) -> dict[str, Any]:

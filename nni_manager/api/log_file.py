@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiofiles
 from fastapi.responses import StreamingResponse
 
 from nni_manager.domain.errors import NotFound
+from nni_manager.domain.job import JobHandle
+from nni_manager.scheduler import job_logs
+from nni_manager.scheduler.job_logs import ReadFile
 from trial_runner.wire import foreign_files
 
 _CHUNK = 256 * 1024
@@ -24,10 +27,32 @@ async def stretch(folder: Path, name: str, offset: int, limit: int | None) -> St
     Headers: ``X-Offset``, where it starts; ``X-Size``, bytes the file holds. Raises NotFound.
     """
     size = await asyncio.to_thread(_size, folder, name)
+    return _answer(size, offset, limit, lambda start, end: _read(folder, name, start, end))
+
+
+async def stretch_elsewhere(
+    handle: JobHandle, read_file: ReadFile, name: str, offset: int, limit: int | None
+) -> StreamingResponse:
+    """The same of a job that its training service is asked about. Raises NotFound or PlatformUnavailable."""
+    return _answer(
+        await job_logs.size(handle, name, read_file), offset, limit,
+        lambda start, end: _ask(handle, read_file, name, start, end),
+    )  # fmt: skip
+
+
+def _answer(
+    size: int, offset: int, limit: int | None, read: Callable[[int, int], AsyncIterator[bytes]]
+) -> StreamingResponse:
     start = max(0, size + offset) if offset < 0 else min(offset, size)
     end = size if limit is None else min(size, start + limit)
     headers = {"X-Offset": str(start), "X-Size": str(size), "Cache-Control": "no-store"}
-    return StreamingResponse(_read(folder, name, start, end), media_type="text/plain; charset=utf-8", headers=headers)
+    return StreamingResponse(read(start, end), media_type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _ask(handle: JobHandle, read_file: ReadFile, name: str, position: int, end: int) -> AsyncIterator[bytes]:
+    while position < end and (data := await read_file(handle, name, position, min(_CHUNK, end - position))):
+        position += len(data)
+        yield data
 
 
 async def _read(folder: Path, name: str, position: int, end: int) -> AsyncIterator[bytes]:

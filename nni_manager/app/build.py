@@ -15,8 +15,12 @@ from nni_manager.config.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
+from nni_manager.platform_kit import keeper_machines
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.keeper_machines import KeeperConnection
 from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
-from nni_manager.scheduler.open_experiment import Means
+from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.runner_door import RunnerDoor
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
@@ -54,9 +58,14 @@ async def experiments(
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
+        shared = Connections()
+        shared.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, shared.places))
+        left = Leftovers(index_database, shared, settings.data_dir)
+        await left.load()
+        stack.push_async_callback(left.close)
         means = Means(
-            settings=settings, keeper=keeper, runner_door=runner_door, view_door=view_door, clock=now_ms,
-            warnings=warnings,
+            settings=settings, keeper=keeper, connections=shared, runner_door=runner_door, view_door=view_door,
+            clock=now_ms, warnings=warnings, leftovers=left,
         )  # fmt: skip
         supervisor = Supervisor(index_database, means)
         await stack.enter_async_context(supervisor.running())

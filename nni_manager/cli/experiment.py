@@ -60,7 +60,7 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     client = connect()
     found = client.experiment(selection.choose(client, id))
     if as_json:
-        echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings")})
+        echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings", "services")})
     else:
         click.echo(facts(_status(found)))
         if details := (found["hold"] or {}).get("details"):
@@ -122,7 +122,20 @@ def _status(experiment: dict[str, Any]) -> dict[str, str]:
         "problem": _problem(experiment),
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
+        **{f"on {service['name']}": _service(service) for service in experiment["services"]},
     }
+
+
+def _service(service: dict[str, Any]) -> str:
+    """``away since 2026-11-20 18:57:03: no route to host; 3 trials there``; empty of a closed experiment."""
+    if service["status"] is None:
+        return ""
+    since = f" since {moment(service['sinceMs'])}" if service["sinceMs"] is not None else ""
+    condition = f"{service['status']}{since}" + (f": {service['sentence']}" if service["sentence"] else "")
+    there, limit = service["openAttempts"], service["limit"]
+    count = f"{there} of {limit} trials there" if limit is not None else f"{there} trials there"
+    room = f"room for {service['room']} more" if service["room"] is not None else ""
+    return "; ".join(filter(None, (condition, count, room)))
 
 
 def _problem(experiment: dict[str, Any]) -> str:

@@ -1,33 +1,37 @@
-"""`nnictl platform`: what trials leave on machines that are not the daemon's."""
+"""`nnictl platform`: what experiments leave on their training services."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import click
 
-from nni_manager.cli.place import place_options
-from nni_manager.domain.errors import ConfigInvalid, Problem
+from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 
 
 @click.group()
 def platform() -> None:
-    """Clean up after trials on other machines."""
+    """Clean up after experiments."""
 
 
 @platform.command()
-@click.option("--config", "-c", required=True, metavar="FILE", help="An experiment file that names the platform.")
-@place_options
-def clean(config: str, **_: object) -> None:
-    """Remove what experiments left on the platform of an experiment file."""
-    names = _platforms(config)
-    others = [name for name in names if name != "local"]
-    if others:
-        raise click.ClickException(
-            f"{', '.join(others)}: cleaning up there comes with that platform, which this version does not have;"
-            " nothing was touched"
-        )
-    click.echo("There is nothing to clean on local: all of a trial is in its experiment's folder.")
+@connected
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--config", "-c", metavar="FILE", help="The platforms of an experiment file.")
+def clean(connect: Connect, *, names: tuple[str, ...], config: str | None) -> None:
+    """End the jobs that stopped or deleted experiments left, on all platforms or those named."""
+    chosen = [*names, *(_platforms(config) if config is not None else ())]
+    cleaned = connect().clean(chosen)
+    for one in cleaned:
+        what = f"{one['jobs']} jobs" if one["jobs"] is not None else "jobs"
+        place = f"of experiment {one['experiment']} on {one['service']}"
+        click.echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
+    if not cleaned:
+        click.echo("There is nothing to clean: no closed experiment has left a job.")
+    if any(one["trouble"] for one in cleaned):
+        raise click.ClickException("some could not be ended now; they stay noted")
 
 
 def _platforms(file: str) -> list[str]:
@@ -43,4 +47,13 @@ def _platforms(file: str) -> list[str]:
     names = [str(one.get("platform") or "") for one in sections if isinstance(one, dict)]
     if not any(names):
         raise ConfigInvalid([Problem(message="names no platform", field="trainingService", file=file)])
-    return [name for name in names if name]
+    return [_known(name) for name in names if name]
+
+
+def _known(name: str) -> str:
+    """As it is called now, where it had another name."""
+    from nni_manager.platform_kit import registry
+
+    with suppress(InvalidInput):
+        return registry.find(name).name
+    return name

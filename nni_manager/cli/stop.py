@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from nni_manager.cli import selection
 from nni_manager.cli.ending import seen_out
+from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
-from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
@@ -33,10 +35,20 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
             stopped = client.stop_all()
             told = "\n".join(_over(id_, viewed) for id_ in stopped)
             click.echo(told or "No experiment is open.")
+            for id_ in stopped:
+                _tell_what_may_run(client, id_)
             return
         for id_ in selection.choose_open(client, ids) if port is None else [_at_port(client, port, ids)]:
             client.stop(id_)
             click.echo(_over(id_, viewed))
+            _tell_what_may_run(client, id_)
+
+
+def _tell_what_may_run(client: ManagerClient, id: str) -> None:
+    """On training services that could not be asked. One that cannot be read says nothing."""
+    with suppress(NniManagerError):
+        found = client.experiment(id)["warnings"]
+        warn(one["message"] for one in found if one["code"] == "MAY_STILL_RUN")
 
 
 def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:

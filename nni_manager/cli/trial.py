@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 trial_option = click.option("--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL")
-_HEADERS = ("NO", "ID", "STATUS", "RESULT", "TIME", "WHY", "PARAMETERS")
+_HEADERS = ("NO", "ID", "STATUS", "RESULT", "TIME", "WHERE", "WHY", "PARAMETERS")
 #: The most trials that the API answers at once.
 _MOST = 10_000
 
@@ -68,7 +68,7 @@ def _find(client: ManagerClient, id: str, head: int | None, tail: int | None) ->
 def _row(trial: dict[str, Any]) -> tuple[str, ...]:
     return (
         str(trial["sequenceId"]), trial["id"], trial["status"], _result(trial), _time(trial),
-        _why(trial), compact(trial["parameters"]),
+        trial["place"] or trial["service"] or "", _why(trial), compact(trial["parameters"]),
     )  # fmt: skip
 
 

@@ -94,6 +94,12 @@ class ManagerClient:
         body |= {name: value for name, value in given.items() if value not in ("", None)}
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
+    def clean(self, platforms: Sequence[str] = ()) -> list[Json]:
+        """Ends what closed experiments left on these platforms, or on all; says of each what became of it."""
+        body = {"platforms": list(platforms)}
+        cleaned: list[Json] = self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"]
+        return cleaned
+
     def experiments(self, status: str | None = None) -> list[Json]:
         """Oldest first."""
         found: list[Json] = self._get(_EXPERIMENTS, {"status": status})["experiments"]

@@ -6,12 +6,12 @@ absolute, durations are as the user wrote them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nni_manager.config.scalars import seconds, whole_seconds
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
+from nni_manager.domain.service import service_names
 
 _ToSpec = Callable[[Any], Any]
 #: Fields that `ExperimentSpec` itself has a default of.
@@ -61,16 +61,6 @@ def _platforms(section: Any) -> tuple[PlatformSpec, ...]:
         PlatformSpec(name=settings["platform"], service=service, settings=settings)
         for settings, service in zip(sections, names, strict=True)
     )
-
-
-def service_names(platforms: Iterable[str]) -> list[str]:
-    """What services are called: ``openpai``, ``openpai-2``. In the order of `platforms`."""
-    seen: Counter[str] = Counter()
-    names = []
-    for platform in platforms:
-        seen[platform] += 1
-        names.append(platform if seen[platform] == 1 else f"{platform}-{seen[platform]}")
-    return names
 
 
 def _algorithm(section: Mapping[str, Any]) -> AlgorithmSpec:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from nni_manager.config import scalars
-from nni_manager.config.canonical import service_names
 from nni_manager.config.document import Path, fold
 from nni_manager.config.first_format_paths import foreign_names
 from nni_manager.config.model_fields import fields_of, names_marked
 from nni_manager.config.model_section import read_model, validate
 from nni_manager.config.source import Source, steps
 from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.service import service_names
 from nni_manager.platform_kit import registry
 
 if TYPE_CHECKING:

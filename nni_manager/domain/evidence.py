@@ -131,8 +131,11 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | No
     if runner is None:
         return None if platform is None else Finding(report=platform)
     word = runner.report()
-    if platform is None or platform.state is JobState.CANCELLED:
+    if platform is None:
         return Finding(report=word)
+    if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
+        is_over = word.state is JobState.SUCCEEDED
+        return Finding(report=word if is_over else replace(word, state=JobState.CANCELLED))
     if platform.state in PLATFORM_DEEDS:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:

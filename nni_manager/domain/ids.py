@@ -47,5 +47,10 @@ def attempt_directory(trial_id: str, attempt: int) -> str:
     return f"{trial_id}{_suffix(attempt)}"
 
 
+def attempt_directory_of(job_name: str) -> str:
+    """The same, from the name of the attempt's job."""
+    return job_name.rpartition("_trial_")[2]
+
+
 def _suffix(attempt: int) -> str:
     return f"-{attempt}" if attempt > 1 else ""

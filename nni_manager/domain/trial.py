@@ -59,6 +59,7 @@ class Reason(StrEnum):
     VERSION_MISMATCH = "VERSION_MISMATCH"
     PREEMPTED = "PREEMPTED"
     LOST = "LOST"
+    CANCELLED_THERE = "CANCELLED_THERE"
     USER_REQUEST = "USER_REQUEST"
     ASSESSOR = "ASSESSOR"
     TIMEOUT = "TIMEOUT"
@@ -97,7 +98,9 @@ def outcome(
         return _STOPPED[asked]
     if has_final and report.state in (JobState.LOST, JobState.PREEMPTED):
         return Outcome(status=TrialStatus.SUCCEEDED, message=_UNSEEN.format(explain(report)))
-    if report.state in (JobState.LOST, JobState.PREEMPTED, JobState.CANCELLED):
+    if report.state is JobState.CANCELLED:  # a person ended it at the platform, who does not want it back
+        return Outcome(status=TrialStatus.SYS_CANCELED, reason=Reason.CANCELLED_THERE)
+    if report.state in (JobState.LOST, JobState.PREEMPTED):
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
         return Outcome(status=status, reason=reason)

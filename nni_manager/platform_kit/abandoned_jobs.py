@@ -12,27 +12,33 @@ from trial_runner import protocol
 _LOOK_S = 0.1
 
 
-async def end(keeper: Keeper, experiment_id: str, *, forget: bool) -> None:
-    """Returns when all jobs of an experiment have ended. Raises PlatformUnavailable.
+async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
+    """Returns when all jobs of an experiment, or of one of its services (`owner`), have ended.
 
     Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
+    Raises PlatformUnavailable.
     """
-    await keeper.listen(experiment_id, _Deaf())
+    listener = f"cleaner of {owner or experiment_id}"
+    await keeper.listen(listener, _Deaf())
     try:
-        jobs = await _end_running(keeper, experiment_id)
+        jobs = await _end_running(keeper, experiment_id, owner)
         if jobs and forget:
             await keeper.request("forget", names=list(jobs))
     finally:
-        keeper.leave(experiment_id)
+        keeper.leave(listener)
 
 
-async def _end_running(keeper: Keeper, experiment_id: str) -> dict[str, Job]:
+async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) -> dict[str, Job]:
     """Name → job, all ended."""
     asked: set[str] = set()
     while True:
         listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
-        # an adapter that keeps its own record of jobs owns them as ``platform:experiment``
-        jobs = {name: job for name, job in listed.items() if job["owner"].rpartition(":")[2] == experiment_id}
+        # owners are ``service:experiment``
+        jobs = {
+            name: job
+            for name, job in listed.items()
+            if job["owner"].rpartition(":")[2] == experiment_id and owner in (None, job["owner"])
+        }
         running = {name for name, job in jobs.items() if job["state"] == protocol.RUNNING}
         for name in running - asked:
             await keeper.request("signal", name=name)

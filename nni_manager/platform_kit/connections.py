@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import BadCredentials
+from nni_manager.platform_kit.places import Places
 
 log = logging.getLogger(__name__)
 
@@ -179,20 +180,29 @@ class _Shared:
 
 
 class Connections:
-    """All of a daemon."""
+    """All of a daemon, and the places of all its machines."""
 
     def __init__(self) -> None:
         self._shared: dict[str, _Shared] = {}
+        #: Connections that the daemon itself knows how to make.
+        self._makers: dict[str, Callable[[], Connection]] = {}
+        self.places = Places()
+
+    def offer(self, key: str, make: Callable[[], Connection]) -> None:
+        """Whoever leases `key` needs not know how it is made."""
+        self._makers[key] = make
 
     @asynccontextmanager
-    async def lease(self, key: str, owner: str, make: Callable[[], C], credential: str = "") -> AsyncIterator[Lease[C]]:
+    async def lease(
+        self, key: str, owner: str, make: Callable[[], C] | None = None, credential: str = ""
+    ) -> AsyncIterator[Lease[C]]:
         """The connection of `key`, made with `make` when there is none. `owner`: experiment and service.
 
-        Returns without waiting for the far side.
+        Without `make` it is one that was offered. Returns without waiting for the far side.
         """
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[key] = _Shared(make())
+            shared = self._shared[key] = _Shared((make or self._makers[key])())
             shared.opened = asyncio.ensure_future(shared.connection.open())
         connection: Any = shared.connection
         lease: Lease[C] = Lease(shared, connection, owner, credential)

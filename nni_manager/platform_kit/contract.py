@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Protocol, Self
 
-from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.domain.wait import Wait
-from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.connections import Connections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,8 @@ class Capabilities:
     platform_decides: bool = False
     #: People can stop jobs there: an end by a signal that nobody here sent waits for the platform's word.
     has_portal: bool = False
+    #: Seconds for which a job may be unreachable before it counts as lost; None: for ever.
+    unreachable_grace_s: float | None = None
     #: Longest wait between two rounds of `observe`, in seconds.
     slow_poll_s: float = 30.0
 
@@ -148,14 +150,16 @@ class Host:
     """What the scheduler lends an adapter."""
 
     experiment_id: str
+    #: The training service's name in the experiment, ``openpai`` or ``openpai-2``.
+    service: str
     #: Something about this job changed: observe it. Any number of calls is fine.
     wake: Callable[[str], None]
     deliver: Deliver
     #: Accepted, undecided jobs, and those named → bytes stored so far of each of their outboxes.
     followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
-    #: The keeper of this machine.
-    keeper: Keeper
-    #: The experiment's folder; what an adapter keeps there lies in a folder of the adapter's name.
+    #: What experiments share: the keeper of this machine, accounts and clusters elsewhere, and places of machines.
+    connections: Connections
+    #: The experiment's folder; what an adapter keeps there lies in a folder of the service's name.
     folder: Path
     #: The packed code directory, a tar.gz. Raises InvalidInput or OSError.
     code: Callable[[], Awaitable[Path]]
@@ -190,8 +194,14 @@ class Platform(abc.ABC):
         return cls.capabilities
 
     @classmethod
-    def check(cls, spec: ExperimentSpec) -> None:
-        """Refuses what this adapter cannot do, before anything is created. Raises InvalidInput."""
+    def connection_key(cls, settings: Json) -> str:
+        """What tells the far side from others, without secrets: jobs that were left there are ended by whoever reaches
+        it next. `settings`: as of an instance."""
+        return str(settings.get("platform", ""))
+
+    @classmethod
+    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+        """Refuses what this adapter cannot do as `service`, before anything is created. Raises InvalidInput."""
         return None
 
     async def preflight(self) -> Sequence[PreflightFinding]:

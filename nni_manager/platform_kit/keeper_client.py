@@ -59,6 +59,19 @@ class Listener(Protocol):
         """Nothing is known until `on_connected`."""
 
 
+class Watcher(Protocol):
+    """Whoever has to know of the keeper itself and of all its jobs."""
+
+    async def on_up(self) -> None:
+        """It was (re)connected; no listener has heard of it yet. Raises PlatformUnavailable: it is of no use."""
+
+    def on_down(self, why: str) -> None:
+        """It cannot be asked; called again when there is more to say about why."""
+
+    def on_end(self, job_name: str) -> None:
+        """No process of this job is left; before its listener hears of that."""
+
+
 class Keeper:
     """One keeper, of this machine or of another."""
 
@@ -66,6 +79,7 @@ class Keeper:
         self.name = name
         self._connect = connect
         self._listeners: dict[str, Listener] = {}
+        self.watchers: list[Watcher] = []
         self._requests = Requests()
         self._connection: Connection | None = None
         self._needed = asyncio.Event()
@@ -85,6 +99,9 @@ class Keeper:
     @property
     def is_connected(self) -> bool:
         return self._connection is not None
+
+    def has_listener(self, owner: str) -> bool:
+        return owner in self._listeners
 
     async def run(self) -> None:
         """Keeps the connection while anybody listens. Ends only by cancellation; jobs run on."""
@@ -188,6 +205,8 @@ class Keeper:
         self._greeted_s = asyncio.get_running_loop().time()
         self._note_change()
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
+        for watcher in tuple(self.watchers):
+            await watcher.on_up()
         for owner, listener in list(self._listeners.items()):
             await self._greet(owner, listener)
         return connection
@@ -217,6 +236,8 @@ class Keeper:
         if str(error) != self.trouble:
             log.warning("keeper %s: %s", self.name, error)
         self.trouble = str(error)
+        for watcher in tuple(self.watchers):
+            watcher.on_down(self.trouble)
         self._note_change()
 
     def _close(self, why: str) -> None:
@@ -232,6 +253,8 @@ class Keeper:
         self._lost.set()
         self._note_change()
         self._requests.fail_all(f"the connection to the {self.name} keeper broke: {why}")
+        for watcher in tuple(self.watchers):
+            watcher.on_down(why)
         for listener in list(self._listeners.values()):
             listener.on_disconnected()
 
@@ -250,8 +273,7 @@ class Keeper:
             }:  # fmt: skip
                 self._on_lines(owner, cast(dict[str, Any], message))
             case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
-                if (listener := self._listeners.get(owner)) is not None:
-                    listener.on_ended(name, job)
+                self._on_ended(owner, name, job)
             case {"id": int(number), "result": result}:
                 self._requests.answer(number, result)
             case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
@@ -260,6 +282,12 @@ class Keeper:
                 pass  # of a newer keeper, and not for us
             case _:
                 raise ValueError("neither an answer nor an event")
+
+    def _on_ended(self, owner: str, name: str, job: Job) -> None:
+        for watcher in tuple(self.watchers):
+            watcher.on_end(name)
+        if (listener := self._listeners.get(owner)) is not None:
+            listener.on_ended(name, job)
 
     def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
         listener = self._listeners.get(owner)

@@ -19,6 +19,8 @@ from nni_manager.domain.errors import InvalidInput
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from nni_manager.domain.experiment import PlatformSpec
+    from nni_manager.platform_kit.contract import Platform
     from nni_manager.platform_kit.first_format import FirstFormat
 
 GROUP = "nni_manager.platforms"
@@ -83,6 +85,11 @@ def adapter_class(description: PlatformDescription) -> type[Any]:
     if not isinstance(adapter, type):
         raise InvalidInput(f"platform '{description.name}' is broken: {description.adapter} is not a class")
     return adapter
+
+
+def adapter_of(service: PlatformSpec) -> type[Platform]:
+    """Raises InvalidInput for one that there is no adapter of, or that cannot be imported."""
+    return adapter_class(find(service.name))
 
 
 _Loader = Callable[[], object]

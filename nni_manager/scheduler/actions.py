@@ -1,199 +1,135 @@
-"""Carries out what a plan decided: submit, cancel, forget, ask the tuner. Its results go into the next turn."""
+"""Carries out what a plan decided: submit, cancel, forget, ask the tuner. What comes of it goes into the inbox."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.trial import Reason
 from nni_manager.platform_kit.contract import NoRoom
-from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.forgetting import Forgetting
-from nni_manager.scheduler.runner_door import RunnerDoor, runner_environment
-
-if TYPE_CHECKING:
-    from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.beats import Beats
+from nni_manager.scheduler.inbox import Inbox
+from nni_manager.scheduler.job_factory import JobFactory
+from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.training_service import TrainingService
 
 log = logging.getLogger(__name__)
 
-#: Waits before a platform that takes no jobs is tried again, in milliseconds; the last one repeats.
-_RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+#: Seconds after which a stop that could not be sent is sent again.
+_CANCEL_AGAIN_S = 1.0
 
 
 class Actions:
-    """The hands of one experiment loop."""
+    """The hands of one experiment. `want`: asks the tuner for so many proposals."""
 
     def __init__(
-        self, *, folder_of_trials: Path, caller_environment: Mapping[str, str], runner_door: RunnerDoor, clock: Clock
-    ) -> None:
-        self.folder_of_trials = folder_of_trials
-        self._caller_environment = caller_environment
-        self._runner_door = runner_door
+        self, *, services: Mapping[str, TrainingService], inbox: Inbox, jobs: JobFactory, spec: LiveSpec, beats: Beats,
+        want: Callable[[int], None], clock: Clock,
+    ) -> None:  # fmt: skip
+        self._services = services
+        self._inbox = inbox
+        self._jobs = jobs
+        self._spec = spec
+        self._beats = beats
         self._clock = clock
-        self._loop: ExperimentLoop
         self._group: asyncio.TaskGroup
-        self._handles: list[JobHandle] = []
-        self._refused: list[str] = []
-        self.forgetting: Forgetting
-        self._refusals = 0
         #: Jobs whose submission is under way.
         self.submitting: set[str] = set()
-        #: Jobs that were sent a stop on this connection.
-        self.cancelled: set[str] = set()
-        #: Why the platform takes no jobs at the moment.
-        self.trouble: Hold | None = None
-        self.retry_at_ms = 0
+        #: The experiment is to be stopped.
+        self.is_stopping = False
+        #: Service → jobs to be stopped with the next call.
+        self._to_cancel: dict[str, list[JobHandle]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {
             d.Submit: self._submit,
             d.Cancel: self._cancel,
-            d.Forget: lambda call: self.forget([call]),
-            d.AskTuner: lambda call: self._loop.feed.want(call.count),
+            d.Forget: self._forget,
+            d.AskTuner: lambda call: want(call.count),
         }
-
-    def bind(self, loop: ExperimentLoop) -> None:
-        self._loop = loop
-        self.forgetting = Forgetting(loop.platform, loop.observer)
 
     def enter(self, group: asyncio.TaskGroup) -> None:
         """Tasks made from now on belong to `group`; what an earlier one had under way is over."""
         self._group = group
-        self.forgetting.enter(group)
         self.submitting.clear()
-        self.cancelled.clear()
+        self._to_cancel.clear()
 
-    def perform(self, call: d.Call) -> None:
-        """Starts it and goes on."""
-        self._performers[type(call)](call)
+    def perform(self, calls: Sequence[d.Call]) -> None:
+        """Starts them and goes on."""
+        for call in calls:
+            self._performers[type(call)](call)
+        for service, handles in self._to_cancel.items():
+            self._start(self._do_cancel(self._services[service], handles), f"cancel {len(handles)} jobs of {service}")
+        self._to_cancel = {}
 
-    def take_news(self) -> tuple[tuple[JobHandle, ...], tuple[str, ...], tuple[str, ...]]:
-        """(accepted jobs, refused jobs, forgotten jobs) since the last call."""
-        news = tuple(self._handles), tuple(self._refused), self.forgetting.take_forgotten()
-        self._handles, self._refused = [], []
-        return news
+    @property
+    def cancelled(self) -> frozenset[str]:
+        """Jobs that were sent a stop, each on its service's connection of now."""
+        return frozenset().union(*(service.cancelled for service in self._services.values()))
 
-    def forget(self, jobs: Sequence[d.Forget]) -> None:
-        """The platform may remove what it keeps of these jobs."""
-        for job in jobs:
-            self.cancelled.discard(job.handle.job_name)
-            self._loop.beats.drop(job.handle.job_name)
-        self.forgetting.add(jobs)
-
-    def forget_cancels(self) -> None:
-        """The platform was connected again: stops sent before may not have arrived."""
-        self.cancelled.clear()
-        self._loop.wake()
-
-    def set_trouble(self, trouble: Hold | None) -> None:
-        if trouble is None:
-            self._refusals = 0
-        elif self.trouble is None:
-            log.warning("the platform takes no jobs: %s", trouble.sentence)
-        self.trouble = trouble
-
-    def follow_clock(self, step_ms: int) -> None:
-        """The wall clock was set by so much."""
-        self.retry_at_ms += step_ms
-
-    async def finish(self) -> None:
-        """Waits, for a moment, until the platform knows what it may forget."""
-        if await self.forgetting.finish():
-            await self._loop.turn()
-
-    # Calls
+    # Submit
 
     def _submit(self, call: d.Submit) -> None:
         self.submitting.add(call.job_name)
         self._start(self._do_submit(call), f"submit {call.job_name}")
 
-    def _job_spec(self, call: d.Submit) -> JobSpec:
-        return job_spec(
-            self._loop.spec, experiment_id=self._loop.experiment_id, folder_of_trials=self.folder_of_trials,
-            caller_environment=self._caller_environment, job_name=call.job_name, trial_id=call.trial_id,
-            attempt=call.attempt, sequence_id=call.sequence_id, record=call.record, stored=call.stored,
-            runner_environment=self._runner_environment(call),
-        )  # fmt: skip
-
-    def _runner_environment(self, call: d.Submit) -> dict[str, str]:
-        if not self._loop.platform.capabilities.has_runner:
-            return {}
-        return runner_environment(
-            self._runner_door, manager_ip=self._loop.spec.manager_ip, experiment_id=self._loop.experiment_id,
-            trial_id=call.trial_id, attempt=call.attempt, job_name=call.job_name,
-        )  # fmt: skip
-
     async def _do_submit(self, call: d.Submit) -> None:
+        service = self._services[call.service]
         try:
-            if self._loop.platform.capabilities.has_runner:
-                await self._runner_door.open(self._loop.experiment_id)  # its runner must be told where it is
-            handle = await self._loop.platform.submit(self._job_spec(call))
-            if isinstance(handle, NoRoom):
-                raise PlatformUnavailable(handle.why.sentence, refused=True)
+            job = await self._jobs.make(call, service.spec, has_runner=service.platform.capabilities.has_runner)
+            answer = await service.submit(job)
         except SubmitRejected as error:
-            report = JobReport(
-                state=JobState.FAILED, reason=Reason.SUBMIT_REJECTED, message=str(error), ended_ms=self._clock()
-            )
-            self._loop.intake.take_reports({call.job_name: report})
+            self._fail(call.job_name, JobState.FAILED, str(error), Reason.SUBMIT_REJECTED)
         except PlatformUnavailable as error:
-            self._note_refusal(call.job_name, error)
-        except BadCredentials as error:
-            self._refused.append(call.job_name)
-            self._loop.intake.put_on_hold(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
+            service.note_refusal(error)
+            if error.refused:
+                self._inbox.refused(call.job_name)
+        except BadCredentials:
+            self._inbox.refused(call.job_name)
         except Exception as error:
-            self._note_bug(error)
-            if self._loop.is_stopping:  # nobody will put it right before the experiment is closed
-                report = JobReport(state=JobState.LOST, message=f"its platform's adapter failed: {error!r}")
-                self._loop.intake.take_reports({call.job_name: report})
+            service.note_bug(error)
+            if self.is_stopping:  # nobody will put it right before the experiment is closed
+                self._fail(call.job_name, JobState.LOST, f"its platform's adapter failed: {error!r}")
         else:
-            self._accept(handle)
+            if isinstance(answer, NoRoom):
+                self._inbox.refused(call.job_name)
+            else:
+                self._inbox.accepted(answer)
+        finally:
             self.submitting.discard(call.job_name)
-            return self._loop.bell.ring_soon()
-        self.submitting.discard(call.job_name)
-        self._loop.wake()
+            self._inbox.wake_soon()
 
-    def _accept(self, handle: JobHandle) -> None:
-        self._handles.append(handle)
-        self.set_trouble(None)
-        self._loop.observer.add(handle)
+    def _fail(self, job_name: str, state: JobState, message: str, reason: str = "") -> None:
+        report = JobReport(state=state, reason=reason, message=message, ended_ms=self._clock())
+        self._inbox.report({job_name: report})
 
-    def _note_refusal(self, job_name: str, error: PlatformUnavailable) -> None:
-        if error.refused:
-            self._refused.append(job_name)
-        wait = _RETRY_WAITS_MS[min(self._refusals, len(_RETRY_WAITS_MS) - 1)]
-        if self._clock() >= self.retry_at_ms:
-            self._refusals += 1
-            self.retry_at_ms = self._clock() + wait
-        self.set_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
-
-    def _note_bug(self, error: Exception) -> None:
-        log.exception("the adapter failed")
-        sentence = f"the platform's adapter failed: {error!r}; resume tries again"
-        self._loop.intake.put_on_hold(
-            Hold(code=HoldCode.INTERNAL, sentence=sentence, details="".join(traceback.format_exception(error)))
-        )
+    # Cancel
 
     def _cancel(self, call: d.Cancel) -> None:
-        self.cancelled.add(call.handle.job_name)
-        self._start(self._do_cancel(call.handle), f"cancel {call.handle.job_name}")
+        self._services[call.service].cancelled.add(call.handle.job_name)
+        self._to_cancel.setdefault(call.service, []).append(call.handle)
 
-    async def _do_cancel(self, handle: JobHandle) -> None:
+    async def _do_cancel(self, service: TrainingService, handles: Sequence[JobHandle]) -> None:
         try:
-            await self._loop.platform.cancel([handle], self._loop.spec.grace_period_s)
+            await service.cancel(handles, self._spec.now.grace_period_s)
         except (PlatformUnavailable, BadCredentials) as error:
-            log.warning("job %s could not be told to stop, it will be told again: %s", handle.job_name, error)
-            await asyncio.sleep(1)
-            self.cancelled.discard(handle.job_name)
-            self._loop.wake()
+            names = ", ".join(handle.job_name for handle in handles)
+            log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
+            await asyncio.sleep(_CANCEL_AGAIN_S)
+            service.cancelled.difference_update(handle.job_name for handle in handles)
+            self._inbox.wake()
         except Exception as error:
-            self._note_bug(error)
+            service.note_bug(error)
+
+    def _forget(self, call: d.Forget) -> None:
+        service = self._services[call.service]
+        service.cancelled.discard(call.handle.job_name)
+        self._beats.drop(call.handle.job_name)
+        service.forgetting.add([call])
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         return self._group.create_task(work, name=name)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from typing import TypeVar
 
 from nni_manager.domain.errors import StoreUnavailable
 from nni_manager.scheduler import experiment_folder
-from nni_manager.store import index
+from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
@@ -35,11 +38,16 @@ _Look = tuple[tuple[int, ...], ...]
 
 
 class ClosedExperiment:
-    """One that is open for reading, until its files change; `database` is closed by `ClosedExperiments`."""
+    """One that is open for reading, until its files change; closed by `ClosedExperiments`.
 
-    def __init__(self, folder: Folder, path: Path, look: _Look) -> None:
+    `copy`: a folder with its database as this version has it, where the one at `path` is of an earlier one.
+    """
+
+    def __init__(self, folder: Folder, path: Path, look: _Look, copy: Path | None) -> None:
         self.folder = folder
-        self.database = Database(path)
+        self.database = Database(path if copy is None else copy / path.name)
+        self._path = path
+        self._copy = copy
         self._look = look
         self._looked_s = time.monotonic()
 
@@ -54,10 +62,15 @@ class ClosedExperiment:
 
     def _read(self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
         looked_s = time.monotonic()
-        if _look(self.database.path) != self._look:
+        if _look(self._path) != self._look:
             raise _Changed
         self._looked_s = looked_s
         return function(connection)
+
+    async def close(self) -> None:
+        await self.database.close()
+        if self._copy is not None:
+            await asyncio.to_thread(shutil.rmtree, self._copy, ignore_errors=True)
 
 
 class ClosedExperiments:
@@ -112,12 +125,12 @@ class ClosedExperiments:
         try:
             return await fresh.database.read(choose(fresh))
         finally:
-            await fresh.database.close()
+            await fresh.close()
 
     async def let_go(self, id: str) -> None:
         """It is resumed, deleted, or was changed."""
         if (found := self._open.pop(id, None)) is not None:
-            await found.database.close()
+            await found.close()
 
     async def close(self) -> None:
         for id in tuple(self._open):
@@ -145,12 +158,14 @@ async def _open(entry: Entry) -> ClosedExperiment:
     return ClosedExperiment(entry.folder, *await asyncio.to_thread(_find, entry.folder))
 
 
-def _find(folder: Folder) -> tuple[Path, _Look]:
-    """The database, made ours if NNI made it. Blocks, and on a disk elsewhere for long."""
+def _find(folder: Folder) -> tuple[Path, _Look, Path | None]:
+    """The database, made ours if NNI made it, and a copy of an older one. Blocks, on a disk elsewhere for long."""
     path = folder.require_database()
     experiment_folder.adopt(folder)
+    copy = Path(tempfile.gettempdir()) / f"nni-manager-{secrets.token_hex(8)}"
     try:
-        return path, _look(path)
+        look = _look(path)
+        return path, look, copy if migrate.upgraded_copy(path, "experiment", copy) else None
     except _Changed:
         raise StoreUnavailable(f"the database {path} went away just now; try again") from None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle
 from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.wait import Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,7 @@ class StartAttempt:
     trial_id: str
     attempt: int
     job_name: str
+    service: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,16 @@ class AskStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoseJob:
+    """Nobody could ask about the attempt's job for so long that it counts as lost."""
+
+    trial_id: str
+    attempt: int
+    message: str
+    ended_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The trial ends; its attempt, if it had one, is fenced off."""
 
@@ -64,6 +75,8 @@ class Finish:
     ended_ms: int
     #: What platform and runner said, when they disagree.
     disagreement: str = ""
+    #: Its job may still run where nobody can be asked: whoever is next in touch with that service ends it.
+    may_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +95,7 @@ class GiveUpAttempt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetWait:
     trial_id: str
-    code: WaitCode
-    sentence: str
+    wait: Wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +117,7 @@ Record = (
     | LoseSight
     | AskStop
     | Finish
+    | LoseJob
     | GiveUpAttempt
     | SetWait
     | SetStatus
@@ -120,18 +133,26 @@ class Submit:
     sequence_id: int
     #: JSON, as the trial reads it.
     record: str
-    #: Outbox → bytes stored, when this is not its first submission.
+    #: The training service that it goes to.
+    service: str
+    #: When it was decided on, milliseconds since the epoch.
+    intended_ms: int
+    #: It may have been submitted before.
+    is_repeat: bool = False
+    #: Outbox → bytes stored, when it may have run since.
     stored: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
     handle: JobHandle
+    service: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget:
     handle: JobHandle
+    service: str
     #: JSON of what the runner said of the end, when the platform had not spoken yet; else empty.
     runner_word: str = ""
 
@@ -150,6 +171,8 @@ class Decisions:
     calls: list[Call] = field(default_factory=list)
     #: When to look again although nothing happened; None: no such moment.
     wake_at_ms: int | None = None
+    #: Training service → trials that would go there at once if it had room.
+    wants: dict[str, int] = field(default_factory=dict)
 
     def wake_at(self, moment_ms: int) -> None:
         self.wake_at_ms = moment_ms if self.wake_at_ms is None else min(self.wake_at_ms, moment_ms)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from nni_manager.domain import outbox
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.job import JobReport
 from nni_manager.domain.text import spelled
 from nni_manager.platform_kit.contract import Delivery
+from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.tally import tally
-from nni_manager.scheduler.turn import LastWords
 from nni_manager.store import metrics
 from nni_manager.store.database import Database
 from nni_manager.store.metrics import Chunk, Receipt, Stored
@@ -32,39 +31,16 @@ _MOST_CAUSES = 10
 _MOST_NAMED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """Last words that a turn has taken over, and who waits to hear what became of them."""
-
-    words: tuple[LastWords, ...]
-    _waiting: tuple[asyncio.Future[Receipt], ...]
-
-    def answer(self, receipts: Sequence[Receipt]) -> None:
-        """`receipts`: in the order of `words`."""
-        for future, receipt in zip(self._waiting, receipts, strict=True):
-            if not future.done():
-                future.set_result(receipt)
-
-    def fail(self, error: BaseException) -> None:
-        """Nothing of it is stored."""
-        for future in self._waiting:
-            if isinstance(error, Exception) and not future.done():
-                future.set_exception(error)
-            else:
-                future.cancel()
-
-
 class Deliveries:
-    """`wake` asks for a turn, which is to `take` what waits for it."""
+    """One per experiment."""
 
-    def __init__(self, database: Database, clock: Clock, wake: Callable[[], None]) -> None:
+    def __init__(self, database: Database, inbox: Inbox, clock: Clock) -> None:
         self._database = database
+        self._inbox = inbox
         self._clock = clock
-        self._wake = wake
         self._parsing = asyncio.Lock()
         #: Causes of broken lines that were named, by job and outbox.
         self._named: dict[tuple[str, str], set[str]] = {}
-        self._last: list[tuple[LastWords, asyncio.Future[Receipt]]] = []
 
     async def store(
         self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None,
@@ -87,11 +63,6 @@ class Deliveries:
             tally.results += len(chunk.metrics)
         return receipt
 
-    def take(self) -> Handed:
-        """Everything that waits for a turn, which must `answer` it or `fail` it."""
-        last, self._last = self._last, []
-        return Handed(tuple(words for words, _ in last), tuple(future for _, future in last))
-
     def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> None:
         """Each cause once for each outbox: a trial that writes nonsense must not fill its experiment's log."""
         if not parsed.broken:
@@ -109,10 +80,7 @@ class Deliveries:
     def _start(self, chunk: Chunk, ended: JobReport | None) -> asyncio.Future[Receipt]:
         if ended is None:
             return self._database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._last.append((LastWords(chunk=chunk, report=ended), future))
-        self._wake()
-        return future
+        return self._inbox.end_with_lines(chunk, ended)
 
 
 def _doubt(name: str, lines: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 import sys
 from collections.abc import Mapping
@@ -12,14 +13,15 @@ from pathlib import Path
 from nni_manager.config import experiment_file
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View
-from nni_manager.scheduler.code_archive import find_or_pack
-from nni_manager.scheduler.open_experiment import platform_class
+from nni_manager.platform_kit import registry
+from nni_manager.scheduler.code_archive import archive_of
 from nni_manager.scheduler.own_code import with_own_code
 from nni_manager.scheduler.renewal import renew
 from nni_manager.scheduler.submission import Reopening, Submission
-from nni_manager.store import experiments, jobs, migrate, nni_folder, secrets, trials
+from nni_manager.store import experiments, jobs, migrate, nni_folder, services, trials
+from nni_manager.store import secrets as secret_rows
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
@@ -30,17 +32,21 @@ def make(folder: Folder, submission: Submission, view: View | None, *, data_dir:
     try:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder)
-        if _ships_code(spec):
-            find_or_pack(Path(spec.trial_code_directory), folder.code)
+        for platform in spec.platforms:
+            if registry.adapter_of(platform).capabilities_for(platform.settings).ships_code:
+                archive_of(spec, platform, folder.code).pack()
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
             experiments.create(
                 connection, id=submission.id, config=json.dumps(spec.canonical),
                 environment=submission.environment, interpreter=submission.interpreter or sys.executable,
-                folder=str(folder.path), now_ms=now_ms, warnings=[warning.told for warning in submission.spec.warnings],
+                folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
+                warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
             experiments.set_view(connection, view)
-            secrets.put(connection, submission.secrets)
+            for platform in spec.platforms:
+                services.put(connection, platform.service, platform.settings)
+            secret_rows.put(connection, submission.secrets)
     except (OSError, sqlite3.OperationalError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInput(
@@ -106,7 +112,7 @@ def has_undecided_jobs(folder: Folder) -> bool:
     try:
         with closing(connect_readonly(folder.database)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            return version > 0 and bool(jobs.undecided(connection))  # NNI's own knows no jobs of ours
+            return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
     except (StoreUnavailable, sqlite3.DatabaseError):
         return True
 
@@ -118,10 +124,6 @@ def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
             with connection:
                 experiments.set_view(connection, None)
                 experiments.set_status(connection, status, ended_ms)
-
-
-def _ships_code(spec: ExperimentSpec) -> bool:
-    return platform_class(spec).capabilities_for(spec.platforms[0].settings).ships_code
 
 
 def _own(folder: Folder) -> Ownership:
@@ -145,6 +147,7 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, how: Reopening)
             before = experiments.load(connection).status
             trials.reopen_stopped(connection)
             experiments.set_hold(connection, None)
+            services.clear_holds(connection)
             experiments.set_view(connection, view)
             if how.debug:
                 _switch_debug_on(connection)

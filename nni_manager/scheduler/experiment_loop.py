@@ -8,33 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping
 
-from nni_manager import __version__
-from nni_manager.domain import version
 from nni_manager.domain.clock import Clock, ClockSteps
-from nni_manager.domain.errors import PlatformUnavailable, StoreCorrupt, VersionRefused
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode, Json
-from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.trial import Reason
-from nni_manager.platform_kit.contract import Delivery, Host, Platform
-from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.service import LiveService
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler import experiment_log, journal
+from nni_manager.scheduler import journal
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.beats import Beats
-from nni_manager.scheduler.bell import Bell
-from nni_manager.scheduler.code_archive import CodeArchive
-from nni_manager.scheduler.deliveries import Deliveries, delivery
-from nni_manager.scheduler.intake import Intake, surroundings
-from nni_manager.scheduler.observer import Observer
+from nni_manager.scheduler.inbox import Inbox
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
+from nni_manager.scheduler.snapshot import Surroundings
 from nni_manager.scheduler.tally import tally
+from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.turn import LastWords, Result, Seen, take_turn
-from nni_manager.store import jobs, runners
+from nni_manager.scheduler.turn import Result, Seen, take_turn
 from nni_manager.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -48,182 +39,154 @@ class ExperimentLoop:
     everything that clients might want to see."""
 
     def __init__(
-        self, *, experiment_id: str, spec: ExperimentSpec, database: Database, feed: TunerFeed, keeper: Keeper,
-        platform_class: type[Platform], settings: Json, actions: Actions, runner_door: RunnerDoor, clock: Clock,
-        safety_poll_s: float, changed: Callable[[], None], on_status: Callable[[Result], Awaitable[None]],
+        self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
+        services: Mapping[str, TrainingService], actions: Actions, beats: Beats, runner_door: RunnerDoor, clock: Clock,
+        safety_poll_s: float, changed: Callable[[], None],
+        on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
         self.experiment_id = experiment_id
-        self.spec = spec
+        self._spec = spec
         self.database = database
+        self.inbox = inbox
         self.feed = feed
+        self.services = services
+        self._actions = actions
+        self.beats = beats
+        self._runner_door = runner_door
         self._clock = clock
         self._clock_steps = ClockSteps(clock)
-        self._runner_door = runner_door
         self._safety_poll_s = safety_poll_s
         self._changed = changed
         self._on_status = on_status
-        folder = actions.folder_of_trials.parent
-        #: What jobs elsewhere run.
-        self.code_archive = CodeArchive(Path(spec.trial_code_directory), folder / "code")
-        self.actions = actions
-        self.bell = Bell()
-        self.intake = Intake(self.bell, feed, actions)
-        self.platform = platform_class(settings, self._host(keeper, folder))
-        self.observer = Observer(self.platform, database, self.intake.take_reports, self.intake.take_trouble, clock)
-        self.beats = Beats(self.wake)
-        actions.bind(self)
-        self._deliveries = Deliveries(database, clock, self.wake)
         self._wake_at_ms: int | None = None
         self._last: Result | None = None
-        self._shown_hold: Hold | None = None
-        self._corruption: StoreCorrupt | None = None
+        self._stopping_since_ms: int | None = None
+        self._shown: object = None
         #: The experiment is STOPPED: nothing more to do.
         self.closed = asyncio.Event()
-
-    def _host(self, keeper: Keeper, folder: Path) -> Host:
-        return Host(
-            experiment_id=self.experiment_id,
-            wake=self._wake_observer,
-            deliver=self.deliver,
-            followed=lambda names: self.database.read(lambda c: jobs.followed(c, names)),
-            keeper=keeper,
-            folder=folder,
-            code=self.code_archive.path,
-            greet=self.greet,
-            exited=self.exited,
-        )
 
     # Called from everywhere
 
     def wake(self) -> None:
         """Something happened; look at once."""
-        self.bell.ring()
-
-    def give_up(self, error: StoreCorrupt) -> None:
-        """`run` raises it soon: nothing can be read or stored any more."""
-        self._corruption = error
-        self.wake()
+        self.inbox.wake()
 
     @property
-    def is_stopping(self) -> bool:
-        return self._last is not None and self._last.status is ExperimentStatus.STOPPING
+    def spec(self) -> ExperimentSpec:
+        return self._spec.now
+
+    @property
+    def has_runner(self) -> bool:
+        """Trial runners report to the trial listener for some of its jobs."""
+        return any(service.platform.capabilities.has_runner for service in self.services.values())
 
     @property
     def derived_hold(self) -> Hold | None:
-        """A hold that is not recorded (yet): store, tuner or platform cannot be used now, and it ends by itself."""
+        """A hold that is not recorded (yet): store, tuner or all services cannot be used now, and it ends by itself."""
         if self.database.trouble:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
-        return self.feed.silence or self.actions.trouble or self.intake.hold
+        troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
+        all_in_trouble = troubles[0] if troubles and None not in troubles else None
+        return self.feed.silence or all_in_trouble or self.inbox.hold
 
-    async def deliver(
-        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
-        container: str = "",
-    ) -> Delivery:  # fmt: skip
-        """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
-        experiment_log.current.set(self.experiment_id)  # the caller's task may be anybody's
-        try:
-            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container)
-        except StoreCorrupt as error:
-            self.give_up(error)  # the platform would only offer the lines again
-            raise
-        if receipt.has_intermediates:
-            self.feed.judge(receipt.trial_id)
-        if receipt.may_complete:
-            self.wake()
-        self._changed()
-        return delivery(receipt)
-
-    async def greet(
-        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
-        container: str = "", outboxes: Mapping[str, int] | None = None,
-    ) -> None:  # fmt: skip
-        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
-
-        A version that is refused fails the trial, and the experiment is in ERROR.
-        """
-        refusal = version.refusal(manager_version, runner_version) if self.spec.checks_version else ""
-        if refusal:
-            report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
-            self.intake.take_reports({job_name: report})
-            raise VersionRefused(refusal)
-        told = runner_version or "unknown"
-        await self.database.try_write(
-            lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
-        )
-
-    async def exited(self, job_name: str, word: str) -> None:
-        """A runner says how its command ended; the first word counts."""
-        now_ms = self._clock()
-        await self.database.try_write(lambda c: runners.set_exit(c, job_name, word, now_ms))
-        self.wake()
+    @property
+    def live_services(self) -> tuple[LiveService, ...]:
+        """As people see them now."""
+        return tuple(service.live for service in self.services.values())
 
     # The loop
 
     async def run(self) -> None:
-        """Until the experiment is closed. Raises what the plan, the store or an adapter raise by mistake."""
-        async with self.platform, asyncio.TaskGroup() as group:
-            organs = [
-                group.create_task(self.observer.run(), name=f"observer {self.experiment_id}"),
-                group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}"),
-            ]
-            if self.platform.capabilities.has_runner:
-                organs.append(group.create_task(self._open_runner_door(), name=f"door {self.experiment_id}"))
-            self.actions.enter(group)
-            self.actions.forget(await self.database.read(_to_forget))
+        """Until the experiment is closed. Raises what the plan or the store raise by mistake."""
+        async with asyncio.TaskGroup() as group:
+            organs = [group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")]
+            for service in self.services.values():
+                organs.append(group.create_task(service.run(), name=f"{service.name} {self.experiment_id}"))
+            if self.has_runner:
+                organs.append(group.create_task(self._open_runner_door(), name=f"listener {self.experiment_id}"))
+            self._actions.enter(group)
             while not self.closed.is_set():
                 await self.turn()
                 if not self.closed.is_set():
                     await self._wait()
-            await self.actions.finish()
-            await self._runner_door.close(self.experiment_id)
+            await self._close()
             for organ in organs:
                 organ.cancel()
 
+    async def _close(self) -> None:
+        """The services may forget everything; what they did is stored."""
+        await asyncio.gather(*(service.forgetting.finish() for service in self.services.values()))
+        await asyncio.gather(*(service.close() for service in self.services.values()))
+        if not self.inbox.is_empty:
+            await self.turn()
+        await self._runner_door.close(self.experiment_id)
+
     async def _open_runner_door(self) -> None:
         """At once, as runners of an earlier daemon have something to tell; tried until it can be had."""
+        trouble: Hold | None = None
         while True:
             try:
                 await self._runner_door.open(self.experiment_id)
             except PlatformUnavailable as error:
-                self.intake.take_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
+                trouble = Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error))
+                self._say_no_listener(trouble)
                 await asyncio.sleep(_DOOR_WAIT_S)
             else:
                 self.beats.begin()
-                return self.intake.take_trouble(None)
+                return self._say_no_listener(None) if trouble is not None else None
+
+    def _say_no_listener(self, trouble: Hold | None) -> None:
+        for service in self.services.values():
+            if service.platform.capabilities.has_runner:
+                service.note_trouble(trouble)
 
     async def turn(self) -> None:
         """One turn: everything seen so far goes in, everything decided is carried out."""
-        self.bell.answer()
-        if self._corruption is not None:
-            raise self._corruption
-        handed = self._deliveries.take()
+        self.inbox.begin_turn()
+        bad, self.feed.judged_bad = self.feed.judged_bad, []
+        taken = self.inbox.take(judged_bad=bad, failure=self.feed.failure, clock_step_ms=self._follow_clock())
         try:
-            seen, result = await self._record(handed.words)
+            result = await self._record(taken.seen)
         except BaseException as error:
-            handed.fail(error)
+            taken.failed(error)
             raise
-        handed.answer(result.receipts)
-        self.intake.stored()
-        reports = (*seen.reports.items(), *((w.chunk.job_name, w.report) for w in handed.words))
-        journal.write(seen.handles, result.records, reports)
+        taken.stored(result.receipts)
+        self.inbox.stored()
+        journal.write(taken.seen.handles, result.records, taken.seen.reports.items())
         await self._act(result)
 
-    async def _record(self, last_words: tuple[LastWords, ...]) -> tuple[Seen, Result]:
-        seen, spec = self.intake.take(last_words, self._follow_clock()), self.spec
-        here = surroundings(self.feed, self.actions, self.observer, self.platform.capabilities, self.beats, self._clock)
+    async def _record(self, seen: Seen) -> Result:
+        spec, here = self._spec.now, self._surroundings()
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
-            return seen, await self.database.write(
-                lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed)
-            )
+            return await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
+
+    def _surroundings(self) -> Surroundings:
+        """What no database knows, as it is now."""
+        feed = self.feed
+        listening_ms, silent_ms = self.beats.silence_ms()
+        return Surroundings(
+            now_ms=self._clock(),
+            listening_ms=listening_ms,
+            silent_ms=silent_ms,
+            stopping_since_ms=self._stopping_since_ms,
+            submitting=frozenset(self._actions.submitting),
+            cancelled=self._actions.cancelled,
+            services={name: service.state for name, service in self.services.items()},
+            proposals=tuple(feed.proposals),
+            asked=feed.asked,
+            exhausted=feed.exhausted,
+            ahead=feed.ahead,
+            tuner_trouble=feed.silence,
+        )
 
     def _follow_clock(self) -> int:
         """Answers by how much the wall clock was set, in milliseconds: nothing took longer or shorter by that."""
         step_ms = self._clock_steps.since_last_look()
         if step_ms:
             log.warning("the clock of this machine was set by %+.0f s; time limits do not count that", step_ms / 1000)
-            self.actions.follow_clock(step_ms)
-            self.observer.follow_clock(step_ms)
+            for service in self.services.values():
+                service.follow_clock(step_ms)
         return step_ms
 
     async def _act(self, result: Result) -> None:
@@ -233,15 +196,26 @@ class ExperimentLoop:
             self.feed.take(added)
         if result.to_tell:
             self.feed.tell(result.to_tell)
-        for call in result.calls:
-            self.actions.perform(call)
+        self._note_stopping(result)
+        self._actions.perform(result.calls)
+        for name, service in self.services.items():
+            service.want(result.wants.get(name, 0))
         self._wake_at_ms = result.wake_at_ms
         if self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold):
             await self._note_status(result)
         self._last = result
-        if result.records or self.derived_hold != self._shown_hold:
-            self._shown_hold = self.derived_hold
+        shown = (self.derived_hold, self.live_services)
+        if result.records or result.shows_more or shown != self._shown:
+            self._shown = shown
             self._changed()
+
+    def _note_stopping(self, result: Result) -> None:
+        self._actions.is_stopping = result.status is ExperimentStatus.STOPPING
+        if not self._actions.is_stopping:
+            self._stopping_since_ms = None
+        elif self._stopping_since_ms is None:
+            self._stopping_since_ms = self._clock()
+            self.wake()  # its trials are looked at with that in mind
 
     async def _note_status(self, result: Result) -> None:
         if result.status is ExperimentStatus.STOPPED:
@@ -256,16 +230,4 @@ class ExperimentLoop:
         seconds = self._safety_poll_s
         if self._wake_at_ms is not None:
             seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))
-        await self.bell.wait(seconds)
-
-    def _wake_observer(self, job_name: str) -> None:
-        if not job_name:
-            self.actions.forget_cancels()
-        self.observer.wake(job_name)
-
-
-def _to_forget(connection: sqlite3.Connection) -> list[d.Forget]:
-    words = jobs.unconfirmed(connection)
-    return [
-        d.Forget(handle=handle, runner_word=words.get(handle.job_name, "")) for handle in jobs.unforgotten(connection)
-    ]
+        await self.inbox.wait(seconds)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from nni_manager.domain.evidence import RunnerWord, weigh
-from nni_manager.domain.job import JobReport
-from nni_manager.platform_kit.contract import Platform
+from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.scheduler.decisions import Forget
 from nni_manager.scheduler.observer import Observer
 
@@ -34,12 +33,22 @@ _LAST_MOMENT_S = 1.0
 
 
 class Forgetting:
-    """One task while there is something to forget; several jobs are told in one call."""
+    """One task while there is something to forget; several jobs are told in one call.
 
-    def __init__(self, platform: Platform, observer: Observer) -> None:
-        self._platform = platform
+    `forget`, `observe`: ask the training service; `forgotten` hears which jobs it keeps nothing of any more.
+    """
+
+    def __init__(
+        self, forget: Callable[[Sequence[JobHandle]], Awaitable[None]],
+        observe: Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, JobReport]]],
+        observer: Observer, forgotten: Callable[[Sequence[str]], None],
+    ) -> None:  # fmt: skip
+        self._forget_there = forget
+        self._observe = observe
+        self._forgotten = forgotten
         self._observer = observer
-        self._group: asyncio.TaskGroup
+        #: None: the service is not connected; whoever connects it asks the store what there is to forget.
+        self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: list[Forget] = []
         #: By name: jobs whose platform has not spoken yet, and until when that is waited for.
@@ -49,7 +58,6 @@ class Forgetting:
         self._news = asyncio.Event()
         #: The experiment is being closed: what is to be forgotten, is now.
         self._closing = asyncio.Event()
-        self._forgotten: list[str] = []
         #: Calls in a row that failed.
         self._failures = 0
 
@@ -60,6 +68,10 @@ class Forgetting:
         self._ready.clear()
         self._unheard.clear()
         self._limits.clear()
+
+    def leave(self) -> None:
+        """The service is not connected any more."""
+        self._group = self._task = None
 
     def add(self, jobs: Iterable[Forget]) -> None:
         """Returns at once."""
@@ -89,13 +101,8 @@ class Forgetting:
             later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
             self._unheard[job_name] = job, max(until, later)
 
-    def take_forgotten(self) -> tuple[str, ...]:
-        """Names of the jobs that were forgotten since the last call."""
-        names, self._forgotten = tuple(self._forgotten), []
-        return names
-
-    async def finish(self) -> bool:
-        """Waits for nobody's word any more, and a moment for the platform. Whether anything was forgotten."""
+    async def finish(self) -> None:
+        """Waits for nobody's word any more, and a moment for the platform."""
         for job, _ in self._unheard.values():
             self._be_ready(job)
         self._unheard.clear()
@@ -104,7 +111,6 @@ class Forgetting:
         if (task := self._task) is not None:
             await asyncio.wait({task}, timeout=_LAST_MOMENT_S)
             task.cancel()
-        return bool(self._forgotten)
 
     def _be_ready(self, job: Forget) -> None:
         self._limits.pop(job.handle.job_name, None)
@@ -113,7 +119,7 @@ class Forgetting:
 
     def _go_on(self) -> None:
         self._news.set()
-        if self._task is None and (self._ready or self._unheard):
+        if self._group is not None and self._task is None and (self._ready or self._unheard):
             self._task = self._group.create_task(self._run(), name="forget")
 
     async def _run(self) -> None:
@@ -153,17 +159,17 @@ class Forgetting:
         """Whether it was done. What fails until the experiment is closed is left for the next start of its loop."""
         try:
             await self._ask_once_more([job for job in jobs if job.runner_word])
-            await self._platform.forget([job.handle for job in jobs])
+            await self._forget_there([job.handle for job in jobs])
         except Exception as error:
             if not self._failures:
                 log.warning("%d ended jobs are not forgotten yet: %s", len(jobs), error)
             return False
-        self._forgotten += [job.handle.job_name for job in jobs]
+        self._forgotten([job.handle.job_name for job in jobs])
         return True
 
     async def _ask_once_more(self, jobs: Sequence[Forget]) -> None:
         if jobs:
-            reports = await self._platform.observe([job.handle for job in jobs])
+            reports = await self._observe([job.handle for job in jobs])
             for job in jobs:
                 _compare(job, reports[job.handle])
 

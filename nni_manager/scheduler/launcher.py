@@ -17,11 +17,11 @@ from nni_manager.config import admission
 from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.view import View, ViewWish
-from nni_manager.scheduler import experiment_folder
+from nni_manager.scheduler import experiment_folder, preflight
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index
+from nni_manager.store import experiments, index, services
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
 
@@ -38,8 +38,16 @@ class Launcher:
         spec, id_ = submission.spec, submission.id
         admission.check(spec)
         with self._supervisor.opening():
+            findings = await preflight.look(
+                spec, submission.secrets, self._means, Folder(Path(spec.working_directory) / id_)
+            )
             async with self._viewed(id_, submission.view) as view:
-                await self._create(id_, submission, view)
+                preflight.warn(findings, self._means.warnings, id_)
+                try:
+                    await self._create(id_, submission, view)
+                except BaseException:
+                    self._means.warnings.clear(id_)
+                    raise
         return id_
 
     async def resume(self, id: str, how: Reopening) -> None:
@@ -103,7 +111,7 @@ class Launcher:
             if not await asyncio.to_thread(folder.remove):  # else it is left to the next start
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
-        if experiment.loop.platform.capabilities.has_runner:
+        if experiment.loop.has_runner:
             with suppress(PlatformUnavailable):  # its loop goes on trying, and says so
                 await self._means.runner_door.open(id_)  # what is to be known of that is told with the answer
 
@@ -176,7 +184,7 @@ class Launcher:
         await experiment.loop.feed.reset()
         await experiment.database.try_write(lambda c: _clear(c, self._means.clock()))
         experiment.changes.note()
-        experiment.loop.wake()
+        experiment.try_again()
 
 
 def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
@@ -188,5 +196,6 @@ def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
 
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:
     experiments.set_hold(connection, None)
+    services.clear_holds(connection)
     if experiments.load(connection).status in (ExperimentStatus.ERROR, ExperimentStatus.DONE):
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)

@@ -1,42 +1,47 @@
-"""Looks at the jobs of one experiment: those the platform says have changed, and slowly all of them."""
+"""Looks at the jobs of one training service: those it says have changed, and slowly all of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.job import JobHandle, JobReport
-from nni_manager.platform_kit.contract import Platform
 from nni_manager.store import jobs
 from nni_manager.store.database import Database
 
 log = logging.getLogger(__name__)
+
+#: Asks the service; None: it could not be asked, which is noted already.
+Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, JobReport] | None]]
+#: Seconds between two looks at a service that has to be asked, when jobs are accepted one after the other.
+_GATHER_S = 1.0
 
 
 class Observer:
     """`tell` receives what was seen; what it means is the plan's business."""
 
     def __init__(
-        self, platform: Platform, database: Database, tell: Callable[[Mapping[str, JobReport]], None],
-        trouble: Callable[[Hold | None], None], clock: Clock,
+        self, *, service: str, database: Database, observe: Observe, tell: Callable[[Mapping[str, JobReport]], None],
+        watches: bool, slow_poll_s: float,
     ) -> None:  # fmt: skip
-        self._platform = platform
+        self._service = service
         self._database = database
+        self._observe = observe
         self._tell = tell
-        self._trouble = trouble
-        self._clock = clock
+        self._watches = watches
+        self._slow_poll_s = slow_poll_s
         self._news = asyncio.Event()
         self._changed: set[str] = set()
         self._look_at_all = True
         #: Accepted, undecided jobs of this process; filled from the store by a look at all.
         self._handles: dict[str, JobHandle] = {}
-        #: Since when the platform cannot be asked.
-        self.unreachable_since_ms: int | None = None
+        self._pause_s = slow_poll_s
+        self._looked_s = float("-inf")
+        #: It could not be asked last time.
+        self._failed = False
+        self._later: asyncio.TimerHandle | None = None
 
     def wake(self, job_name: str) -> None:
         """Something about this job changed; an empty name means: perhaps about all of them."""
@@ -47,61 +52,66 @@ class Observer:
         self._news.set()
 
     def add(self, handle: JobHandle) -> None:
-        """A job was accepted: look at it from now on."""
+        """A job was accepted: look at it from now on, soon, and if it has to be asked about, not for each one alone."""
         self._handles[handle.job_name] = handle
-        self.wake(handle.job_name)
+        self._changed.add(handle.job_name)
+        self._pause_s = min(_GATHER_S, self._slow_poll_s)
+        wait_s = 0.0 if self._watches else self._looked_s + _GATHER_S - asyncio.get_running_loop().time()
+        if wait_s <= 0:
+            self._news.set()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(wait_s, self._news.set)
 
     def remove(self, job_name: str) -> None:
         self._handles.pop(job_name, None)
 
-    def follow_clock(self, step_ms: int) -> None:
-        """The wall clock was set by so much."""
-        if self.unreachable_since_ms is not None:
-            self.unreachable_since_ms += step_ms
-
     async def run(self) -> None:
         """Ends only by cancellation."""
+        try:
+            while True:
+                await self._wait()
+                await self.look()
+        finally:
+            self._drop_later()
+
+    async def _wait(self) -> None:
+        """For news, or until it is time; the time grows from one look without news to the next."""
         loop = asyncio.get_running_loop()
-        while True:
-            slow_poll = loop.call_later(self._platform.capabilities.slow_poll_s, self.wake, "")
-            try:
-                await self._news.wait()
-            finally:
-                slow_poll.cancel()
-            self._news.clear()
-            await self.look()
+        pause_s = self._slow_poll_s if self._watches and not self._failed else self._pause_s
+        begun_s, alarm = loop.time(), loop.call_later(pause_s, self.wake, "")
+        try:
+            await self._news.wait()
+        finally:
+            alarm.cancel()
+        if loop.time() - begun_s >= pause_s:
+            self._pause_s = min(2 * pause_s, self._slow_poll_s)
+        self._news.clear()
+        self._drop_later()
+
+    def _drop_later(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
 
     async def look(self) -> None:
-        """One round."""
+        """One round; nothing is asked when there is nothing to ask about."""
         if self._look_at_all:
             self._look_at_all = False
-            self._handles.update(await self._database.read(_undecided))
+            self._handles.update(await self._database.read(lambda c: _undecided(c, self._service)))
             self._changed.update(self._handles)
         names, self._changed = self._changed, set()
         handles = [self._handles[name] for name in names if name in self._handles]
-        try:
-            reports = await self._platform.observe(handles)
-        except PlatformUnavailable as error:
+        self._looked_s = asyncio.get_running_loop().time()
+        if not handles:
+            return
+        reports = await self._observe(handles)
+        if reports is None:
             self._changed |= names
-            self._note(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
-        except BadCredentials as error:
-            self._changed |= names
-            self._note(Hold(code=HoldCode.BAD_CREDENTIALS, sentence=str(error)))
-        else:
-            self._note(None)
-            if reports:
-                self._tell({handle.job_name: report for handle, report in reports.items()})
-
-    def _note(self, trouble: Hold | None) -> None:
-        was_away = self.unreachable_since_ms is not None
-        if trouble is None:
-            self.unreachable_since_ms = None
-        elif not was_away:
-            self.unreachable_since_ms = self._clock()
-            log.warning("the platform cannot be asked: %s", trouble.sentence)
-        if was_away or trouble is not None:
-            self._trouble(trouble)
+            self._pause_s = self._pause_s if self._failed else min(_GATHER_S, self._slow_poll_s)
+        self._failed = reports is None
+        if reports:
+            self._tell({handle.job_name: report for handle, report in reports.items()})
 
 
-def _undecided(connection: sqlite3.Connection) -> dict[str, JobHandle]:
-    return {handle.job_name: handle for handle in jobs.undecided(connection)}
+def _undecided(connection: sqlite3.Connection, service: str) -> dict[str, JobHandle]:
+    return {handle.job_name: handle for handle in jobs.undecided(connection, service)}

@@ -10,35 +10,25 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nni_manager.config import code_paths, credentials, experiment_file
-from nni_manager.config.settings import Settings
-from nni_manager.domain.clock import Clock
-from nni_manager.domain.errors import InvalidInput, StoreCorrupt
-from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
-from nni_manager.platform_kit import registry
-from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.platform_kit.payload import with_stand_in
+from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec
 from nni_manager.scheduler import experiment_log
-from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.build import Build, Means, Parts
 from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.experiment_log import ExperimentLog
-from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.renewal import renew
-from nni_manager.scheduler.runner_door import RunnerDoor
-from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
-from nni_manager.scheduler.view_door import ViewDoor
-from nni_manager.scheduler.warnings import DaemonWarnings
-from nni_manager.store import experiments, migrate, secrets, stored_config
+from nni_manager.store import experiments, migrate, secrets, services, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
+from nni_manager.store.services import ServiceRow
 
 log = logging.getLogger(__name__)
 
@@ -46,27 +36,18 @@ log = logging.getLogger(__name__)
 _RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What all experiments of a daemon share."""
-
-    settings: Settings
-    keeper: Keeper
-    runner_door: RunnerDoor
-    view_door: ViewDoor
-    clock: Clock
-    warnings: DaemonWarnings
-
-
 class OpenExperiment:
     """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
 
     def __init__(
-        self, *, folder: Folder, database: Database, loop: ExperimentLoop, changes: Changes, held: AsyncExitStack
+        self, *, folder: Folder, database: Database, parts: Parts, changes: Changes, held: AsyncExitStack
     ) -> None:
         self.folder = folder
         self.database = database
-        self.loop = loop
+        self.loop = parts.loop
+        self.messages = parts.messages
+        self._spec = parts.spec
+        self._code = parts.code
         self.changes = changes
         #: Commands that read, change and write the config take turns.
         self.changing = asyncio.Lock()
@@ -78,18 +59,24 @@ class OpenExperiment:
 
     @property
     def spec(self) -> ExperimentSpec:
-        return self.loop.spec
+        return self._spec.now
 
-    @property
-    def code_archive(self) -> CodeArchive:
-        return self.loop.code_archive
+    def code_archive(self, service: str) -> CodeArchive | None:
+        """What is sent to jobs of this training service; None: nothing is."""
+        return self._code.get(service)
 
     def go_by(self, spec: ExperimentSpec) -> None:
         """The config was changed, and the change is stored: loop and tuner go by it from now on."""
         has_other_space = spec.search_space != self.spec.search_space
-        self.loop.spec = self.loop.feed.spec = spec
+        self._spec.now = spec
         if has_other_space:
-            self.loop.feed.change_search_space(spec)
+            self.loop.feed.change_search_space()
+
+    def try_again(self) -> None:
+        """A person has put something right."""
+        for service in self.loop.services.values():
+            service.try_again()
+        self.loop.wake()
 
     async def renew(self, values: Mapping[str, str]) -> None:
         """Secrets given anew: stored, then used from the platform's next call on; a hold for wrong ones is cleared.
@@ -97,8 +84,9 @@ class OpenExperiment:
         Raises InvalidInput for one that is none of the experiment's.
         """
         known = await self.database.try_write(lambda c: renew(c, values))
-        self.loop.platform.renew(credentials.filled(self.spec.platforms[0], known))
-        self.loop.wake()
+        for service in self.loop.services.values():
+            service.platform.renew(credentials.filled(service.spec, known))
+        self.try_again()
 
     async def run(self) -> None:
         """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
@@ -111,7 +99,7 @@ class OpenExperiment:
                 if (corruption := _corruption(error)) is not None:
                     raise corruption from error
                 log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
-                self.loop.intake.put_on_hold(_internal(error))
+                self.loop.inbox.put_on_hold(_internal(error))
                 await asyncio.sleep(_RESTART_WAITS_S[min(attempt, len(_RESTART_WAITS_S) - 1)])
                 attempt += 1
 
@@ -120,7 +108,7 @@ class OpenExperiment:
 
 
 async def open_experiment(
-    folder: Folder, means: Means, on_status: Callable[[OpenExperiment, Result], Awaitable[None]]
+    folder: Folder, means: Means, on_status: Callable[[str, Result], Awaitable[None]]
 ) -> OpenExperiment:
     """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
     async with AsyncExitStack() as held:
@@ -129,26 +117,41 @@ async def open_experiment(
         changes = Changes()
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
-        row, (environment, interpreter), known = await database.try_write(lambda c: _load(c, folder, means.clock()))
+        stored = await database.try_write(lambda c: _load(c, folder, means.clock()))
+        row = stored.row
         spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
         held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
-        loop = _build_loop(
-            folder, spec, row, database, means, known, environment, interpreter or sys.executable, changes,
-            lambda result: on_status(experiment, result),
+        build = Build(
+            folder=folder, row=row, spec=LiveSpec(spec), database=database, means=means,
+            environment=stored.environment, interpreter=stored.interpreter or sys.executable, changes=changes,
+            nonce=stored.nonce, secrets=stored.secrets, removed=_removed(spec, stored.services),
         )  # fmt: skip
-        experiment = OpenExperiment(folder=folder, database=database, loop=loop, changes=changes, held=held.pop_all())
-        return experiment
+        parts = build.parts(lambda result: on_status(row.id, result))
+        return OpenExperiment(folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all())
 
 
-def _load(
-    connection: sqlite3.Connection, folder: Folder, now_ms: int
-) -> tuple[ExperimentRow, tuple[dict[str, str], str], dict[str, str]]:
-    """What is stored of it, its caller, its secrets."""
+class _Stored(NamedTuple):
+    """What an experiment is opened from."""
+
+    row: ExperimentRow
+    environment: dict[str, str]
+    interpreter: str
+    services: dict[str, ServiceRow]
+    #: Reference → value.
+    secrets: dict[str, str]
+    nonce: str
+
+
+def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
     if experiments.is_missing(connection):
         raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
     _settle_in(connection, folder)
     experiments.count_to_last_event(connection, now_ms)
-    return experiments.load(connection), experiments.caller(connection), secrets.load(connection)
+    environment, interpreter = experiments.caller(connection)
+    return _Stored(
+        row=experiments.load(connection), environment=environment, interpreter=interpreter,
+        services=services.load(connection), secrets=secrets.load(connection), nonce=experiments.nonce(connection),
+    )  # fmt: skip
 
 
 def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
@@ -162,38 +165,11 @@ def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
         experiments.set_config(connection, json.dumps(moved))
 
 
-def _build_loop(
-    folder: Folder, spec: ExperimentSpec, row: ExperimentRow, database: Database, means: Means,
-    known: Mapping[str, str], environment: dict[str, str], interpreter: str, changes: Changes,
-    on_status: Callable[[Result], Awaitable[None]],
-) -> ExperimentLoop:  # fmt: skip
-    place = HostPlace(
-        interpreter=interpreter, environment=with_stand_in(environment), folder=folder.checkpoint,
-        log_folder=folder.log,
-    )  # fmt: skip
-    loop: ExperimentLoop
-    feed = TunerFeed(
-        database, spec, place, told=row.ended_trials, patience_s=means.settings.tuner_patience_s,
-        wake=lambda: loop.wake(),
-    )  # fmt: skip
-    actions = Actions(
-        folder_of_trials=folder.trials, caller_environment=environment, runner_door=means.runner_door, clock=means.clock
-    )
-    loop = ExperimentLoop(
-        experiment_id=row.id, spec=spec, database=database, feed=feed, keeper=means.keeper,
-        platform_class=platform_class(spec), settings=credentials.filled(spec.platforms[0], known), actions=actions,
-        clock=means.clock,
-        runner_door=means.runner_door, safety_poll_s=means.settings.safety_poll_s, changed=changes.note,
-        on_status=on_status,
-    )  # fmt: skip
-    return loop
-
-
-def platform_class(spec: ExperimentSpec) -> type[Platform]:
-    """The adapter of an experiment. Raises InvalidInput."""
-    if len(spec.platforms) > 1:
-        raise InvalidInput("trainingService: several platforms at once are not in this version yet; leave one")
-    return registry.adapter_class(registry.find(spec.platforms[0].name))
+def _removed(spec: ExperimentSpec, known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:
+    """Services that the config has no more; attempts of theirs may be open."""
+    configured = {platform.service for platform in spec.platforms}
+    gone = [row for row in known.values() if row.name not in configured and "platform" in row.settings]
+    return tuple(PlatformSpec(name=r.settings["platform"], service=r.name, settings=r.settings) for r in gone)
 
 
 def _corruption(error: Exception) -> StoreCorrupt | None:

@@ -8,15 +8,18 @@ about the experiment; what stands here is what trials share: the platform and th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.scheduler.choice import Choice
 from nni_manager.scheduler.decisions import (
     AddTrial,
     AskTuner,
@@ -29,12 +32,15 @@ from nni_manager.scheduler.decisions import (
     Submit,
 )
 from nni_manager.scheduler.experiment_status import same_failure, set_status, takes_attempts, trials_left
-from nni_manager.scheduler.snapshot import Snapshot
+from nni_manager.scheduler.snapshot import Service, Snapshot
 from nni_manager.scheduler.trial_course import follow
+from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
 
 #: What a trial waits for between its submission and its start.
-SUBMITTED = "handed to the platform, not started yet"
+SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
+#: Milliseconds between two sentences of one code.
+_WAIT_EVERY_MS = 1000
 #: Holds under which not even intended jobs are submitted.
 _NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
 #: Proposals that may be asked for at a time: they are one message to the tuner and, once they come, trials of one turn.
@@ -51,11 +57,12 @@ def plan(snapshot: Snapshot) -> Decisions:
         follow(snapshot, trial, decisions)
     finished = [record for record in decisions.records if isinstance(record, Finish)]
     in_play, waiting = _going_on(snapshot, decisions)
-    snapshot = _notice_same_failure(snapshot, finished, decisions)
+    snapshot = _notice_holds(snapshot, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
     taken = len(snapshot.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
-    still_waiting = _fill_slots(snapshot, waiting, taken, decisions)
-    _name_wait_reasons(snapshot, still_waiting, decisions)
+    choice = Choice(snapshot, in_play)
+    still_waiting = _fill_slots(snapshot, waiting, choice, taken, decisions)
+    _name_wait_reasons(snapshot, still_waiting, choice, decisions)
     _name_start_reasons(snapshot, in_play, decisions)
     set_status(snapshot, finished, decisions)
     return decisions
@@ -68,9 +75,10 @@ def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial]
     return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
 
 
-def _notice_same_failure(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
-    """The snapshot that the rest of the plan goes by: on hold, if the first trials have just all failed in one way."""
-    hold = same_failure(snapshot, finished)
+def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
+    """The snapshot that the rest of the plan goes by: on hold, if the first trials have just all failed in one way, or
+    no training service is left that is on none."""
+    hold = same_failure(snapshot, finished) or _all_held(snapshot)
     if hold is None:
         return snapshot
     decisions.records.append(PutOnHold(hold=hold))
@@ -83,57 +91,101 @@ def _notice_same_failure(snapshot: Snapshot, finished: Sequence[Finish], decisio
 def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
     """Submits (again) what was decided earlier and has no handle: a crash or an outage came between.
 
-    A trial that must stop meanwhile is submitted too: whether its platform took it is not known, and the same name
-    is the same job, which can then be cancelled.
+    To the service it was meant for: whether that took it is not known, and the same name is the same job, which can
+    then be observed, or cancelled where the trial must stop meanwhile.
     """
-    hold, here = snapshot.experiment.hold, snapshot.here
-    if hold is not None and hold.code in _NEEDS_A_PERSON and not snapshot.is_stopping:
-        return
     for trial in in_play:
         assert trial.job is not None
         # not its state: a runner may say that it runs before its platform's answer is stored
-        if trial.job.handle is not None or trial.job.job_name in here.submitting:
+        if trial.job.handle is not None or trial.job.job_name in snapshot.here.submitting:
             continue
-        if here.may_submit:
-            again = _submit(snapshot, trial.id, trial.attempt, trial.sequence_id, trial.record)
-            decisions.calls.append(replace(again, stored=snapshot.stored[trial.job.job_name]))
+        service = snapshot.service(trial.job.service)
+        if _needs_a_person(snapshot, service) and not snapshot.is_stopping:
+            continue
+        if service.state.may_submit(snapshot.here.now_ms):
+            again = _submit(snapshot, trial, service.name, trial.job.intended_ms)
+            stored = snapshot.stored[trial.job.job_name]
+            decisions.calls.append(replace(again, stored=stored, is_repeat=True))
         else:
-            decisions.wake_at(here.retry_at_ms)
+            _wake_to_try_again(service, decisions)
 
 
-def _submit(snapshot: Snapshot, trial_id: str, attempt: int, sequence_id: int, record: str) -> Submit:
-    name = job_name(snapshot.experiment.id, trial_id, attempt)
-    return Submit(job_name=name, trial_id=trial_id, attempt=attempt, sequence_id=sequence_id, record=record)
+def _all_held(snapshot: Snapshot) -> Hold | None:
+    """The first service's hold, when all have one and the experiment has none."""
+    holds = [service.hold for service in snapshot.services if not service.is_removed]
+    return None if snapshot.experiment.hold is not None or None in holds else next(iter(holds), None)
+
+
+def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
+    return any(hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold))
+
+
+def _wake_to_try_again(service: Service, decisions: Decisions) -> None:
+    if service.state.is_ready:
+        decisions.wake_at(service.state.retry_at_ms)
+
+
+def _submit(snapshot: Snapshot, trial: OpenTrial | NewTrial, service: str, intended_ms: int) -> Submit:
+    name = job_name(snapshot.experiment.id, trial.id, trial.attempt)
+    return Submit(
+        job_name=name, trial_id=trial.id, attempt=trial.attempt, sequence_id=trial.sequence_id, record=trial.record,
+        service=service, intended_ms=intended_ms,
+    )  # fmt: skip
 
 
 # The slots
 
 
-def _fill_slots(snapshot: Snapshot, waiting: list[OpenTrial], taken: int, decisions: Decisions) -> list[OpenTrial]:
+class NewTrial(NamedTuple):
+    """One that this plan makes."""
+
+    id: str
+    sequence_id: int
+    record: str
+    attempt: int = 1
+
+
+def _fill_slots(
+    snapshot: Snapshot, waiting: list[OpenTrial], choice: Choice, taken: int, decisions: Decisions
+) -> list[OpenTrial]:
     """Starts waiting trials, then new ones, then asks the tuner for what is missing; says which trials still wait."""
-    if not snapshot.here.may_submit:
-        decisions.wake_at(snapshot.here.retry_at_ms)
-        return waiting
-    if not takes_attempts(snapshot):
+    for service in snapshot.services:
+        if not service.state.may_submit(snapshot.here.now_ms):
+            _wake_to_try_again(service, decisions)
+    if not choice.is_possible or not takes_attempts(snapshot):
         return waiting
     free = max(0, snapshot.spec.trial_concurrency - taken)
-    for trial in waiting[:free]:
-        _start(snapshot, trial.id, trial.attempt, trial.sequence_id, trial.record, decisions)
+    left = [trial for trial in waiting[:free] if not _start(snapshot, trial, choice, decisions)]
     if snapshot.experiment.status.is_active:
-        _make_trials(snapshot, max(0, free - len(waiting)), decisions)
-    return waiting[free:]
+        _make_trials(snapshot, max(0, free - len(waiting)), choice, decisions)
+    decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + _made_in_vain(decisions))
+    return left + waiting[free:]
 
 
-def _start(
-    snapshot: Snapshot, trial_id: str, attempt: int, sequence_id: int, record: str, decisions: Decisions
-) -> None:
-    submit = _submit(snapshot, trial_id, attempt, sequence_id, record)
-    decisions.records.append(StartAttempt(trial_id=trial_id, attempt=attempt, job_name=submit.job_name))
+def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, decisions: Decisions) -> bool:
+    """Whether a service has room for it."""
+    service = choice.pick()
+    if service is None:
+        return False
+    submit = _submit(snapshot, trial, service, snapshot.here.now_ms)
+    decisions.records.append(
+        StartAttempt(trial_id=trial.id, attempt=trial.attempt, job_name=submit.job_name, service=service)
+    )
     decisions.calls.append(submit)
+    return True
 
 
-def _make_trials(snapshot: Snapshot, free: int, decisions: Decisions) -> None:
-    """New trials for `free` slots from the proposals in hand, as far as both and the limits go."""
+def _made_in_vain(decisions: Decisions) -> int:
+    """Trials made by this plan that no service had room for."""
+    started = {record.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
+    return sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
+
+
+def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decisions) -> None:
+    """New trials for `free` slots from the proposals in hand, as far as both and the limits go.
+
+    Also where no service has room: a trial that is there can say what it waits for.
+    """
     proposals, left = snapshot.here.proposals, trials_left(snapshot)
     ids = snapshot.fresh_ids[: min(free, left)]
     made = len(ids)
@@ -141,10 +193,11 @@ def _make_trials(snapshot: Snapshot, free: int, decisions: Decisions) -> None:
         parameters = Parameters(
             parameter_id=proposal.parameter_id, source=ParameterSource.ALGORITHM, values=proposal.values
         )
-        record = parameters.record()
-        decisions.records.append(AddTrial(trial_id=trial_id, parameter_id=proposal.parameter_id, record=record))
-        sequence_id = snapshot.experiment.next_sequence_id + number
-        _start(snapshot, trial_id, 1, sequence_id, record, decisions)
+        trial = NewTrial(trial_id, snapshot.experiment.next_sequence_id + number, parameters.record())
+        added = AddTrial(trial_id=trial_id, parameter_id=proposal.parameter_id, record=trial.record)
+        decisions.records.append(added)
+        if not _start(snapshot, trial, choice, decisions):
+            decisions.records.append(SetWait(trial_id=trial_id, wait=_wait_reason(snapshot, choice)))
     if left > made and not snapshot.here.exhausted:
         _ask_tuner(snapshot, free - made, left - made, len(proposals) - made, decisions)
 
@@ -163,33 +216,56 @@ def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions
 # The wait reasons
 
 
-def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> None:
-    """Every trial that waits for a slot says why."""
+def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice: Choice, decisions: Decisions) -> None:
+    """Every trial that waits for a slot or for room says why."""
     if not waiting:
         return
-    code, sentence = _wait_reason(snapshot)
+    wait = _wait_reason(snapshot, choice)
     for trial in waiting:
-        says_more = trial.wait_code == WaitCode.RETRY and code is WaitCode.CONCURRENCY
-        if trial.wait_code != code and not says_more:
-            decisions.records.append(SetWait(trial_id=trial.id, code=code, sentence=sentence))
+        says_more = trial.wait_code == WaitCode.RETRY and wait.code is not WaitCode.HOLD
+        if not says_more:
+            _set_wait(snapshot, trial, wait, decisions)
 
 
-def _wait_reason(snapshot: Snapshot) -> tuple[WaitCode, str]:
+def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
     if snapshot.hold is not None:
-        return WaitCode.HOLD, f"the experiment is on hold: {snapshot.hold.sentence}"
+        return Wait(code=WaitCode.HOLD, sentence=f"the experiment is on hold: {snapshot.hold.sentence}")
     if snapshot.experiment.status is ExperimentStatus.ERROR:
-        return WaitCode.HOLD, f"the experiment cannot go on until it is resumed: {snapshot.experiment.error}"
-    if snapshot.here.platform_trouble:
-        return WaitCode.PLATFORM_UNAVAILABLE, snapshot.here.platform_trouble
-    return WaitCode.CONCURRENCY, f"all {snapshot.spec.trial_concurrency} slots of trialConcurrency are taken"
+        sentence = f"the experiment cannot go on until it is resumed: {snapshot.experiment.error}"
+        return Wait(code=WaitCode.HOLD, sentence=sentence)
+    if (reason := choice.reason()) is not None:
+        return reason
+    sentence = f"all {snapshot.spec.trial_concurrency} slots of trialConcurrency are taken"
+    return Wait(code=WaitCode.CONCURRENCY, sentence=sentence)
 
 
 def _name_start_reasons(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
-    """Every trial whose attempt waits for its start says why."""
-    code, sentence = WaitCode.SUBMITTED, SUBMITTED
-    if snapshot.here.platform_trouble:
-        code, sentence = WaitCode.PLATFORM_UNAVAILABLE, snapshot.here.platform_trouble
+    """Every trial whose attempt waits for its start says why: as its platform does, where that says so."""
     for trial in in_play:
         starts = trial.job is not None and trial.job.state == JobState.RUNNING
-        if trial.status is TrialStatus.WAITING and trial.wait_code != code and not starts:
-            decisions.records.append(SetWait(trial_id=trial.id, code=code, sentence=sentence))
+        if trial.job is not None and trial.status is TrialStatus.WAITING and not starts:
+            _set_wait(snapshot, trial, _start_reason(snapshot, trial.job), decisions)
+
+
+def _start_reason(snapshot: Snapshot, job: AttemptRow) -> Wait:
+    state = snapshot.service(job.service).state
+    if job.unreachable_ms is not None:
+        return Wait(code=WaitCode.MACHINE_DOWN, sentence=job.unreachable)
+    if state.trouble:
+        return Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=state.trouble)
+    if job.wait_code:
+        code, details = WaitCode(job.wait_code), json.loads(job.wait_details)
+        return Wait(code=code, sentence=job.wait_sentence, details=details)
+    return SUBMITTED
+
+
+def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:
+    """What changes from one moment to the next is written once a second."""
+    is_same_code = trial.wait_code == wait.code
+    if is_same_code and (trial.wait_sentence, trial.wait_details) == (wait.sentence, json.dumps(wait.details)):
+        return
+    next_ms = trial.wait_ms + _WAIT_EVERY_MS
+    if is_same_code and snapshot.here.now_ms < next_ms:
+        decisions.wake_at(next_ms)
+    else:
+        decisions.records.append(SetWait(trial_id=trial.id, wait=wait))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from nni_manager.config import credentials, experiment_file
 from nni_manager.domain.experiment import HoldCode
-from nni_manager.store import experiments, secrets
+from nni_manager.store import experiments, secrets, services
 
 
 def renew(connection: sqlite3.Connection, values: Mapping[str, str]) -> dict[str, str]:
@@ -19,6 +19,9 @@ def renew(connection: sqlite3.Connection, values: Mapping[str, str]) -> dict[str
     row = experiments.load(connection)
     credentials.require_known(experiment_file.from_canonical(json.loads(row.config)), values)
     secrets.put(connection, values)
+    for name, service in services.load(connection).items():
+        if service.hold is not None and service.hold.code is HoldCode.BAD_CREDENTIALS:
+            services.set_hold(connection, name, None)
     if row.hold is not None and row.hold.code is HoldCode.BAD_CREDENTIALS:
         experiments.set_hold(connection, None)
     return secrets.load(connection)

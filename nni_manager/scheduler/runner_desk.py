@@ -67,7 +67,7 @@ class RunnerDesk:
         `outboxes`: what its container found when it started.
         """
         experiment, side = await self._find(who, is_greeting=True)
-        await experiment.loop.greet(
+        await experiment.messages.greet(
             side.job_name, runner_version, channel, self.manager_version, container=who.container, outboxes=outboxes
         )
 
@@ -81,14 +81,14 @@ class RunnerDesk:
         experiment, side = await self._greeted(who)
         now_ms = self._supervisor.means.clock()
         started_ms = possible_ms(started_ms, side.intended_ms, now_ms, apart_ms(told_ms, now_ms))
-        experiment.loop.intake.take_reports({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
+        experiment.loop.inbox.report({side.job_name: JobReport(state=JobState.RUNNING, started_ms=started_ms)})
         return side.must_stop
 
     async def exited(self, who: RunnerOf, word: Mapping[str, Any]) -> bool:
         """`word`: the post, which `domain.evidence.RunnerWord` reads."""
         experiment, side = await self._greeted(who)
         identity = {"container": who.container} if who.container else {}
-        await experiment.loop.exited(side.job_name, json.dumps({**word, **identity}))
+        await experiment.messages.exited(side.job_name, json.dumps({**word, **identity}))
         return side.must_stop
 
     async def lines(self, who: RunnerOf, outbox: str, start: int, end: int, lines: Sequence[str]) -> int:
@@ -120,7 +120,7 @@ class RunnerDesk:
         job is left in peace as long as it goes on.
         """
         experiment, side = await self._greeted(who, decided_too=True)
-        experiment.loop.actions.forgetting.leave_time(side.job_name)
+        experiment.loop.services[side.service].forgetting.leave_time(side.job_name)
         if file not in protocol.LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
         attempt, trials = attempt_directory(who.trial_id, who.attempt), experiment.folder.trials
@@ -139,10 +139,9 @@ class RunnerDesk:
 
     async def code(self, who: RunnerOf) -> Path | None:
         """The packed code; None when none needs to be fetched."""
-        experiment, _ = await self._greeted(who)
-        if not experiment.loop.platform.capabilities.ships_code:
-            return None
-        return await experiment.code_archive.path()
+        experiment, side = await self._greeted(who)
+        archive = experiment.code_archive(side.service)
+        return await archive.path() if archive is not None else None
 
     def grace_s(self, who: RunnerOf) -> float:
         return self._supervisor.find(who.experiment_id).spec.grace_period_s
@@ -185,7 +184,7 @@ async def _deliver(
         raise StoreUnavailable(f"{experiment.database.trouble}; nothing was taken, try again later")
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            await experiment.loop.deliver(job_name, outbox, start, end, lines, container=container)
+            await experiment.messages.deliver(job_name, outbox, start, end, lines, container=container)
     except TimeoutError:
         raise StoreUnavailable("these results are not stored yet; post them again") from None
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
@@ -20,10 +20,11 @@ from nni_manager.domain.view import View
 from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import experiment_folder
+from nni_manager.scheduler import experiment_folder, left_behind
 from nni_manager.scheduler.closed_experiments import ClosedExperiment
 from nni_manager.scheduler.experiment_status import room
 from nni_manager.scheduler.launcher import Launcher
+from nni_manager.scheduler.leftovers import Ended
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
@@ -38,8 +39,6 @@ T = TypeVar("T")
 #: What an experiment is read from.
 Readable = OpenExperiment | ClosedExperiment
 
-#: The platforms whose jobs are the local keeper's.
-_AT_KEEPER = frozenset({"local", "scripted"})
 #: Neither another view nor another folder.
 _AS_IT_WAS = Reopening()
 
@@ -129,8 +128,7 @@ class Service:
             if self._supervisor.get(id) is not None:
                 raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
-            if await self._may_have_jobs(entry):
-                await self._end_jobs(entry, forget=True)
+            await self._end_left_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
             await self._let_go(id)
             findings = await asyncio.to_thread(entry.folder.remove)
@@ -168,6 +166,10 @@ class Service:
             folder = (await self.entry(id)).folder
             await self._supervisor.closed_ones.let_go(id)
             await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
+
+    async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
+        """Ends what closed experiments left on these platforms, or on all."""
+        return await self._means.leftovers.end(platforms)
 
     # Trials
 
@@ -220,8 +222,12 @@ class Service:
         """What no database knows of it."""
         experiment = self._supervisor.get(id)
         hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
-        warnings = self._means.warnings.of(id)
-        return Live(at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings)
+        warnings = (*self._means.warnings.of(id), *self._means.leftovers.warnings_of(id))
+        services = experiment.loop.live_services if experiment is not None else ()
+        return Live(
+            at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings,
+            services=services,
+        )  # fmt: skip
 
     @property
     def open_experiments(self) -> tuple[OpenExperiment, ...]:
@@ -265,8 +271,8 @@ class Service:
         hold = self._supervisor.not_opened.get(entry.id)
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
             return
-        if hold is not None:
-            await self._end_jobs(entry, forget=False)
+        if hold is not None:  # what they reported is taken in when it can be opened again
+            await abandoned_jobs.end(self._means.keeper, entry.id, forget=False)
         status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._means.clock()
         comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
         await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
@@ -281,10 +287,17 @@ class Service:
             return True
         return await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
 
-    async def _end_jobs(self, entry: Entry, *, forget: bool) -> None:
-        """Jobs that its own loop cannot end."""
-        if not _AT_KEEPER.isdisjoint(entry.platform.split(",")):
-            await abandoned_jobs.end(self._means.keeper, entry.id, forget=forget)
+    async def _end_left_jobs(self, entry: Entry) -> None:
+        """Of one that is deleted; what cannot be ended now stays noted when its folder is gone."""
+        sentence, now_ms = "the experiment was deleted", self._means.clock()
+        if await self._may_have_jobs(entry):
+            for left in await asyncio.to_thread(left_behind.of_closed, entry, now_ms, sentence):
+                await self._means.leftovers.note(left)
+        for ended in await self._means.leftovers.end(experiment_id=entry.id):
+            if ended.trouble:
+                log.warning(
+                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
+                )
 
     async def _let_go(self, id: str) -> None:
         self._supervisor.give_up(id)
@@ -297,7 +310,7 @@ class Service:
         try:
             done = await experiment.database.try_write(function)
         except StoreCorrupt as error:
-            experiment.loop.give_up(error)
+            experiment.loop.inbox.give_up(error)
             raise
         experiment.changes.note()
         return done

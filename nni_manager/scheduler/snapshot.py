@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from nni_manager.domain.evidence import RunnerWord
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold
 from nni_manager.domain.job import JobState
-from nni_manager.store import experiments, jobs, runners, trials
+from nni_manager.domain.wait import Wait
+from nni_manager.store import experiments, jobs, runners, services, trials
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.services import ServiceRow
 from nni_manager.store.trials import OpenTrial
 from trial_runner import protocol
 
@@ -25,20 +27,64 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceState:
+    """What only this process knows of one training service."""
+
+    #: It is connected, or was and cannot be asked now; otherwise it takes nothing.
+    is_ready: bool = True
+    #: Since when it cannot be asked; None while it can.
+    away_since_ms: int | None = None
+    #: Why it cannot be asked, or takes no jobs at the moment; empty when all is well.
+    trouble: str = ""
+    #: While there is trouble: when to try again.
+    retry_at_ms: int = 0
+    #: Jobs it has room for; None: as many as one likes.
+    free: int | None = None
+    #: When there is no room: why.
+    full: Wait | None = None
+    #: As in its adapter's `Capabilities`.
+    platform_decides: bool = False
+    has_portal: bool = False
+    unreachable_grace_s: float | None = None
+    #: A trial runner wraps the command of every job, and is to be heard or read.
+    expects_runner: bool = False
+    #: Its results may come through storage that is shared.
+    is_read: bool = False
+    #: Nothing but the posts of its runner tells whether a job that was started still runs.
+    lives_by_runner: bool = False
+
+    def may_submit(self, now_ms: int) -> bool:
+        """It takes jobs, or it is time to try again."""
+        return self.is_ready and (not self.trouble or now_ms >= self.retry_at_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One training service of the experiment."""
+
+    name: str
+    state: ServiceState
+    #: Trials it may have at a time; None: as many as the experiment.
+    limit: int | None = None
+    #: A person must put something right before it is used again.
+    hold: Hold | None = None
+    #: It takes nothing new.
+    is_removed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What no database knows. Lost with the process, and found out again by the next one."""
 
     now_ms: int
+    #: When this process first saw that the experiment is to be stopped.
+    stopping_since_ms: int | None = None
     #: Jobs whose submission is under way in this process.
     submitting: frozenset[str] = frozenset()
     #: Jobs that were sent a stop since the platform was last (re)connected.
     cancelled: frozenset[str] = frozenset()
-    #: Since when the platform cannot be asked; None while it can.
-    unreachable_since_ms: int | None = None
-    #: Why the platform takes no jobs at the moment; empty when it does.
-    platform_trouble: str = ""
-    #: While there is trouble: when to try again.
-    retry_at_ms: int = 0
+    #: By name.
+    services: Mapping[str, ServiceState] = field(default_factory=dict)
     #: From the tuner, in order.
     proposals: tuple[Proposal, ...] = ()
     #: Proposals asked for and not answered yet.
@@ -49,23 +95,17 @@ class Surroundings:
     ahead: int = 0
     #: The tuner cannot be asked now although it is on no recorded hold.
     tuner_trouble: Hold | None = None
-    #: A trial runner wraps the command of every job, and is to be heard or read.
-    expects_runner: bool = False
-    #: Its results may come through storage that is shared.
-    is_read: bool = False
-    #: How long runners could be heard, where nothing else tells whether a job runs; None: the platform tells it.
+    #: How long runners could be heard; None: not yet.
     listening_ms: int | None = None
     #: Job → how long its runner was not heard, of those that were heard in this process.
     silent_ms: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def may_submit(self) -> bool:
-        """The platform takes jobs, or it is time to try again."""
-        return not self.platform_trouble or self.now_ms >= self.retry_at_ms
-
     def silence_ms(self, job: AttemptRow) -> int | None:
         """For how long nothing was heard of a running job that only its runner's posts tell of; None: of any other."""
-        if self.listening_ms is None or job.channel != protocol.PUSH or job.state != JobState.RUNNING:
+        service = self.services.get(job.service)
+        if service is None or not service.lives_by_runner or self.listening_ms is None:
+            return None
+        if job.channel != protocol.PUSH or job.state != JobState.RUNNING:
             return None
         return self.silent_ms.get(job.job_name, self.listening_ms)
 
@@ -74,6 +114,8 @@ class Surroundings:
 class Snapshot:
     experiment: ExperimentRow
     spec: ExperimentSpec
+    #: In the order of the config; removed ones that still have attempts come last.
+    services: tuple[Service, ...]
     #: Not ended, oldest first.
     open_trials: tuple[OpenTrial, ...]
     #: (platform, user code): attempts given up on either account, of trials whose attempt may have failed.
@@ -89,6 +131,11 @@ class Snapshot:
     #: (id, status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
     first_ended: tuple[tuple[str, str, str, str], ...]
     here: Surroundings
+
+    def service(self, name: str) -> Service:
+        """The one of this name; one that nobody knows any more is removed and well."""
+        found = next((service for service in self.services if service.name == name), None)
+        return found or Service(name=name, state=ServiceState(), is_removed=True)
 
     @property
     def is_stopping(self) -> bool:
@@ -115,6 +162,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
     return Snapshot(
         experiment=experiment,
         spec=spec,
+        services=_services(spec, here, services.load(connection)),
         open_trials=open_trials,
         retries={id_: jobs.retries(connection, id_) for id_ in failed},
         stored={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, here)},
@@ -124,6 +172,18 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         here=here,
     )
+
+
+def _services(spec: ExperimentSpec, here: Surroundings, rows: Mapping[str, ServiceRow]) -> tuple[Service, ...]:
+    limits = {platform.service: platform.trial_concurrency for platform in spec.platforms}
+    names = [*limits, *(name for name in here.services if name not in limits)]
+    return tuple(
+        Service(
+            name=name, state=here.services.get(name, _UNKNOWN_SERVICE), limit=limits.get(name),
+            hold=rows[name].hold if name in rows else None, is_removed=name not in limits,
+        )
+        for name in names
+    )  # fmt: skip
 
 
 def _most_new_trials(spec: ExperimentSpec, here: Surroundings, open_trials: tuple[OpenTrial, ...]) -> int:
@@ -155,3 +215,7 @@ def _missing(
         if trial.job is not None and trial.job.runner_exit is not None:
             word = RunnerWord.parse(trial.job.runner_exit)
             yield trial.job.job_name, runners.missing(connection, trial.job.job_name, word.outboxes)
+
+
+#: Of a service that this process has not built yet.
+_UNKNOWN_SERVICE = ServiceState(is_ready=False, trouble="it is being connected")

@@ -7,13 +7,16 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreUnavailable
+from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.scheduler import left_behind
+from nni_manager.scheduler.build import Means
 from nni_manager.scheduler.closed_experiments import ClosedExperiments
-from nni_manager.scheduler.open_experiment import Means, OpenExperiment, open_experiment
+from nni_manager.scheduler.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.turn import Result
 from nni_manager.store import experiments, index
 from nni_manager.store.database import Database
@@ -37,6 +40,7 @@ class Supervisor:
         self.closed_ones = ClosedExperiments(index_database)
         self.means = means
         means.warnings.on_change = self._show_change
+        means.leftovers.at_work = lambda: self._open
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._settling: set[asyncio.Task[None]] = set()
@@ -301,13 +305,34 @@ class Supervisor:
 
     async def _close(self, experiment: OpenExperiment) -> None:
         """A view ends with its experiment, not with its loop: one in ERROR is still looked at."""
-        await experiment.close()
+        try:
+            if experiment.loop.closed.is_set():
+                await self._note_left(experiment, running=False)
+        finally:
+            await experiment.close()
         if experiment.loop.closed.is_set():
             await self.means.view_door.close(experiment.id)
 
-    async def _note_status(self, experiment: OpenExperiment, result: Result) -> None:
+    async def _note_status(self, id: str, result: Result) -> None:
         is_open = result.status is not ExperimentStatus.STOPPED
-        await self.note(lambda c: index.set_status(c, experiment.id, result.status, result.ended_ms, is_open=is_open))
+        experiment = self._open.get(id)
+        if not is_open and experiment is not None:  # first: who is killed in between finds the experiment open
+            await self._note_left(experiment, running=True)
+        await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))
+
+    async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
+        """What its services could not end or remove."""
+        troubles = {one.name: one.trouble for one in experiment.loop.live_services}
+        now_ms = self.means.clock()
+        try:
+            found = await experiment.database.read(lambda c: left_behind.read(c, now_ms, running=running))
+            for left in found:
+                trouble = troubles.get(left.service) or "it could not be asked to end them"
+                await self.means.leftovers.note(replace(left, sentence=trouble))
+            for service in troubles.keys() - {left.service for left in found}:
+                await self.means.leftovers.forget(experiment.id, service)
+        except StoreError as error:
+            log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
 
 def _stop_unless_stopped(connection: sqlite3.Connection, now_ms: int) -> None:

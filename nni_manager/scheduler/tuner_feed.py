@@ -19,6 +19,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.experiment_log import write_text
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.snapshot import Proposal
 from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.verdicts import Verdicts
@@ -42,10 +43,10 @@ class TunerFeed:
     """`wake` is called when there is news: proposals, a verdict, trouble."""
 
     def __init__(
-        self, database: Database, spec: ExperimentSpec, place: HostPlace, *, told: int, patience_s: float,
+        self, database: Database, spec: LiveSpec, place: HostPlace, *, told: int, patience_s: float,
         wake: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.spec = spec
+        self._live = spec
         self._database = database
         self._wake = wake
         self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
@@ -70,6 +71,10 @@ class TunerFeed:
         self._results: list[Item] = []
         self._verdicts = Verdicts(database)
         self._changes: list[tuple[str, Item]] = []
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return self._live.now
 
     @property
     def silence(self) -> Hold | None:
@@ -107,12 +112,11 @@ class TunerFeed:
             self._verdicts.want(trial_id)
             self._work.set()
 
-    def change_search_space(self, spec: ExperimentSpec) -> None:
+    def change_search_space(self) -> None:
         """Proposals in hand came from the old one and are dropped."""
-        self.spec = spec
         self.proposals.clear()
         self.exhausted = False
-        self._changes.append(("search_space", {"search_space": spec.search_space}))
+        self._changes.append(("search_space", {"search_space": self.spec.search_space}))
         self._work.set()
 
     def import_data(self, data: list[Item]) -> None:

@@ -19,19 +19,11 @@ from nni_manager.scheduler import decisions as d
 from nni_manager.scheduler.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.plan import SUBMITTED, plan
 from nni_manager.scheduler.snapshot import Surroundings, load
-from nni_manager.store import clock_step, experiments, history, jobs, metrics, trials
+from nni_manager.store import clock_step, experiments, history, jobs, metrics, services, trials
 from nni_manager.store.metrics import Chunk, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
 _COUNT_EVERY_MS = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastWords:
-    """The last lines of a job, and its end, which counts only when they are stored."""
-
-    chunk: Chunk
-    report: JobReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +33,16 @@ class Seen:
     handles: tuple[JobHandle, ...] = ()
     #: Job name → evidence.
     reports: Mapping[str, JobReport] = field(default_factory=dict)
-    last_words: tuple[LastWords, ...] = ()
+    #: Last lines of jobs whose end is among the reports, where it counts only when they are stored.
+    last_lines: tuple[Chunk, ...] = ()
     #: Jobs the platform certainly did not take: their intent is taken back.
     refused: tuple[str, ...] = ()
     #: Jobs of which the platform keeps nothing any more.
     forgotten: tuple[str, ...] = ()
     #: Trials the assessor wants to end.
     judged_bad: tuple[str, ...] = ()
+    #: Training service → why it is on hold.
+    holds: Mapping[str, Hold] = field(default_factory=dict)
     hold: Hold | None = None
     #: Milliseconds by which the wall clock was set.
     clock_step_ms: int = 0
@@ -57,7 +52,7 @@ class Seen:
 class Result:
     """What the turn decided, for the loop to act on."""
 
-    #: What became of the last words, in their order.
+    #: What became of the last lines, in their order.
     receipts: tuple[Receipt, ...]
     status: ExperimentStatus
     ended_ms: int | None
@@ -66,6 +61,10 @@ class Result:
     #: Results the tuner was not told yet, in the order trials ended.
     to_tell: tuple[dict[str, Any], ...]
     records: tuple[d.Record, ...]
+    #: Where a job runs, can be looked at, or that it cannot be reached, is told anew.
+    shows_more: bool
+    #: Training service → trials that wait for room there.
+    wants: Mapping[str, int]
     wake_at_ms: int | None
     next_parameter_id: int
 
@@ -74,7 +73,7 @@ def take_turn(
     connection: sqlite3.Connection, spec: ExperimentSpec, seen: Seen, here: Surroundings, *, told: int, assessed: bool
 ) -> Result:
     """`told`: results the tuner knows, by end order; `assessed`: an assessor wants intermediates with them."""
-    receipts = take_in(connection, seen, here.now_ms)
+    receipts, shows_more = take_in(connection, seen, here.now_ms)
     snapshot = load(connection, spec, here, first_ended=SAME_FAILURES)
     decided = plan(snapshot)
     before = snapshot.experiment
@@ -92,48 +91,52 @@ def take_turn(
         calls=tuple(decided.calls),
         to_tell=tuple(to_tell),
         records=tuple(decided.records),
+        shows_more=shows_more,
+        wants=decided.wants,
         wake_at_ms=decided.wake_at_ms,
         next_parameter_id=after.next_parameter_id,
     )
 
 
-def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[Receipt, ...]:
-    """Writes what was seen; says what became of the last words."""
+def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
+    """Writes what was seen; says what became of the last lines, and whether more is known of where a job is."""
     if seen.clock_step_ms:  # first: what comes next is told by the new clock
         clock_step.follow(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
+    receipts = tuple(metrics.store(connection, chunk, now_ms) for chunk in seen.last_lines)
+    outcomes = zip(seen.last_lines, receipts, strict=True)
+    incomplete = {chunk.job_name for chunk, receipt in outcomes if receipt.stored is Stored.GAP}
+    shows_more = False
     for name, report in seen.reports.items():
-        jobs.set_report(connection, name, report, now_ms)
-    receipts = tuple(_take_last_words(connection, words, now_ms) for words in seen.last_words)
+        if name not in incomplete:  # its end is told again with the lines that are missing
+            shows_more |= jobs.set_report(connection, name, report, now_ms)
     for name in seen.refused:
         jobs.take_back(connection, name)
     for name in seen.forgotten:
         jobs.set_forgotten(connection, name)
     for trial_id in seen.judged_bad:
         trials.ask_stop(connection, trial_id, StopRequest.ASSESSOR)
+    for name, hold in seen.holds.items():
+        services.set_hold(connection, name, hold)
     if seen.hold is not None:
         experiments.set_hold(connection, seen.hold)
-    return receipts
-
-
-def _take_last_words(connection: sqlite3.Connection, words: LastWords, now_ms: int) -> Receipt:
-    receipt = metrics.store(connection, words.chunk, now_ms)
-    if receipt.stored is not Stored.GAP:
-        jobs.set_report(connection, words.chunk.job_name, words.report, now_ms)
-    return receipt
+    return receipts, shows_more
 
 
 def _add_trial(connection: sqlite3.Connection, record: d.AddTrial, now_ms: int) -> None:
     trials.add(
         connection, id=record.trial_id, parameter_id=record.parameter_id, record=record.record,
-        wait_code=WaitCode.SUBMITTED, wait_sentence=SUBMITTED, now_ms=now_ms,
+        wait_code=SUBMITTED.code, wait_sentence=SUBMITTED.sentence, now_ms=now_ms,
     )  # fmt: skip
 
 
 def _start_attempt(connection: sqlite3.Connection, record: d.StartAttempt, now_ms: int) -> None:
-    jobs.intend(connection, trial_id=record.trial_id, number=record.attempt, job_name=record.job_name, now_ms=now_ms)
-    trials.set_waiting(connection, record.trial_id, WaitCode.SUBMITTED, SUBMITTED)
+    jobs.intend(
+        connection, trial_id=record.trial_id, number=record.attempt, job_name=record.job_name, service=record.service,
+        now_ms=now_ms,
+    )  # fmt: skip
+    trials.set_waiting(connection, record.trial_id, SUBMITTED, now_ms)
 
 
 def _start_trial(connection: sqlite3.Connection, record: d.StartTrial, now_ms: int) -> None:
@@ -148,8 +151,12 @@ def _ask_stop(connection: sqlite3.Connection, record: d.AskStop, now_ms: int) ->
     trials.ask_stop(connection, record.trial_id, record.by)
 
 
+def _lose_job(connection: sqlite3.Connection, record: d.LoseJob, now_ms: int) -> None:
+    jobs.lose(connection, record.trial_id, record.attempt, record.message, record.ended_ms)
+
+
 def _finish(connection: sqlite3.Connection, record: d.Finish, now_ms: int) -> None:
-    jobs.close(connection, record.trial_id, record.attempt)
+    jobs.close(connection, record.trial_id, record.attempt, may_run=record.may_run)
     trials.finish(
         connection, record.trial_id, status=record.status, reason=record.reason, message=record.message,
         ended_ms=record.ended_ms,
@@ -162,7 +169,7 @@ def _give_up(connection: sqlite3.Connection, record: d.GiveUpAttempt, now_ms: in
 
 
 def _set_wait(connection: sqlite3.Connection, record: d.SetWait, now_ms: int) -> None:
-    trials.set_waiting(connection, record.trial_id, record.code, record.sentence)
+    trials.set_waiting(connection, record.trial_id, record.wait, now_ms)
 
 
 def _set_status(connection: sqlite3.Connection, record: d.SetStatus, now_ms: int) -> None:
@@ -182,6 +189,7 @@ _RECORDERS: dict[type, Callable[[sqlite3.Connection, Any, int], None]] = {
     d.LoseSight: _lose_sight,
     d.AskStop: _ask_stop,
     d.Finish: _finish,
+    d.LoseJob: _lose_job,
     d.GiveUpAttempt: _give_up,
     d.SetWait: _set_wait,
     d.SetStatus: _set_status,

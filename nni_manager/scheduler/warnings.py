@@ -11,21 +11,21 @@ class DaemonWarnings:
     """One per daemon. Whoever notices something sets it, and clears it when it is over; both are idempotent."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, ExperimentWarning]] = {}
+        self._known: dict[str, dict[tuple[str, str], ExperimentWarning]] = {}
         #: Called with the id of an experiment whose warnings are others now.
         self.on_change: Callable[[str], None] = lambda _: None
 
-    def set(self, experiment_id: str, warning: ExperimentWarning) -> None:
-        """Each experiment has one warning of a code at most: the newest."""
+    def set(self, experiment_id: str, warning: ExperimentWarning, about: str = "") -> None:
+        """Each experiment has one warning of a code and a subject at most: the newest."""
         known = self._known.setdefault(experiment_id, {})
-        if known.get(warning.code) != warning:
-            known[warning.code] = warning
+        if known.get((warning.code, about)) != warning:
+            known[warning.code, about] = warning
             self.on_change(experiment_id)
 
-    def clear(self, experiment_id: str, code: str = "") -> None:
+    def clear(self, experiment_id: str, code: str = "", about: str = "") -> None:
         """Without a code: all of the experiment."""
         known = self._known.get(experiment_id, {})
-        gone = [code] if code in known else [] if code else list(known)
+        gone = [(code, about)] if (code, about) in known else [] if code else list(known)
         for name in gone:
             del known[name]
         if not known:

@@ -27,14 +27,16 @@ json_object(
                   ELSE json_extract(t.record, '$.parameters') END,
     'createdMs', t.created_ms, 'startedMs', t.started_ms, 'endedMs', t.ended_ms,
     'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', t.message,
-    'wait', CASE WHEN t.wait_code = '' THEN NULL
-                 ELSE json_object('code', t.wait_code, 'sentence', t.wait_sentence) END,
+    'wait', CASE WHEN t.wait_code = '' THEN NULL ELSE json_object(
+        'code', t.wait_code, 'sentence', t.wait_sentence, 'details', json(t.wait_details)) END,
     'intermediates', t.intermediates, 'lastValue', {_NUMBER.format("t.last_value")},
     'finalValue', {_NUMBER.format("t.final_value")}, 'finalResult', t.final_data,
     'logPath', (SELECT folder FROM experiment) || '/trials/' || t.id
-        || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END
+        || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END,
+    'service', nullif(c.service, ''), 'place', coalesce(c.place, ''), 'link', coalesce(c.link, '')
 )
 """
+_TRIALS = "trials t LEFT JOIN attempts c ON c.trial_id = t.id AND c.number = t.attempt"
 
 _ATTEMPT = """
 json_object(
@@ -42,6 +44,10 @@ json_object(
     'reason', a.reason, 'message', a.message, 'stderrTail', a.stderr_tail, 'givenUp', nullif(a.given_up, ''),
     'submittedMs', a.intended_ms, 'startedMs', a.started_ms, 'endedMs', a.ended_ms,
     'channel', nullif(a.channel, ''), 'runnerVersion', nullif(a.runner_version, ''), 'runnerExit', json(a.runner_exit),
+    'service', a.service, 'place', a.place, 'link', a.link,
+    'wait', CASE WHEN a.wait_code = '' THEN NULL ELSE json_object(
+        'code', a.wait_code, 'sentence', a.wait_sentence, 'details', json(a.wait_details)) END,
+    'unreachableMs', a.unreachable_ms, 'unreachable', a.unreachable,
     'containers', json_array_length(a.containers), 'epoch', a.epoch
 )
 """
@@ -69,7 +75,7 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, pa
     query = (
         f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"
         " 'trials', json_group_array(json(trial))) FROM"
-        f" (SELECT {_TRIAL} AS trial FROM trials t {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
+        f" (SELECT {_TRIAL} AS trial FROM {_TRIALS} {where} ORDER BY {TRIAL_ORDERS[order]} LIMIT :limit OFFSET :offset)"
     )
     return _one(connection, query, status=status, limit=page.limit, offset=page.offset)
 
@@ -78,7 +84,7 @@ def trial(connection: sqlite3.Connection, id: str) -> str:
     """One trial with its ``attempts``. Raises NotFound."""
     query = (
         f"SELECT json_set({_TRIAL}, '$.attempts', (SELECT json_group_array(json({_ATTEMPT})) FROM"
-        " (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM trials t WHERE t.id = :id"
+        f" (SELECT * FROM attempts WHERE trial_id = t.id ORDER BY number) a)) FROM {_TRIALS} WHERE t.id = :id"
     )
     row = connection.execute(query, {"id": id}).fetchone()
     if row is None:

@@ -49,6 +49,18 @@ def connect_readonly(path: Path) -> Connection:
     return connection
 
 
+def tidy(path: Path) -> None:
+    """Removes the empty write-ahead log that a connection which may only read leaves behind, unless it is in use."""
+    log = path.with_name(f"{path.name}-wal")
+    with suppress(OSError, sqlite3.Error):
+        if log.stat().st_size == 0:
+            connection = sqlite3.connect(path, timeout=0)
+            try:
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # whoever closes last tidies
+            finally:
+                connection.close()
+
+
 def _require_file(path: Path) -> None:
     """Opening a pipe that somebody put there would never end. What is not there is SQLite's to say. Raises
     StoreCorrupt."""

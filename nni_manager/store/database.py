@@ -30,6 +30,7 @@ from nni_manager.store.connection import (
     is_transient,
     left_after,
     primary_code,
+    tidy,
     trouble,
 )
 
@@ -109,6 +110,8 @@ class Database:
         if writer is not None:
             self._queue.put(None)
             await self._loop.run_in_executor(None, writer.join)
+        else:
+            await self._loop.run_in_executor(None, tidy, self.path)
 
     def _submit(self, write: Write[Any]) -> None:
         if self._closing.is_set():

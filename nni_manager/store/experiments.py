@@ -57,11 +57,11 @@ _ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_ac
 
 def create(
     connection: sqlite3.Connection, *, id: str, config: str, environment: Mapping[str, str], interpreter: str,
-    folder: str, now_ms: int, warnings: Sequence[ExperimentWarning] = (),
+    folder: str, now_ms: int, nonce: str = "", warnings: Sequence[ExperimentWarning] = (),
 ) -> None:  # fmt: skip
     connection.execute(
         "INSERT INTO experiment (id, status, config, environment, interpreter, folder, created_ms, counted_ms,"
-        " warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " nonce, warnings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             ExperimentStatus.RUNNING,
@@ -71,6 +71,7 @@ def create(
             folder,
             now_ms,
             now_ms,
+            nonce,
             spelled(json.dumps([asdict(warning) for warning in warnings])),
         ),
     )
@@ -99,6 +100,11 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
         return ()
     (text,) = connection.execute("SELECT warnings FROM experiment").fetchone()
     return tuple(ExperimentWarning(**one) for one in json.loads(text))
+
+
+def nonce(connection: sqlite3.Connection) -> str:
+    """Carried by its jobs, see `domain.job.JobSpec`; empty: not compared."""
+    return str(connection.execute("SELECT nonce FROM experiment").fetchone()[0])
 
 
 def folder(connection: sqlite3.Connection) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreUnavailable
+from nni_manager.platform_kit import registry
 from nni_manager.store.mounts import is_on_network
 from trial_runner.wire import foreign_files, removal
 from trial_runner.wire.foreign_files import NotRegular
 
 #: Below the data directory: databases of folders on network file systems.
 _DATABASES = "databases"
+#: What lies in the folder of every experiment.
+_OURS = ("db", "log", "trials", "checkpoint", "code", "environments")
 _POINTER_BYTES = 64 * 1024
 
 
@@ -106,11 +111,18 @@ class Folder:
                 findings += removal.remove(str(home))
         if findings:  # the pointer is needed then
             return findings
-        for name in ("db", "log", "trials", "checkpoint", "code", "environments", "scripted"):
+        for name in (*_OURS, *self._of_services()):
             findings += removal.remove(str(self.path / name))
         with suppress(OSError):
             self.path.rmdir()
         return findings
+
+    def _of_services(self) -> list[str]:
+        """Folders that adapters keep here bear their services' names."""
+        platforms = "|".join(map(re.escape, registry.names()))
+        with suppress(OSError):
+            return [name for name in os.listdir(self.path) if re.fullmatch(rf"(?:{platforms})(?:-[0-9]+)?", name)]
+        return []
 
     def attempt(self, directory_name: str) -> Path:
         return self.trials / directory_name

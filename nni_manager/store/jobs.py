@@ -39,18 +39,31 @@ class AttemptRow(NamedTuple):
     runner_exit_ms: int | None = None
     #: When the platform's end of it was stored.
     final_seen_ms: int | None = None
-    #: Why some of its results may be missing; empty: none are, as far as the store knows.
+    #: The training service it went to.
+    service: str = ""
+    #: When it was decided on.
+    intended_ms: int = 0
+    #: The platform's own reason while it is PENDING; details are JSON.
+    wait_code: str = ""
+    wait_sentence: str = ""
+    wait_details: str = "{}"
+    #: Since when it cannot be asked about although its service can, and why.
+    unreachable_ms: int | None = None
+    unreachable: str = ""
+    #: Why some of its results were dropped; empty: none were.
     doubt: str = ""
 
 
 ATTEMPT_COLUMNS = AttemptRow._fields
 
 
-def intend(connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, now_ms: int) -> None:
-    """Writes down that this attempt will be submitted; comes before the call."""
+def intend(
+    connection: sqlite3.Connection, *, trial_id: str, number: int, job_name: str, service: str, now_ms: int
+) -> None:
+    """Writes down that this attempt will be submitted there; comes before the call."""
     connection.execute(
-        "INSERT INTO attempts (trial_id, number, job_name, state, intended_ms) VALUES (?, ?, ?, ?, ?)",
-        (trial_id, number, job_name, INTENT, now_ms),
+        "INSERT INTO attempts (trial_id, number, job_name, state, service, intended_ms) VALUES (?, ?, ?, ?, ?, ?)",
+        (trial_id, number, job_name, INTENT, service, now_ms),
     )
 
 
@@ -70,24 +83,49 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
     return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
 
-def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
-    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing.
+def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
+    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but, perhaps,
+    that the job is unreachable.
 
-    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke.
+    Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke. Answers
+    whether link, place or unreachability are others now.
     """
+    query = "SELECT link, place, unreachable FROM attempts WHERE job_name = ?"
+    before = connection.execute(query, (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
-        return
+        _set_unreachable(connection, job_name, report, now_ms)
+    else:
+        _set_seen(connection, job_name, report, now_ms)
+    return bool(before != connection.execute(query, (job_name,)).fetchone())
+
+
+def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    wait = report.wait
     connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, reason = ?4, message = ?5, stderr_tail = ?6,"
-        " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END"
+        " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
+        " unreachable_ms = NULL, unreachable = '', wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
+        " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
         " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",
         (
             report.state, report.exit_code, report.signal, report.reason, report.message, report.stderr_tail,
             report.started_ms, report.ended_ms, report.state.is_final, now_ms, job_name,
+            wait.code if wait else "", wait.sentence if wait else "", json.dumps(wait.details) if wait else "{}",
+            report.link, report.place,
         ),
     )  # fmt: skip
+
+
+def _set_unreachable(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    """Since the first report that says so; a daemon that starts anew goes on counting."""
+    if report.unreachable:
+        connection.execute(
+            "UPDATE attempts SET unreachable_ms = coalesce(unreachable_ms, ?), unreachable = ?"
+            " WHERE job_name = ? AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+            (now_ms, report.unreachable, job_name),
+        )
 
 
 def take_back(connection: sqlite3.Connection, job_name: str) -> None:
@@ -102,24 +140,69 @@ def take_back(connection: sqlite3.Connection, job_name: str) -> None:
     )
 
 
-def close(connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "") -> None:
-    """Fences the attempt off. `given_up`: why another one follows."""
+def close(
+    connection: sqlite3.Connection, trial_id: str, number: int, given_up: str = "", *, may_run: bool = False
+) -> None:
+    """Fences the attempt off. `given_up`: why another one follows; `may_run`: its job may, without a handle."""
     connection.execute(
-        "UPDATE attempts SET closed = 1, given_up = ?, forgotten = handle IS NULL WHERE trial_id = ? AND number = ?",
-        (given_up, trial_id, number),
+        "UPDATE attempts SET closed = 1, given_up = ?, forgotten = handle IS NULL AND NOT ?"
+        " WHERE trial_id = ? AND number = ?",
+        (given_up, may_run, trial_id, number),
     )
+
+
+def lose(connection: sqlite3.Connection, trial_id: str, number: int, message: str, ended_ms: int) -> None:
+    """Nobody could ask about its job for too long."""
+    connection.execute(
+        "UPDATE attempts SET state = ?, message = ?, ended_ms = ? WHERE trial_id = ? AND number = ?",
+        (JobState.LOST, message, ended_ms, trial_id, number),
+    )
+
+
+def open_handle(connection: sqlite3.Connection, trial_id: str, number: int) -> tuple[str, JobHandle] | None:
+    """(service, handle) of an attempt whose job the service still keeps; None: it has none, or nothing of it."""
+    row = connection.execute(
+        "SELECT service, job_name, handle FROM attempts WHERE trial_id = ? AND number = ? AND forgotten = 0"
+        " AND handle IS NOT NULL",
+        (trial_id, number),
+    ).fetchone()
+    return row and (row[0], parse_handle(row[1], row[2]))
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
     connection.execute("UPDATE attempts SET forgotten = 1 WHERE job_name = ?", (job_name,))
 
 
-def unforgotten(connection: sqlite3.Connection) -> list[JobHandle]:
-    """Closed attempts whose leftovers the platform still keeps."""
+def unforgotten(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
+    """Closed attempts of which the training service still keeps something."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 1 AND handle IS NOT NULL"
+        " AND service = ?",
+        (service,),
     )
     return [parse_handle(*row) for row in rows]
+
+
+#: Of an attempt: its job may still run.
+_MAY_RUN = "forgotten = 0 AND runner_exit IS NULL AND state IN ('INTENT', 'PENDING', 'RUNNING')"
+
+
+def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
+    """Names of jobs whose attempt is closed and that may still run, or of which nobody knows whether they ever did."""
+    rows = connection.execute(
+        f"SELECT job_name FROM attempts WHERE closed = 1 AND service = ? AND {_MAY_RUN}", (service,)
+    )
+    return [name for (name,) in rows]
+
+
+def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[str, ...]]:
+    """Service → names of jobs of which it may keep something; `running`: of those that may still run."""
+    found: dict[str, list[str]] = {}
+    which = _MAY_RUN if running else "forgotten = 0"
+    query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
+    for service, name in connection.execute(query):
+        found.setdefault(service, []).append(name)
+    return {service: tuple(names) for service, names in found.items()}
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
@@ -131,17 +214,25 @@ def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
-def undecided(connection: sqlite3.Connection) -> list[JobHandle]:
-    """Jobs a platform accepted whose attempt is not closed."""
+def undecided(connection: sqlite3.Connection, service: str) -> list[JobHandle]:
+    """Jobs a training service accepted whose attempt is not closed."""
     rows = connection.execute(
         "SELECT job_name, handle FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL"
+        " AND service = ?",
+        (service,),
     )
     return [parse_handle(*row) for row in rows]
 
 
-def followed(connection: sqlite3.Connection, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
-    """Names of the undecided jobs and those in `also` → how many bytes of each of their outboxes are stored."""
-    names = dict.fromkeys([*(handle.job_name for handle in undecided(connection)), *also])
+def has_undecided(connection: sqlite3.Connection) -> bool:
+    """Whether any service accepted a job whose attempt is not closed; also of an earlier schema."""
+    query = "SELECT 1 FROM attempts WHERE forgotten = 0 AND closed = 0 AND handle IS NOT NULL LIMIT 1"
+    return connection.execute(query).fetchone() is not None
+
+
+def followed(connection: sqlite3.Connection, service: str, also: Iterable[str] = ()) -> dict[str, dict[str, int]]:
+    """Names of the service's undecided jobs and those in `also` → bytes stored of each of their outboxes."""
+    names = dict.fromkeys([*(handle.job_name for handle in undecided(connection, service)), *also])
     return {name: offsets(connection, name) for name in names}
 
 

@@ -6,9 +6,13 @@ import re
 import sqlite3
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 from nni_manager.domain.errors import StoreTooNew
 from nni_manager.store.connection import classified, connect
+
+#: Where a database file has its `user_version`, in four bytes (SQLite's file format, 1.3).
+_VERSION_AT = 60
 
 
 def migrate(path: Path, kind: str) -> None:
@@ -21,6 +25,26 @@ def migrate(path: Path, kind: str) -> None:
         _migrate(path, kind)
     except sqlite3.DatabaseError as error:
         raise classified(path, error) from error
+
+
+def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
+    """A copy of an older database in `folder`, of the newest schema; None: it has that itself, or a newer one.
+
+    For whoever reads what nobody may write. Raises StoreCorrupt or StoreUnavailable.
+    """
+    if _version_in_file(path) >= len(_steps(kind)):
+        return None
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=1)
+        try:
+            folder.mkdir(mode=0o700)
+            _back_up(connection, folder / path.name)
+        finally:
+            connection.close()
+        _migrate(folder / path.name, kind)
+    except sqlite3.DatabaseError as error:
+        raise classified(path, error) from error
+    return folder / path.name
 
 
 def _migrate(path: Path, kind: str) -> None:
@@ -44,6 +68,16 @@ def _steps(kind: str) -> list[str]:
     folder = resources.files("nni_manager.store.migrations") / kind
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}_\w+\.sql", entry.name))
     return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+def _version_in_file(path: Path) -> int:
+    """As the file's header has it; opening the database for that would leave files beside it. 0: nobody can tell."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_VERSION_AT + 4)
+    except OSError:
+        return 0
+    return int.from_bytes(header[_VERSION_AT:], "big")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -33,6 +33,11 @@ _FINAL = (
 
 _FOLDER = ":trials || '/' || t.id || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END"
 
+#: NNI shows one path: the platform's own page of the job where there is one.
+_PLACE = (
+    f"coalesce((SELECT nullif(a.link, '') FROM attempts a WHERE a.trial_id = t.id AND a.number = t.attempt), {_FOLDER})"
+)
+
 #: Fragments of printf are null, and so nothing, where a trial has no such field.
 _TRIAL = f"""
 printf('{{"trialJobId":"%s","status":"%s","hyperParameters":[%s],"sequenceId":%d,"startTime":%d%s%s%s%s%s}}',
@@ -40,7 +45,7 @@ printf('{{"trialJobId":"%s","status":"%s","hyperParameters":[%s],"sequenceId":%d
     ',"endTime":' || t.ended_ms,
     CASE WHEN t.message || t.wait_sentence <> ''
          THEN printf(',"message":%s', json_quote(coalesce(nullif(t.message, ''), t.wait_sentence))) END,
-    CASE WHEN t.started_ms IS NOT NULL THEN printf(',"logPath":%s', json_quote({_FOLDER})) END,
+    CASE WHEN t.started_ms IS NOT NULL THEN printf(',"logPath":%s', json_quote({_PLACE})) END,
     CASE WHEN t.started_ms IS NOT NULL AND t.status = 'FAILED'
          THEN printf(',"stderrPath":%s', json_quote({_FOLDER} || '/stderr')) END,
     CASE WHEN t.status = 'SUCCEEDED' THEN ',"finalMetricData":[' || {_FINAL} || ']' END)

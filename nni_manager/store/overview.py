@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nni_manager.domain.experiment import Hold
+from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.domain.warning import ExperimentWarning
-from nni_manager.store import answers, experiments, stored_config
+from nni_manager.store import answers, experiments, services, stored_config
 from nni_manager.store.experiments import ExperimentRow
 
 
@@ -38,6 +39,28 @@ class Live:
     problem: str
     #: What the daemon knows that refuses nothing.
     warnings: tuple[ExperimentWarning, ...] = ()
+    #: Its training services, while somebody works on it.
+    services: tuple[LiveService, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A training service of it."""
+
+    name: str
+    platform: str
+    #: None: nobody works on the experiment.
+    status: ServiceStatus | None
+    #: Since when it is so; None: not known.
+    since_ms: int | None
+    #: What is wrong with it, or why it has no room; empty when all is well.
+    sentence: str
+    #: Jobs it has room for; None: as many as one likes, or not known.
+    room: int | None
+    #: Trials it may have at a time; None: as many as the experiment.
+    limit: int | None
+    #: Attempts that it was given and that have not ended.
+    open_attempts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +80,8 @@ class Overview:
     #: Trials by status, only those that occur.
     counts: Mapping[str, int]
     best: Best | None
+    #: As in the config; removed ones come last.
+    services: tuple[Service, ...]
 
     @property
     def platform(self) -> str:
@@ -77,7 +102,43 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         exec_ms=exec_ms(row, live, now_ms),
         counts=answers.counts(connection),
         best=_best(connection, config),
+        services=_services(connection, config, live),
     )
+
+
+def _services(connection: sqlite3.Connection, config: Mapping[str, Any], live: Live) -> tuple[Service, ...]:
+    """Of a closed one that an earlier version made, its config alone tells."""
+    sections = stored_config.services(config)
+    known = {service.name: service for service in live.services}
+    rows, attempts = services.load(connection), services.open_attempts(connection)
+    removed = [name for name in {**known, **rows} if name not in sections]
+    found = []
+    for name in (*sections, *removed):
+        row, now, section = rows.get(name), known.get(name), sections.get(name, {})
+        hold = row.hold if row is not None else None
+        status, since_ms, sentence = _condition(now, hold, is_removed=name not in sections)
+        platform = now.platform if now else str((section or (row.settings if row else {})).get("platform", ""))
+        found.append(
+            Service(
+                name=name, platform=platform, status=status, since_ms=since_ms, sentence=sentence,
+                room=now.free if now else None, limit=section.get("trialConcurrency"),
+                open_attempts=attempts.get(name, 0),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _condition(
+    now: LiveService | None, hold: Hold | None, *, is_removed: bool
+) -> tuple[ServiceStatus | None, int | None, str]:
+    """Status, since when, sentence."""
+    if is_removed:
+        return ServiceStatus.REMOVED, None, now.trouble if now else ""
+    if hold is not None and now is not None:
+        return ServiceStatus.ON_HOLD, now.since_ms, hold.sentence
+    if now is None:
+        return None, None, ""
+    return now.status, now.since_ms, now.trouble or (now.full.sentence if now.full else "")
 
 
 def hold(row: ExperimentRow, live: Live) -> Hold | None:

@@ -29,6 +29,8 @@ class RunnerSide:
     runner_version: str
     #: When it was decided on, milliseconds since the epoch: before anything of it can have happened.
     intended_ms: int
+    #: The training service that its job went to.
+    service: str
     #: Identity of its newest container; empty: none has one.
     container: str = ""
 
@@ -37,17 +39,18 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int, *, decided
     """Raises NotFound, or AttemptDecided when the attempt is fenced off, unless that makes no difference."""
     row = connection.execute(
         "SELECT a.job_name, t.record, t.asked <> '' OR e.status = 'STOPPING', a.runner_version,"
-        " a.intended_ms, a.closed, json_extract(a.containers, '$[#-1]')"
+        " a.intended_ms, a.service, a.closed, json_extract(a.containers, '$[#-1]')"
         " FROM attempts a JOIN trials t ON t.id = a.trial_id, experiment e WHERE a.trial_id = ? AND a.number = ?",
         (trial_id, attempt),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
-    if row[5] and not decided_too:
+    if row[6] and not decided_too:
         raise AttemptDecided(f"attempt {attempt} of trial {trial_id} is decided; nothing more is taken from it")
     return RunnerSide(
         job_name=row[0], record=row[1], must_stop=bool(row[2]), runner_version=row[3], intended_ms=row[4],
-        container=row[6] or "",
+        service=row[5],
+        container=row[7] or "",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.domain.service import service_names
 
 #: Tuners that go by smaller results where nothing else is said; all others of NNI's go by greater ones.
 MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
@@ -25,10 +26,20 @@ def read(text: str, database: Path) -> dict[str, Any]:
 
 
 def platform(config: Mapping[str, Any]) -> str:
-    """Names joined by comma when there are several. NNI 2.x has the one of its first dialect beside the section."""
+    """Names joined by comma when there are several."""
+    return ",".join(str(one.get("platform", "")) for one in _sections(config))
+
+
+def services(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Training service → its section, in their order."""
+    sections = _sections(config)
+    return dict(zip(service_names(str(one.get("platform", "")) for one in sections), sections, strict=True))
+
+
+def _sections(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """NNI 2.x has the platform of its first dialect beside the section."""
     section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
-    sections = section if isinstance(section, list) else [section]
-    return ",".join(str(one.get("platform", "")) for one in sections)
+    return section if isinstance(section, list) else [section]
 
 
 def maximizes(config: Mapping[str, Any]) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import new_trial_ids
 from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.wait import Wait, WaitCode
 from nni_manager.store.jobs import ATTEMPT_COLUMNS, AttemptRow
 
 
@@ -24,6 +25,11 @@ class OpenTrial(NamedTuple):
     attempt: int
     asked: StopRequest | None
     wait_code: str
+    wait_sentence: str
+    #: JSON.
+    wait_details: str
+    #: When the reason was written.
+    wait_ms: int
     #: None: this attempt was not started yet.
     job: AttemptRow | None
     #: The current attempt has reported a final result.
@@ -32,7 +38,7 @@ class OpenTrial(NamedTuple):
 
 _OPEN = f"""
 SELECT t.id, t.sequence_id, t.status, t.record, t.created_ms, t.started_ms, t.attempt, t.asked, t.wait_code,
-       t.final_data IS NOT NULL,
+       t.wait_sentence, t.wait_details, t.wait_ms, t.final_data IS NOT NULL,
        {", ".join(f"a.{column}" for column in ATTEMPT_COLUMNS)}
 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
 WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') ORDER BY t.sequence_id
@@ -45,10 +51,12 @@ def load_open(connection: sqlite3.Connection) -> tuple[OpenTrial, ...]:
 
 
 def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
-    id_, sequence_id, status, record, created, started, attempt, asked, wait_code, has_final, *job = row
+    id_, sequence_id, status, record, created, started, attempt, asked, *rest = row
+    wait_code, wait_sentence, wait_details, wait_ms, has_final, *job = rest
     return OpenTrial(
         id=id_, sequence_id=sequence_id, status=TrialStatus(status), record=record, created_ms=created,
         started_ms=started, attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait_code,
+        wait_sentence=wait_sentence, wait_details=wait_details, wait_ms=wait_ms,
         job=AttemptRow._make(job) if job[0] is not None else None, has_final=bool(has_final),
     )  # fmt: skip
 
@@ -89,16 +97,18 @@ def add(
     return int(sequence_id)
 
 
-def set_waiting(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
+def set_waiting(connection: sqlite3.Connection, id: str, wait: Wait, now_ms: int) -> None:
     connection.execute(
-        "UPDATE trials SET status = 'WAITING', wait_code = ?, wait_sentence = ? WHERE id = ?",
-        (code, sentence, id),
+        "UPDATE trials SET status = 'WAITING', wait_code = ?, wait_sentence = ?, wait_details = ?, wait_ms = ?"
+        " WHERE id = ?",
+        (wait.code, wait.sentence, json.dumps(wait.details), now_ms, id),
     )
 
 
 def set_running(connection: sqlite3.Connection, id: str, started_ms: int) -> None:
     connection.execute(
-        "UPDATE trials SET status = 'RUNNING', started_ms = ?, message = '', wait_code = '', wait_sentence = ''"
+        "UPDATE trials SET status = 'RUNNING', started_ms = ?, message = '', wait_code = '', wait_sentence = '',"
+        " wait_details = '{}'"
         " WHERE id = ?",
         (started_ms, id),
     )
@@ -133,6 +143,7 @@ def finish(
     ).fetchone()
     connection.execute(
         "UPDATE trials SET status = ?, reason = ?, message = ?, ended_ms = ?, wait_code = '', wait_sentence = '',"
+        " wait_details = '{}',"
         " end_order = ? WHERE id = ?",
         (status, reason, message, ended_ms, order, id),
     )
@@ -141,9 +152,9 @@ def finish(
 def next_attempt(connection: sqlite3.Connection, id: str, code: WaitCode, sentence: str) -> None:
     """The trial waits for another attempt; what the last one reported does not count."""
     connection.execute(
-        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', message = '',"
-        " wait_code = ?, wait_sentence = ?, started_ms = NULL, intermediates = 0, last_value = NULL, final_data = NULL,"
-        " final_value = NULL WHERE id = ?",
+        "UPDATE trials SET status = 'WAITING', attempt = attempt + 1, asked = '', message = '', wait_code = ?,"
+        " wait_sentence = ?, wait_details = '{}', started_ms = NULL, intermediates = 0, last_value = NULL,"
+        " final_data = NULL, final_value = NULL WHERE id = ?",
         (code, sentence, id),
     )
 

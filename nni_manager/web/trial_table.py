@@ -69,6 +69,10 @@ class Row:
     #: The final result as reported.
     final_text: str
     log_path: str
+    #: Where its current attempt runs; empty: not known.
+    place: str
+    #: The platform's page of it; empty: there is none.
+    link: str
     has_logs: bool
     is_open: bool
 
@@ -108,12 +112,18 @@ def _row(trial: dict[str, Any], runner: tuple[str, str] | None, now_ms: int) -> 
         attempt=trial["attempt"], runner=_runner(*runner) if runner else "",
         intermediates=trial["intermediates"], final=formats.result(trial["finalResult"]),
         final_text=trial["finalResult"] or "", log_path=trial["logPath"],
+        place=trial["place"] or trial["service"] or "", link=_safe(trial["link"]),
         has_logs=trial["startedMs"] is not None, is_open=trial["status"] in OPEN_STATUSES,
     )  # fmt: skip
 
 
 def _runner(version: str, channel: str) -> str:
     return f"runner {version}" + (f", {channel}" if channel else "")
+
+
+def _safe(link: str) -> str:
+    """A platform said it: only what leads to a page is one."""
+    return link if link.startswith(("https://", "http://")) else ""
 
 
 def _explanation(trial: dict[str, Any]) -> str:

@@ -90,6 +90,7 @@ def act_stop(stage: Stage) -> list[Picture]:
     pictures.append(played.picture())
     played.cluster.advance(UNTIL_FIRST_RESULT_S)
     played.wait("DONE")
+    played.cluster.wait_for_jobs(0)  # all are forgotten, so that the next one is the new one
     played.change(maxTrialNumber=len(ROWS) + 1)
     played.cluster.wait_for_jobs(1)
     played.cluster.advance(UNTIL_FIRST_RESULT_S)

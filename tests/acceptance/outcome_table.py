@@ -36,7 +36,7 @@ class Row:
 
 FORGOTTEN = "the scripted cluster has forgotten this job"
 DISPLACED = "the scripted cluster gave the job's place to another"
-REMOVED = "the scripted cluster cancelled the job"
+REMOVED = "somebody cancelled the job in the scripted cluster"
 ROWS = {
     "exit 0": Row(rule={"result": 0.5}, attempt={"state": "SUCCEEDED", "exitCode": 0, "signal": None}),
     "exit 3": Row(rule={"exitCode": 3, "stderr": "ValueError: no such layer\n"}, message="exit code 3",
@@ -56,10 +56,10 @@ ROWS = {
                            befalls=2, attempts=3),
     "lost": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, attempts=3),
     "lost twice": Row(rule={"lost": True}, attempt={"state": "LOST"}, message=FORGOTTEN, befalls=2, attempts=3),
-    "removed": Row(rule={"cancelledByPlatform": True, "reason": "Quota"}, attempts=3, message=REMOVED,
+    "removed": Row(rule={"cancelledByPerson": True, "reason": "Quota"}, message=REMOVED,
                    attempt={"state": "CANCELLED", "reason": "Quota"}),
-    "removed twice": Row(rule={"cancelledByPlatform": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
-                         befalls=2, attempts=3),
+    "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED,
+                         befalls=2),
     "refused": Row(rule={"refuseSubmit": "there is no such queue"}, message="there is no such queue",
                    attempt={"state": "FAILED", "reason": "SUBMIT_REJECTED", "startedMs": None}),
 }  # fmt: skip
@@ -68,6 +68,7 @@ GOOD, CODE = "SUCCEEDED", "FAILED USER_CODE"
 USER, BAD, LONG = "USER_CANCELED USER_REQUEST", "EARLY_STOPPED ASSESSOR", "EARLY_STOPPED TIMEOUT"
 STOP = "USER_CANCELED EXPERIMENT_STOPPED"
 MEMORY, GPU = "FAILED OUT_OF_MEMORY", "FAILED GPU_OUT_OF_MEMORY"
+THERE = "SYS_CANCELED CANCELLED_THERE"
 TAKEN, GONE, REFUSED = "SYS_CANCELED PREEMPTED", "SYS_CANCELED LOST", "FAILED SUBMIT_REJECTED"
 #: Nothing runs while a job is submitted: its first attempt cannot be bad yet, and none too long. A second one can be
 #: bad: `test_a_verdict_on_the_attempt_before…`.
@@ -85,8 +86,8 @@ TABLE = {
     "preempted twice": (GOOD, USER, BAD, LONG, STOP),
     "lost": (GONE, USER, BAD, LONG, STOP),
     "lost twice": (GOOD, USER, BAD, LONG, STOP),
-    "removed": (TAKEN, USER, BAD, LONG, STOP),
-    "removed twice": (GOOD, USER, BAD, LONG, STOP),
+    "removed": (THERE, USER, BAD, LONG, STOP),
+    "removed twice": (THERE, USER, BAD, LONG, STOP),
     "refused": (REFUSED, USER, NEVER, NEVER, STOP),
 }
 #: As the API names who asked.

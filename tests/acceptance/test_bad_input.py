@@ -69,17 +69,11 @@ def test_a_field_that_cannot_be_used(served: CommandLine, fields: dict[str, Any]
         assert served.bad("config", "check", config) == (2, line)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"trialGpuNumber": 1, "trainingService": {"platform": "local", "useActiveGpu": False}}, "trialGpuNumber"),
-        ({"trainingService": [{"platform": "local"}, {"platform": "local"}]}, "several platforms at once"),
-    ],
-)
-def test_what_this_version_or_machine_cannot_do(served: CommandLine, fields: dict[str, Any], words: str) -> None:
+def test_what_this_version_or_machine_cannot_do(served: CommandLine) -> None:
+    section = {"platform": "local", "useActiveGpu": False}
     with _unchanged(served):
-        code, line = served.bad("create", "--config", served.config(**fields))
-    assert code == 2 and words in line
+        code, line = served.bad("create", "--config", served.config(trialGpuNumber=1, trainingService=section))
+    assert code == 2 and "trialGpuNumber" in line
 
 
 def test_text_that_is_no_config(served: CommandLine) -> None:

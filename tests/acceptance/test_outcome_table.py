@@ -119,7 +119,7 @@ def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage:
     picture = played.picture()
     sentence = f"attempt 1 ended (PREEMPTED: {DISPLACED}); the next one waits for a slot"
     trial = picture.trials["first"]
-    assert trial["wait"] == {"code": "RETRY", "sentence": sentence}
+    assert trial["wait"] == {"code": "RETRY", "sentence": sentence, "details": {}}
     assert (trial["attempt"], trial["reason"], trial["stopRequest"]) == (2, None, None)
     assert [attempt["givenUp"] for attempt in trial["attempts"]] == ["PLATFORM"]
     assert picture.rows["first"] == ("WAITING", sentence)

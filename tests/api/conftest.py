@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.api.services import act
 from tests.api.world import World, make_world
 
 
@@ -21,3 +22,8 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def api(world: World) -> AsyncIterator[httpx.AsyncClient]:
     async with world.calling() as client:
         yield client
+
+
+@pytest.fixture
+def acted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    act(monkeypatch)

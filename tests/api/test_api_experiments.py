@@ -48,6 +48,10 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5,
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
         "view": None, "warnings": [], "references": [],
+        "services": [{
+            "name": "local", "platform": "local", "status": None, "sinceMs": None, "sentence": "", "room": None,
+            "limit": None, "openAttempts": 0,
+        }],
     }  # fmt: skip
 
 
@@ -362,7 +366,7 @@ async def test_a_hold_is_shown_with_its_details_and_resume_clears_it(api: httpx.
     experiment = world.service.at_work(id_)
     assert experiment is not None
     with experiment.changes.watch() as news:
-        experiment.loop.intake.put_on_hold(
+        experiment.loop.inbox.put_on_hold(
             Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback")
         )
         while (found := (await api.get(f"{EXPERIMENTS}/{id_}")).json())["hold"] is None:

@@ -56,7 +56,11 @@ async def test_results_without_a_json_word_keep_their_text(api: httpx.AsyncClien
         "good1": (0.875, "0.875"), "nannn": (None, "NaN"), "infin": (None, '{"default": -Infinity, "loss": 3}'),
         "fails": (None, None), "waits": (None, None),
     }  # fmt: skip
-    assert by_id["waits"]["wait"] == {"code": "CONCURRENCY", "sentence": "waits for a free slot"}
+    assert by_id["waits"]["wait"] == {
+        "code": "CONCURRENCY",
+        "sentence": "waits for a free slot",
+        "details": {},
+    }
 
 
 @pytest.mark.usefixtures("seeded")

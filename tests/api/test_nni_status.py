@@ -62,7 +62,7 @@ async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) ->
     await api.get(path(id_))
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError", details="Traceback")
     with experiment.changes.watch() as news:
-        experiment.loop.intake.put_on_hold(hold)
+        experiment.loop.inbox.put_on_hold(hold)
         await news.wait()
     assert (await api.get(path(id_))).json() == {"status": "RUNNING", "errors": ["the tuner raised ValueError"]}
     await world.service.resume(id_)

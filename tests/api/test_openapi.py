@@ -41,6 +41,7 @@ OPERATIONS = {
     "GET /api/v1/experiments/{id}/logs/{name}": ("readExperimentLog", "400 404 503"),
     "GET /api/v1/experiments/{id}/metrics": ("listMetrics", "400 404 503"),
     "GET /api/v1/experiments/{id}/events": ("followExperiment", "404 503"),
+    "POST /api/v1/platforms/clean": ("cleanPlatforms", "400 413 503"),
     "GET /api/v1/code/{sha256}": ("findCode", "404 503"),
     "PUT /api/v1/code/{sha256}": ("sendCode", "400 404 413 503"),
 }

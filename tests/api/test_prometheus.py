@@ -132,7 +132,7 @@ async def test_holds_are_counted_by_code(world: World, api: httpx.AsyncClient) -
     id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     assert value(await scrape(api), "nni_manager_experiments_on_hold", code="TUNER_RAISED") == 0
     loop = world.supervisor.find(id_).loop
-    loop.intake.put_on_hold(Hold(code=HoldCode.TUNER_RAISED, sentence="it raised"))
+    loop.inbox.put_on_hold(Hold(code=HoldCode.TUNER_RAISED, sentence="it raised"))
     await loop.turn()
     assert value(await scrape(api), "nni_manager_experiments_on_hold", code="TUNER_RAISED") == 1
 

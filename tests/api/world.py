@@ -30,10 +30,13 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import experiment_folder, open_experiment
-from nni_manager.scheduler.open_experiment import Means
+from nni_manager.scheduler import build
+from nni_manager.scheduler.build import Means
+from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.service import Service
 from nni_manager.scheduler.supervisor import Supervisor
 from nni_manager.scheduler.tuner_feed import TunerFeed
@@ -164,10 +167,9 @@ async def raw_get(
 
 @asynccontextmanager
 async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    for module in (open_experiment, experiment_folder):
-        monkeypatch.setattr(module, "platform_class", lambda _spec: MemoryPlatform)
-    monkeypatch.setattr(admission, "check", lambda _spec: MemoryPlatform)
-    monkeypatch.setattr(open_experiment, "TunerFeed", SilentFeed)
+    monkeypatch.setattr(registry, "adapter_of", lambda _platform: MemoryPlatform)
+    monkeypatch.setattr(admission, "check", lambda _spec: None)
+    monkeypatch.setattr(build, "TunerFeed", SilentFeed)
     monkeypatch.setattr(MemoryPlatform, "jobs", {})
     data, code = folder / "data", folder / "code"
     data.mkdir()
@@ -175,17 +177,22 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
+    connections = Connections()
+    left = Leftovers(index_database, connections, data)
     means = Means(
         settings=Settings(data_dir=data),
         keeper=keeper,
+        connections=connections,
         runner_door=FakeDoor(),
         view_door=FakeViewDoor(),
         clock=now_ms,
         warnings=DaemonWarnings(),
+        leftovers=left,
     )
     supervisor = Supervisor(index_database, means)
     async with supervisor.running():
         yield World(data, code, supervisor, Service(supervisor))
+    await left.close()
     await index_database.close()
 
 
@@ -284,7 +291,7 @@ def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: i
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values=values)
     add_with(connection, trial_id, parameters, CREATED_MS)
     name = _job(id, trial_id)
-    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, now_ms=CREATED_MS)
+    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, service="local", now_ms=CREATED_MS)
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name))
     trials.set_running(connection, trial_id, CREATED_MS + 1_000)
 

@@ -34,7 +34,9 @@ from nni_manager.config import registered_algorithms
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.settings import Settings
 from nni_manager.domain.algorithm import Algorithm, Catalogue
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.lock_holder import Holder
+from nni_manager.platforms.local.platform import LocalPlatform
 from tests.trial_runner.keeper_client_for_tests import keeper_directory
 
 pytestmark = pytest.mark.unit
@@ -338,6 +340,25 @@ def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
     (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
     assert found.verdict is Verdict.FAIL and f"{tmp_path / 'file'} is no folder" in found.sentence
     assert "experiment.yml:4: experimentWorkingDirectory" in found.sentence
+
+
+def test_what_the_training_service_itself_says_of_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def preflight(self: LocalPlatform) -> list[PreflightFinding]:
+        return [
+            PreflightFinding(severity=Severity.WRONG, subject="login", sentence="it is refused", fix="renew it"),
+            PreflightFinding(severity=Severity.AWAY, subject="hostB", sentence="no route to host"),
+        ]
+
+    monkeypatch.setattr(LocalPlatform, "preflight", preflight)
+    (tmp_path / "experiment.yml").write_text(
+        "trialCommand: 'true'\ntrialConcurrency: 1\ntuner: {name: Random}\n"
+        "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
+    )
+    found = list(config_file.look(tmp_path / "experiment.yml", tmp_path / "data"))
+    assert [(one.verdict, one.sentence, one.advice) for one in found if one.check == "preflight"] == [
+        (Verdict.FAIL, "local: login: it is refused", "renew it"),
+        (Verdict.WARN, "local: hostB: no route to host", ""),
+    ]
 
 
 def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:

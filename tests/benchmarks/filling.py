@@ -38,7 +38,7 @@ def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial
     name = job_name(experiment_id, trial_id, 1)
     parameters = Parameters(parameter_id=number, source=ParameterSource.ALGORITHM, values={"x": _x(number)})
     add_with(connection, trial_id, parameters, ms)
-    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, now_ms=ms)
+    jobs.intend(connection, trial_id=trial_id, number=1, job_name=name, service="local", now_ms=ms)
     place = str(folder / "trials" / attempt_directory(trial_id, 1))
     jobs.set_handle(connection, JobHandle(platform="local", version=1, job_name=name, data=place))
     trials.set_running(connection, trial_id, ms)

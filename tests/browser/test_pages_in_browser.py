@@ -45,7 +45,7 @@ async def put_on_hold(world: World, id: str) -> None:
     await world.service.resume(id)
     experiment = world.service.at_work(id)
     assert experiment is not None
-    experiment.loop.intake.put_on_hold(HOLD)
+    experiment.loop.inbox.put_on_hold(HOLD)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,16 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
         "view": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
         "logPath": f"/data/{id}",
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
-        "counts": {}, "trialsMade": 0, "best": None, "revision": 1, "warnings": [], "references": [],
+        "counts": {}, "trialsMade": 0, "best": None, "revision": 1, "warnings": [], "services": [], "references": [],
         "config": {"trialCommand": "python3 trial.py"},
         **fields,
+    }  # fmt: skip
+
+
+def service(name: str, status: str | None = "up", **fields: Any) -> Json:
+    return {
+        "name": name, "platform": name.partition("-")[0], "status": status, "sinceMs": 1_790_000_000_000,
+        "sentence": "", "room": None, "limit": None, "openAttempts": 0, **fields,
     }  # fmt: skip
 
 
@@ -31,7 +38,7 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
         "id": id, "sequenceId": number, "status": status, "parameters": {"x": number}, "startedMs": 1_000,
         "endedMs": 66_000, "reason": None, "message": "", "wait": None, "finalValue": value,
         "finalResult": None if value is None else str(value), "logPath": f"/data/trials/{id}", "attempt": 1,
-        "lastValue": None, **fields,
+        "lastValue": None, "service": "local", "place": "", "link": "", **fields,
     }  # fmt: skip
 
 
@@ -51,6 +58,7 @@ class FakeManager:
         self.stream: list[Json] = []
         self.calls: list[tuple[Any, ...]] = []
         self.refusal: Exception | None = None
+        self.cleaned: list[Json] = []
         #: What a new experiment is given.
         self.view_of_new: Json | None = None
 
@@ -74,6 +82,10 @@ class FakeManager:
     def change(self, id: str, fields: Json) -> Json:
         self._note("change", id, fields)
         return self.known[id]
+
+    def clean(self, platforms: Sequence[str]) -> list[Json]:
+        self._note("clean", list(platforms))
+        return self.cleaned
 
     def stop(self, id: str) -> None:
         self._note("stop", id)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_manager import FakeManager, state, trial
+from fake_manager import FakeManager, service, state, trial
 
 from nni_manager import __version__
 from nni_manager.cli.main import nni_manager
@@ -211,8 +211,19 @@ def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> N
     assert result.stdout.endswith("Traceback\nKeyError\n")
     assert json.loads(nnictl("experiment", "status", "--json").stdout) == {
         "id": "abc", "status": "RUNNING", "hold": hold, "errors": ["the tuner raised KeyError", "no GPU"],
-        "warnings": [],
+        "warnings": [], "services": [],
     }  # fmt: skip
+
+
+def test_status_tells_how_each_training_service_is(nnictl: Run, manager: FakeManager) -> None:
+    away = service("openpai", status="away", sentence="no route to host", openAttempts=2)
+    full = service("openpai-2", sentence="no GPU is free", room=0, limit=4, openAttempts=4)
+    manager.add(state("abc", services=[away, full, service("local", status=None)]))
+    lines = dict(line.split("  ", 1) for line in nnictl("experiment", "status").stdout.splitlines())
+    assert lines["on openpai"].strip().startswith("away since 20")
+    assert lines["on openpai"].endswith(": no route to host; 2 trials there")
+    assert lines["on openpai-2"].endswith(": no GPU is free; 4 of 4 trials there; room for 0 more")
+    assert "on local" not in lines
 
 
 @pytest.mark.parametrize(("words", "answer"), [(["--yes"], None), ([], "y\n")])
@@ -249,7 +260,7 @@ def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> No
 
 TRIALS = [
     trial("aaaaa", 0, value=0.5),
-    trial("bbbbb", 1, value=0.9),
+    trial("bbbbb", 1, value=0.9, place="hostA, gpu 0"),
     trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 1"),
     trial("ddddd", 3, "WAITING", startedMs=None, wait={"code": "CONCURRENCY", "sentence": "waits for a free slot"}),
     trial("eeeee", 4, finalResult="NaN"),
@@ -278,7 +289,8 @@ def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -
     manager.add(state("abc"))
     manager.trials_of["abc"] = TRIALS
     lines = nnictl("trial", "ls").stdout.splitlines()
-    assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", '{"x":', "0}"]
+    assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", "local", '{"x":', "0}"]
+    assert "  hostA, gpu 0  " in lines[2]
     assert "  USER_CODE: exit code 1  " in lines[3]
     assert "  waits for a free slot  " in lines[4]
     assert "NaN" in lines[5]
@@ -381,6 +393,15 @@ def test_create_and_status_say_the_warnings(nnictl: Run, manager: FakeManager, f
     assert "warnings  the trial listener is elsewhere\n" in nnictl("experiment", "status", "abc").stdout
     assert json.loads(nnictl("experiment", "status", "abc", "--json").stdout)["warnings"] == warnings
     assert nnictl("resume", "abc").stderr == "warning: the trial listener is elsewhere\n"
+
+
+def test_config_check_says_what_create_would_refuse(nnictl: Run, file: Path) -> None:
+    """What only the platform's adapter knows is said without a daemon, too."""
+    file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
+    assert nnictl("config", "check", str(file)).exit_code == 0
+    file.write_text(file.read_text().replace("local}", "local, useActiveGpu: false}") + "trialGpuNumber: 2\n")
+    result = nnictl("config", "check", str(file))
+    assert result.exit_code == 2 and "trialGpuNumber: this version gives no GPUs" in result.stderr
 
 
 def test_config_check_lists_every_problem(nnictl: Run, file: Path) -> None:

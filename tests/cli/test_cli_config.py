@@ -41,8 +41,10 @@ def test_verdicts_for_programs() -> None:
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
 
 
-@pytest.mark.parametrize("section", [{"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False},
-                                     [{"platform": "local"}, {"platform": "local"}]])  # fmt: skip
+GPUS = {"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False}
+
+
+@pytest.mark.parametrize("section", [GPUS, [{"platform": "local"}, GPUS]])
 def test_the_platform_is_asked_as_create_asks_it(tmp_path: Path, section: object) -> None:
     config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "training_service": section}
     (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))

@@ -153,16 +153,32 @@ def test_top_gives_the_screen_back_when_the_daemon_goes_away(capsys: pytest.Capt
 # platform clean
 
 
-def test_platform_clean(nnictl: Run, tmp_path: Path) -> None:
+def test_platform_clean_tells_what_became_of_each(nnictl: Run, manager: FakeManager) -> None:
+    one = {"experiment": "abc", "service": "openpai-2", "platform": "openpai", "jobs": 3, "trouble": ""}
+    manager.cleaned = [one]
+    result = nnictl("platform", "clean")
+    assert (result.exit_code, result.stdout) == (0, "3 jobs of experiment abc on openpai-2: ended.\n")
+    manager.cleaned = [one, {**one, "jobs": None, "trouble": "no route to host"}]
+    result = nnictl("platform", "clean", "openpai")
+    assert result.exit_code == 1 and "jobs of experiment abc on openpai-2: no route to host." in result.stdout
+    assert manager.calls[-1] == ("clean", ["openpai"])
+
+
+def test_stop_says_what_may_still_run(nnictl: Run, manager: FakeManager) -> None:
+    left = {"code": "MAY_STILL_RUN", "message": "2 jobs may still run on openpai: no route to host"}
+    manager.add(state("abc", warnings=[left, {"code": "OTHER", "message": "never mind"}]))
+    result = nnictl("stop", "abc")
+    assert result.exit_code == 0
+    assert result.stderr == "warning: 2 jobs may still run on openpai: no route to host\n"
+
+
+def test_platform_clean(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     file = tmp_path / "experiment.yml"
     for text in ("trainingService: {platform: local}", "training_service: [{platform: local}]"):
         file.write_text(text)
         result = nnictl("platform", "clean", "--config", str(file))
         assert (result.exit_code, result.stdout[:24]) == (0, "There is nothing to clea")
-    for text in ("trainingServicePlatform: pai\n", "trainingService: [{platform: local}, {platform: pai}]"):
-        file.write_text(text)
-        result = nnictl("platform", "clean", "-c", str(file))
-        assert result.exit_code == 1 and "pai: cleaning up there comes with that platform" in result.stderr
+        assert manager.calls.pop() == ("clean", ["local"])
     for text in ("a: 1", "[", "3", ""):
         file.write_text(text)
         assert nnictl("platform", "clean", "-c", str(file)).exit_code == 2

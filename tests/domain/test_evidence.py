@@ -48,13 +48,15 @@ def test_the_platform_alone_is_believed(platform: JobReport) -> None:
 
 
 @pytest.mark.parametrize("runner", RUNNER.values(), ids=RUNNER)
-@pytest.mark.parametrize("platform", [None, CANCELLED], ids=["says nothing", "was told to end it"])
-def test_the_runner_alone_is_believed(platform: JobReport | None, runner: RunnerWord) -> None:
-    assert weigh(platform, runner) == Finding(report=runner.report())
+def test_the_runner_alone_is_believed(runner: RunnerWord) -> None:
+    assert weigh(None, runner) == Finding(report=runner.report())
 
 
 @pytest.mark.parametrize(("platform", "runner", "state", "exit_code", "signal", "agree"), [
     ("ok", "0", "SUCCEEDED", 0, None, True),
+    ("cancelled", "0", "SUCCEEDED", 0, None, True),
+    ("cancelled", "1", "CANCELLED", 1, None, True),
+    ("cancelled", "15", "CANCELLED", None, 15, True),
     ("ok", "1", "FAILED", 1, None, False),
     ("ok", "9", "FAILED", None, 9, False),
     ("exit 1", "0", "SUCCEEDED", 0, None, False),

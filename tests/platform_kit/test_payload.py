@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec
+from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit import payload
 from trial_runner import protocol
@@ -38,6 +38,7 @@ SPEC = ExperimentSpec(
 def job(spec: ExperimentSpec = SPEC, attempt: int = 1) -> JobSpec:
     return payload.job_spec(
         spec,
+        service=PlatformSpec(name="local", service="local", settings={}),
         experiment_id="exp",
         folder_of_trials=Path("/experiments/exp/trials"),
         caller_environment={"API_KEY": "s3cr3t"},

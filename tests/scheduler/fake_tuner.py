@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.scheduler import watched_tuner
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.store.database import Database
@@ -106,7 +108,13 @@ class Feed:
         self.script = script
         self._news = asyncio.Event()
         place = HostPlace(interpreter="python", environment={}, folder=Path("/x"), log_folder=Path("/x"))
-        self.feed = TunerFeed(database, spec, place, told=told, patience_s=60, wake=self._news.set)
+        self._spec = LiveSpec(spec)
+        self.feed = TunerFeed(database, self._spec, place, told=told, patience_s=60, wake=self._news.set)
+
+    def change_search_space(self, space: dict[str, object]) -> None:
+        """A person did."""
+        self._spec.now = replace(self._spec.now, search_space=space)
+        self.feed.change_search_space()
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5):

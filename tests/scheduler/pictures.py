@@ -10,13 +10,19 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler.decisions import AskTuner, Cancel, Decisions, Forget, Submit
-from nni_manager.scheduler.plan import plan
-from nni_manager.scheduler.snapshot import Proposal, Snapshot, Surroundings
+from nni_manager.scheduler.plan import SUBMITTED, plan
+from nni_manager.scheduler.snapshot import Proposal, Service, ServiceState, Snapshot, Surroundings
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
 
 NOW = 1_000_000
+#: Wait code → what `spec` and `hold` make of it.
+SENTENCES = {
+    "CONCURRENCY": "all 2 slots of trialConcurrency are taken",
+    "SUBMITTED": SUBMITTED.sentence,
+    "HOLD": "the experiment is on hold: put it right",
+}
 HANDLE = json.dumps({"platform": "fake", "version": 1, "data": ""})
 RECORD = '{"parameter_id": 0, "parameter_source": "algorithm", "parameters": {"x": 1}, "parameter_index": 0}'
 
@@ -46,19 +52,21 @@ def experiment(status: str = "RUNNING", **changes: Any) -> ExperimentRow:
 def job(id: str, state: str, attempt: int = 1, **changes: Any) -> AttemptRow:
     fields: dict[str, Any] = {
         "handle": None if state == "INTENT" else HANDLE, "exit_code": None, "signal": None, "reason": "", "message": "",
-        "stderr_tail": "", "started_ms": None, "ended_ms": None,
+        "stderr_tail": "", "started_ms": None, "ended_ms": None, "service": "fake",
     }  # fmt: skip
     return AttemptRow(job_name=job_name("exp1", id, attempt), state=state, **{**fields, **changes})
 
 
 def trial(
     id: str, status: str = "WAITING", state: str = "", *, asked: str = "", attempt: int = 1, wait: str = "",
-    started: int | None = None, record: str = RECORD, sequence: int = 0, has_final: bool = False, **evidence: Any,
+    details: str = "{}", wait_ms: int = 0, started: int | None = None, record: str = RECORD,
+    sequence: int = 0, has_final: bool = False, **evidence: Any,
 ) -> OpenTrial:  # fmt: skip
     """`state` of its job; empty: it has none."""
     return OpenTrial(
         id=id, sequence_id=sequence, status=TrialStatus(status), record=record, created_ms=0, started_ms=started,
         attempt=attempt, asked=StopRequest(asked) if asked else None, wait_code=wait,
+        wait_sentence=SENTENCES.get(wait, ""), wait_details=details, wait_ms=wait_ms,
         job=job(id, state, attempt, **evidence) if state else None, has_final=has_final,
     )  # fmt: skip
 
@@ -93,9 +101,18 @@ class Plan:
         drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
         stored: dict[str, dict[str, int]] | None = None, **here: Any,
     ) -> None:  # fmt: skip
-        surroundings = Surroundings(**{"now_ms": NOW, **here})
+        chosen = config or spec()
+        every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
+        states = {p.service: ServiceState(**every) for p in chosen.platforms} | here.pop("services", {})
+        holds = here.pop("holds", {})
+        surroundings = Surroundings(**{"now_ms": NOW, "services": states, **here})
+        services = tuple(
+            Service(name=p.service, state=states[p.service], limit=p.trial_concurrency, hold=holds.get(p.service))
+            for p in chosen.platforms
+        )
         self.snapshot = Snapshot(
-            experiment=row or experiment(next_sequence_id=len(trials)), spec=config or spec(), open_trials=trials,
+            experiment=row or experiment(next_sequence_id=len(trials)), spec=chosen, services=services,
+            open_trials=trials,
             retries={t.id: (0, 0) for t in trials if t.job is not None and _has_ended(t.job)} | (retries or {}),
             stored={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}),
             drained=frozenset(job_name("exp1", id, 1) for id in drained),

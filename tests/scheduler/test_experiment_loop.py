@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,17 +17,27 @@ import pytest
 
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, StoreCorrupt, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode, PlatformSpec
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import actions, bell, forgetting, watched_tuner
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import Host
+from nni_manager.scheduler import forgetting, training_service, watched_tuner
+from nni_manager.scheduler import inbox as inboxes
 from nni_manager.scheduler.actions import Actions
+from nni_manager.scheduler.beats import Beats
+from nni_manager.scheduler.deliveries import Deliveries
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.inbox import Inbox
+from nni_manager.scheduler.job_factory import JobFactory
+from nni_manager.scheduler.job_messages import JobMessages
+from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.tally import tally
+from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
-from nni_manager.store import experiments, trials
+from nni_manager.store import experiments, jobs, services, trials
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from tests.scheduler.fake_door import FakeDoor
@@ -37,6 +48,12 @@ from tests.store.life import one
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+
+def resumed(connection: sqlite3.Connection) -> None:
+    """What `resume` clears."""
+    experiments.set_hold(connection, None)
+    services.clear_holds(connection)
 
 
 class AtWork:
@@ -53,21 +70,46 @@ class AtWork:
         self.database = Database(path)
         row = _load(path)
         place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
-        feed = TunerFeed(
-            self.database, config, place, told=row.ended_trials, patience_s=60, wake=lambda: self.loop.wake()
-        )
+        inbox, live = Inbox(), LiveSpec(config)
+        beats = Beats(inbox.wake)
+        feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
         self.door = FakeDoor()
-        hands = Actions(
-            folder_of_trials=path.parent / "trials", caller_environment={"SECRET": "x"}, runner_door=self.door,
+        self.messages = JobMessages(
+            experiment_id="exp1", spec=live, database=self.database, inbox=inbox,
+            deliveries=Deliveries(self.database, inbox, self.now_ms), judge=feed.judge, changed=lambda: None,
             clock=self.now_ms,
         )  # fmt: skip
+        self.services = {p.service: self._service(p, inbox, platform) for p in config.platforms}
+        factory = JobFactory(
+            experiment_id="exp1", spec=live, folder_of_trials=path.parent / "trials",
+            caller_environment={"SECRET": "x"}, runner_door=self.door, nonce="n0",
+        )  # fmt: skip
+        actions = Actions(
+            services=self.services, inbox=inbox, jobs=factory, spec=live, beats=beats, want=feed.want, clock=self.now_ms
+        )
         self.loop = ExperimentLoop(
-            experiment_id="exp1", spec=config, database=self.database, feed=feed, keeper=cast(Any, None),
-            platform_class=platform, settings={}, actions=hands, runner_door=self.door, clock=self.now_ms,
-            safety_poll_s=30,
+            experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=self.services,
+            actions=actions, beats=beats, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip
-        self.platform = cast(FakePlatform, self.loop.platform)
+        self.service = next(iter(self.services.values()))
+        self.platform = cast(FakePlatform, self.service.platform)
+
+    def _service(self, platform: PlatformSpec, inbox: Inbox, adapter: type[FakePlatform]) -> TrainingService:
+        def make(wake: Callable[[str], None]) -> FakePlatform:
+            return adapter(platform.settings, self._host(platform.service, wake))
+
+        return TrainingService(
+            spec=platform, make=make, inbox=inbox, database=self.database, clock=self.now_ms, changed=lambda: None
+        )
+
+    def _host(self, service: str, wake: Callable[[str], None]) -> Host:
+        return Host(
+            experiment_id="exp1", service=service, wake=wake, deliver=self.messages.deliver,
+            followed=lambda names: self.database.read(lambda c: jobs.followed(c, service, names)),
+            connections=Connections(), folder=self.path.parent, code=cast(Any, None),
+            greet=self.messages.greet, exited=self.messages.exited,
+        )  # fmt: skip
 
     def now_ms(self) -> int:
         return now_ms() + self.ahead_ms
@@ -172,19 +214,19 @@ async def test_from_the_first_proposal_to_done(monkeypatch: Patch, path: Path) -
 async def test_news_that_no_decision_waits_for_share_a_turn(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec()) as work:
         names = await work.runs(2)
-        await asyncio.sleep(3 * bell.GATHER_S)  # what began with them is over
+        await asyncio.sleep(3 * inboxes.GATHER_S)  # what began with them is over
         before, _ = tally.turns.read()
         for name in names:
-            work.loop.intake.take_reports({name: RUNNING})
+            work.loop.inbox.report({name: RUNNING})
             await asyncio.sleep(0)
         await work.until(lambda: tally.turns.read()[0] > before)
-        await asyncio.sleep(3 * bell.GATHER_S)
+        await asyncio.sleep(3 * inboxes.GATHER_S)
         assert tally.turns.read()[0] == before + 1
 
 
 async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path: Path) -> None:
     """Nobody looks for the news that a job was accepted and runs; its end, or a stop, looks at once."""
-    monkeypatch.setattr(bell, "GATHER_S", 3600)
+    monkeypatch.setattr(inboxes, "GATHER_S", 3600)
     async with at_work(monkeypatch, path, spec(max_trial_number=3, trial_concurrency=1)) as work:
         for _ in range(2):
             await work.until(lambda: work.running)
@@ -198,7 +240,7 @@ async def test_what_decides_takes_along_what_could_wait(monkeypatch: Patch, path
             await work.loop.closed.wait()
         assert work.statuses_of_trials == {"SUCCEEDED": 2, "USER_CANCELED": 1}
         assert work.ask("SELECT min(started_ms), max(started_ms) FROM trials WHERE status = 'SUCCEEDED'") == (5, 5)
-        assert work.platform.jobs == {}
+        await work.until(lambda: work.platform.jobs == {})
 
 
 async def test_an_exhausted_tuner_is_asked_again_after_each_result(monkeypatch: Patch, path: Path) -> None:
@@ -298,7 +340,7 @@ async def test_refused_credentials_hold_until_somebody_resumes(monkeypatch: Patc
         hold = _load(path).hold
         assert hold is not None and hold.code is HoldCode.BAD_CREDENTIALS
         assert hold.sentence == "the token has expired; put a new one into the config"
-        await work.command(lambda c: experiments.set_hold(c, None))
+        await work.command(resumed)
         await work.runs(1)
 
 
@@ -326,7 +368,7 @@ async def test_a_bug_in_an_adapter_is_a_hold_with_its_stack(
         assert hold is not None and hold.code is HoldCode.INTERNAL
         assert "KeyError('phase')" in hold.sentence and "Traceback" in hold.details
         assert any(record.exc_info for record in caplog.records)
-        await work.command(lambda c: experiments.set_hold(c, None))
+        await work.command(resumed)
         await work.runs(1)
 
 
@@ -391,7 +433,7 @@ async def test_an_end_that_comes_with_the_last_lines_is_stored_with_them(monkeyp
 
 async def test_last_lines_that_a_broken_store_cannot_take_are_not_acknowledged(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(), Script(), FakePlatform)
-    delivering = asyncio.create_task(work.loop.deliver("job", "outbox/main.jsonl", 0, 9, ["{}"], SUCCEEDED))
+    delivering = asyncio.create_task(work.messages.deliver("job", "outbox/main.jsonl", 0, 9, ["{}"], SUCCEEDED))
     await asyncio.sleep(0)
     error = StoreCorrupt("torn")
     monkeypatch.setattr(work.database, "write", AsyncMock(side_effect=error))
@@ -483,7 +525,7 @@ async def test_a_platform_is_tried_again_in_time_though_the_clock_was_set_back(m
         platform.raises["submit"] = [PlatformUnavailable("away", refused=True)]
 
     async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuses) as work:
-        await work.until(lambda: work.loop.actions.retry_at_ms)
+        await work.until(lambda: work.service.state.retry_at_ms)
         work.set_clock(-3600)
         await work.runs(1)
 
@@ -531,7 +573,7 @@ async def test_jobs_without_runners_need_no_door(monkeypatch: Patch, path: Path)
 
 async def test_a_door_that_cannot_be_opened_is_tried_again(monkeypatch: Patch, path: Path) -> None:
     """Nothing is submitted meanwhile, and the status says why."""
-    monkeypatch.setattr(actions, "_RETRY_WAITS_MS", (20,))
+    monkeypatch.setattr(training_service, "_RETRY_WAITS_MS", (20,))
     busy = PlatformUnavailable("the trial listener cannot be opened: port 8081 is in use", refused=True)
     async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_door=[busy] * 8) as work:
         await work.until(lambda: work.loop.derived_hold)
@@ -557,7 +599,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     task = asyncio.create_task(work.loop.run())
     (name,) = await work.runs(1)
-    await work.loop.exited(name, json.dumps({"exitCode": 0}))
+    await work.messages.exited(name, json.dumps({"exitCode": 0}))
     await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == 1)
     assert work.platform.forgotten == []
     task.cancel()  # whoever comes next asks for the platform's word, too

@@ -12,6 +12,7 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
 from nni_manager.scheduler import forgetting
 from nni_manager.scheduler.decisions import Forget
@@ -31,23 +32,25 @@ class Bench:
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         host = Host(
-            experiment_id="exp1", wake=lambda name: self.observer.wake(name), deliver=cast(Any, None),
-            followed=cast(Any, None), keeper=cast(Any, None), folder=Path(), code=cast(Any, None),
-            greet=cast(Any, None), exited=cast(Any, None),
+            experiment_id="exp1", service="fake", wake=lambda name: self.observer.wake(name), deliver=cast(Any, None),
+            followed=cast(Any, None), connections=Connections(), folder=Path(),
+            code=cast(Any, None), greet=cast(Any, None), exited=cast(Any, None),
         )  # fmt: skip
         self.platform = FakePlatform({}, host)
         self.observer = Observer(
-            self.platform, cast(Any, None), lambda reports: self.forgetting.hear(reports), lambda _: None, lambda: 0
-        )
+            service="fake", database=cast(Any, None), observe=self.platform.observe,
+            tell=lambda reports: self.forgetting.hear(reports), watches=True, slow_poll_s=20,
+        )  # fmt: skip
         self.observer._look_at_all = False  # there is no store
-        self.forgetting = Forgetting(self.platform, self.observer)
+        self.forgotten: list[str] = []
+        self.forgetting = Forgetting(self.platform.forget, self.platform.observe, self.observer, self.forgotten.extend)
         self.forgetting.enter(group)
 
     def decide(self, name: str, exit_code: int | None = None) -> None:
         """`exit_code`: the runner's word, which alone decided."""
         word = "" if exit_code is None else json.dumps({"exitCode": exit_code})
         handle = JobHandle(platform="fake", version=1, job_name=name)
-        self.forgetting.add([Forget(handle=handle, runner_word=word)])
+        self.forgetting.add([Forget(handle=handle, service="fake", runner_word=word)])
 
     async def say(self, name: str, report: JobReport) -> None:
         self.platform.change(name, report)
@@ -75,8 +78,7 @@ async def test_a_job_whose_platform_has_spoken_is_forgotten_unseen(bench: Bench)
     bench.decide(A)
     bench.decide(B)
     await bench.until(lambda: bench.platform.forgotten == [A, B])
-    assert (bench.platform.observed, bench.forgetting.take_forgotten()) == ([], (A, B))
-    assert bench.forgetting.take_forgotten() == ()
+    assert (bench.platform.observed, bench.forgotten) == ([], [A, B])
 
 
 @pytest.mark.parametrize(("said", "report", "sentences"), [
@@ -138,7 +140,7 @@ async def test_a_runner_that_still_delivers_is_not_cut_off(
 async def test_a_closing_experiment_waits_for_nobody(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.platform.jobs[A] = FAILED
     bench.decide(A, 0)
-    assert await bench.forgetting.finish()
+    await bench.forgetting.finish()
     assert bench.platform.forgotten == [A]
     assert disagreements(caplog) == [f"Job {A}: {BOTH}"]
 
@@ -160,7 +162,7 @@ async def test_a_platform_that_is_away_is_told_again(
     bench.decide(B)
     await bench.until(lambda: bench.platform.forgotten == [A, B])
     assert caplog.text.count("not forgotten yet") == 1
-    assert bench.forgetting.take_forgotten() == (A, B)
+    assert bench.forgotten == [A, B]
 
 
 async def test_a_closing_experiment_does_not_wait_for_a_platform_that_is_away(
@@ -171,4 +173,5 @@ async def test_a_closing_experiment_does_not_wait_for_a_platform_that_is_away(
     bench.decide(A)
     await bench.until(lambda: "not forgotten yet" in caplog.text)
     async with asyncio.timeout(0.5):
-        assert not await bench.forgetting.finish()
+        await bench.forgetting.finish()
+        assert bench.forgotten == []

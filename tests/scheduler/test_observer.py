@@ -1,18 +1,18 @@
-"""Who is looked at and when, and what is made of a platform that cannot be asked."""
+"""Who is looked at and when, and how often."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import looptime
 import pytest
 
-from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.domain.experiment import Hold, HoldCode
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.scheduler.observer import Observer
 from nni_manager.store.connection import connect
@@ -34,19 +34,26 @@ class Watch:
 
     def __init__(self, database: Database) -> None:
         self.told: list[Mapping[str, JobReport]] = []
-        self.troubles: list[Hold | None] = []
-        self.now = 100
 
         async def deliver(*_: Any) -> Delivery:
             raise AssertionError("nothing is delivered here")
 
         host = Host(
-            experiment_id="exp1", wake=lambda name: self.observer.wake(name), deliver=deliver,
-            followed=cast(Any, None), keeper=cast(Any, None), folder=Path(), code=cast(Any, None),
-            greet=cast(Any, None), exited=cast(Any, None),
+            experiment_id="exp1", service="fake", wake=lambda name: self.observer.wake(name), deliver=deliver,
+            followed=cast(Any, None), connections=Connections(), folder=Path(),
+            code=cast(Any, None), greet=cast(Any, None), exited=cast(Any, None),
         )  # fmt: skip
         self.platform = FakePlatform({}, host)
-        self.observer = Observer(self.platform, database, self.told.append, self.troubles.append, lambda: self.now)
+        self.observer = Observer(
+            service="local", database=database, observe=self._observe, tell=self.told.append, watches=True,
+            slow_poll_s=20,
+        )  # fmt: skip
+
+    async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport] | None:
+        try:
+            return await self.platform.observe(handles)
+        except PlatformUnavailable:
+            return None
 
 
 @pytest.fixture
@@ -64,7 +71,7 @@ async def test_only_what_changed_is_looked_at(watch: Watch) -> None:
     await watch.observer.look()
     watch.platform.change(B, SUCCEEDED)
     await watch.observer.look()
-    assert watch.platform.observed == [[], [A, B], [B]]
+    assert watch.platform.observed == [[A, B], [B]]
     assert watch.told == [{A: RUNNING, B: RUNNING}, {B: SUCCEEDED}]
 
 
@@ -87,27 +94,7 @@ async def test_what_was_decided_is_looked_at_no_more(watch: Watch) -> None:
     watch.observer.remove(A)
     watch.observer.wake(A)
     await watch.observer.look()
-    assert (watch.platform.observed, watch.told) == ([[]], [])
-
-
-@pytest.mark.parametrize(("error", "code"), [
-    (PlatformUnavailable("connection refused"), HoldCode.PLATFORM_UNAVAILABLE),
-    (BadCredentials("token expired"), HoldCode.BAD_CREDENTIALS),
-])  # fmt: skip
-async def test_an_outage_is_noted_from_its_start_and_over_when_it_is_over(
-    watch: Watch, error: Exception, code: HoldCode
-) -> None:
-    watch.platform.raises["observe"] = [error, error]
-    await watch.observer.look()
-    watch.now = 200
-    await watch.observer.look()
-    assert watch.observer.unreachable_since_ms == 100
-    trouble = Hold(code=code, sentence=str(error))
-    assert (watch.troubles, watch.told) == ([trouble, trouble], [])
-    await watch.observer.look()
-    await watch.observer.look()
-    assert watch.observer.unreachable_since_ms is None
-    assert watch.troubles == [trouble, trouble, None]
+    assert (watch.platform.observed, watch.told) == ([], [])
 
 
 async def test_changes_during_an_outage_are_not_forgotten(watch: Watch) -> None:
@@ -122,6 +109,7 @@ async def test_changes_during_an_outage_are_not_forgotten(watch: Watch) -> None:
 
 
 async def test_a_bug_of_the_adapter_is_not_hidden(watch: Watch) -> None:
+    watch.observer.add(handle(A))
     watch.platform.raises["observe"] = [KeyError("phase")]
     with pytest.raises(KeyError):
         await watch.observer.look()
@@ -140,6 +128,59 @@ async def test_it_runs_on_news(watch: Watch) -> None:
     assert watch.told == [{A: RUNNING}, {A: SUCCEEDED}]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+class Empty:
+    """A database without jobs."""
+
+    async def read(self, _: object) -> dict[str, JobHandle]:
+        return {}
+
+
+class Asked(Watch):
+    """A service that tells nothing by itself."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.observer._watches = False
+
+    async def looks(self, seconds: float) -> list[float]:
+        """When it was asked, in seconds from now, within so many of them."""
+        loop, moments = asyncio.get_running_loop(), []
+
+        async def observe(handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:
+            moments.append(round(loop.time() - begun, 1))
+            return dict.fromkeys(handles, RUNNING)
+
+        self.observer._observe = observe
+        begun = loop.time()
+        task = asyncio.create_task(self.observer.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return moments
+
+
+async def test_a_service_that_must_be_asked_is_asked_soon_after_a_start_and_then_less_and_less(path: Path) -> None:
+    database = Database(path)
+    asked = Asked(cast(Database, Empty()))  # a thread would let the loop's own time run on
+    asked.observer._look_at_all = False
+    with looptime.enabled(strict=True):
+        asked.observer.add(handle(A))
+        assert await asked.looks(60) == [0, 1, 3, 7, 15, 31, 51]
+    await database.close()
+
+
+async def test_a_hundred_starts_are_one_question_a_second(path: Path) -> None:
+    database = Database(path)
+    asked = Asked(database)
+    await asked.observer.look()
+    with looptime.enabled(strict=True):
+        loop = asyncio.get_running_loop()
+        for number in range(100):
+            loop.call_later(number / 20, asked.observer.add, handle(f"job-{number}"))
+        assert len(await asked.looks(5)) <= 6
+    await database.close()
 
 
 async def test_it_looks_at_everything_now_and_then(watch: Watch) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config import experiment_file
+from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.archive import pack, unpack
+from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.scheduler import experiment_folder
 from nni_manager.scheduler.submission import Submission
 from nni_manager.store.folder import Folder
@@ -70,10 +72,18 @@ def test_it_is_the_same_and_another(submission: Submission, sent: Path) -> None:
     assert not folder.path.exists() and list(listed(sent)) == before
 
 
+class Shipping:
+    """An adapter that sends the code."""
+
+    @staticmethod
+    def capabilities_for(_settings: object) -> Capabilities:
+        return Capabilities(watches=True, reads_files=False, ships_code=True)
+
+
 def test_what_jobs_elsewhere_get_is_what_was_sent(
     submission: Submission, sent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment_folder, "_ships_code", lambda _: True)
+    monkeypatch.setattr(registry, "adapter_of", lambda _: Shipping)
     (archive,) = make(submission).code.glob("*.tar.gz")
     assert archive.name == pack(tmp_path / "caller", tmp_path / "again").path.name
 

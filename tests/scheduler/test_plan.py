@@ -100,7 +100,7 @@ def test_full_slots_take_nothing() -> None:
     found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc"), proposals=proposals(1))
     assert found.decisions.calls == []
     (wait,) = found.records(SetWait)
-    assert (wait.trial_id, wait.code, wait.sentence) == (
+    assert (wait.trial_id, wait.wait.code, wait.wait.sentence) == (
         "ccccc", WaitCode.CONCURRENCY, "all 2 slots of trialConcurrency are taken",
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_a_trial_that_is_tried_again_says_why_it_waits_for_a_slot() -> None:
     found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc", wait="RETRY"))
     assert found.decisions.calls == found.records(SetWait) == []
     found = Plan(running("aaaaa"), waiting("ccccc", wait="RETRY"), row=experiment(hold=hold("INTERNAL")))
-    assert [wait.code for wait in found.records(SetWait)] == [WaitCode.HOLD]
+    assert [wait.wait.code for wait in found.records(SetWait)] == [WaitCode.HOLD]
 
 
 def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
@@ -121,7 +121,7 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
 def test_trials_of_an_experiment_in_error_say_so() -> None:
     row = experiment("ERROR", error="the trial runner is version 0.5.1")
     found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=row)
-    assert [(wait.code, wait.sentence) for wait in found.records(SetWait)] == [
+    assert [(wait.wait.code, wait.wait.sentence) for wait in found.records(SetWait)] == [
         (WaitCode.HOLD, "the experiment cannot go on until it is resumed: the trial runner is version 0.5.1")
     ]
 
@@ -149,7 +149,7 @@ def test_nothing_new_starts_on_hold(code: str) -> None:
     row = experiment(hold=hold(code), next_sequence_id=2)
     found = Plan(running("aaaaa"), waiting("bbbbb"), row=row, proposals=proposals(1), ahead=3)
     assert found.decisions.calls == []
-    assert [(w.code, w.sentence) for w in found.records(SetWait)] == [
+    assert [(w.wait.code, w.wait.sentence) for w in found.records(SetWait)] == [
         (WaitCode.HOLD, "the experiment is on hold: put it right")
     ]
 
@@ -157,7 +157,7 @@ def test_nothing_new_starts_on_hold(code: str) -> None:
 def test_a_silent_tuner_is_a_hold_too() -> None:
     found = Plan(waiting("aaaaa"), proposals=proposals(1), tuner_trouble=hold("TUNER_SILENT"))
     assert found.decisions.calls == []
-    assert found.records(SetWait)[0].code is WaitCode.HOLD
+    assert found.records(SetWait)[0].wait.code is WaitCode.HOLD
     assert found.records(SetStatus) == []
 
 
@@ -171,14 +171,14 @@ def test_intents_wait_only_for_what_a_person_must_do(code: str, submitted: list[
 
 # ------------------------------------------------------------------------------------------------ platform trouble
 
-AWAY: dict[str, Any] = {"platform_trouble": "connection refused", "retry_at_ms": NOW + 500}
+AWAY: dict[str, Any] = {"trouble": "connection refused", "retry_at_ms": NOW + 500}
 
 
 def test_a_platform_in_trouble_is_left_alone_until_its_time() -> None:
     found = Plan(trial("aaaaa", state="INTENT"), waiting("bbbbb"), proposals=proposals(1), **AWAY)
     assert found.decisions.calls == []
     assert found.wake_at == NOW + 500
-    assert {(w.trial_id, w.code, w.sentence) for w in found.records(SetWait)} == {
+    assert {(w.trial_id, w.wait.code, w.wait.sentence) for w in found.records(SetWait)} == {
         ("aaaaa", WaitCode.PLATFORM_UNAVAILABLE, "connection refused"),
         ("bbbbb", WaitCode.PLATFORM_UNAVAILABLE, "connection refused"),
     }
@@ -198,7 +198,7 @@ def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
     row = experiment(hold=hold(), next_sequence_id=2)
     found = Plan(
         waiting("aaaaa", wait="HOLD"), trial("bbbbb", **PENDING), row=row,
-        **{**AWAY, "retry_at_ms": retry_at, "unreachable_since_ms": NOW - 60_000},
+        **{**AWAY, "retry_at_ms": retry_at, "away_since_ms": NOW - 60_000},
     )  # fmt: skip
     assert found.wake_at is None or found.wake_at > NOW
 
@@ -206,7 +206,7 @@ def test_a_hold_and_trouble_together_do_not_spin(retry_at: int) -> None:
 def test_a_job_in_the_platforms_queue_says_so_again_when_the_platform_is_back() -> None:
     found = Plan(trial("aaaaa", state="PENDING", wait="PLATFORM_UNAVAILABLE"))
     (wait,) = found.records(SetWait)
-    assert (wait.trial_id, wait.code) == ("aaaaa", WaitCode.SUBMITTED)
+    assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.SUBMITTED)
     assert Plan(trial("aaaaa", **PENDING)).records(SetWait) == []
 
 
@@ -250,9 +250,7 @@ def test_an_intent_that_was_asked_to_stop_is_submitted_and_cancelled_when_it_has
 
 
 def test_an_unknown_trial_that_was_asked_to_stop_is_told() -> None:
-    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), unreachable_since_ms=NOW - 99_000).cancelled == [
-        "aaaaa"
-    ]
+    assert Plan(trial("aaaaa", "UNKNOWN", "RUNNING", asked="USER"), away_since_ms=NOW - 99_000).cancelled == ["aaaaa"]
 
 
 @pytest.mark.parametrize("sequence", range(2))
@@ -317,7 +315,7 @@ def test_unknown_after_thirty_seconds_and_back(
 ) -> None:
     found = Plan(
         trial("aaaaa", status, "RUNNING", started=5, started_ms=5), config=spec(trial_concurrency=1),
-        unreachable_since_ms=since, platform_trouble="away" if since else "", retry_at_ms=NOW,
+        away_since_ms=since, trouble="away" if since else "", retry_at_ms=NOW,
     )  # fmt: skip
     assert [type(record) for record in found.decisions.records] == ([decided] if decided else [])
     if decided is LoseSight:
@@ -328,9 +326,9 @@ def test_unknown_after_thirty_seconds_and_back(
 
 
 def test_a_waiting_trial_never_becomes_unknown() -> None:
-    found = Plan(trial("aaaaa", **PENDING), unreachable_since_ms=0, platform_trouble="away")
+    found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
     assert found.records(LoseSight) == []
-    assert [w.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
+    assert [w.wait.code for w in found.records(SetWait)] == [WaitCode.PLATFORM_UNAVAILABLE]
 
 
 def test_what_ended_while_nobody_could_ask_has_ended() -> None:
@@ -348,7 +346,7 @@ def test_a_trial_runs_since_its_job_does(reported: int | None, started: int) -> 
 
 @pytest.mark.parametrize(("state", "spent", "allowed", "decided"), [
     ("LOST", (0, 0), 0, "PLATFORM"), ("LOST", (1, 0), 0, "PLATFORM"), ("LOST", (2, 0), 0, "SYS_CANCELED"),
-    ("LOST", (0, 9), 0, "PLATFORM"), ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"), ("CANCELLED", (0, 0), 0, "PLATFORM"),
+    ("LOST", (0, 9), 0, "PLATFORM"), ("PREEMPTED", (2, 0), 5, "SYS_CANCELED"), ("CANCELLED", (0, 0), 0, "SYS_CANCELED"),
     ("FAILED", (0, 0), 0, "FAILED"), ("FAILED", (0, 0), 1, "USER_CODE"), ("FAILED", (2, 1), 2, "USER_CODE"),
     ("FAILED", (0, 2), 2, "FAILED"), ("SUCCEEDED", (2, 2), 0, "SUCCEEDED"),
 ])  # fmt: skip
@@ -499,9 +497,10 @@ def test_time_after_the_end_does_not_count() -> None:
 
 @pytest.mark.parametrize("status", ["STOPPED", "VIEWED", "ERROR", "INITIALIZED"])
 def test_what_is_not_at_work_starts_nothing(status: str) -> None:
-    wait = "HOLD" if status == "ERROR" else "CONCURRENCY"
-    found = Plan(waiting("aaaaa", wait=wait), row=experiment(status), proposals=proposals(1), ahead=5)
-    assert found.decisions.calls == found.decisions.records == []
+    found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=experiment(status), proposals=proposals(1), ahead=5)
+    assert found.decisions.calls == []
+    reasons = [record.wait.code for record in found.records(SetWait)]
+    assert reasons == (["HOLD"] if status == "ERROR" else [])
 
 
 def test_a_done_experiment_asks_its_tuner_nothing() -> None:
@@ -562,7 +561,9 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
     """A container that only its runner's posts tell of, and when that was heard last."""
     told = trial(id, status, "RUNNING", channel="push", started=NOW - 9_000_000)
     silence = round(minutes * 60_000)
-    return Plan(told, listening_ms=9_000_000, silent_ms={f"nni_exp_exp1_trial_{id}": silence}, **more)
+    return Plan(
+        told, lives_by_runner=True, listening_ms=9_000_000, silent_ms={f"nni_exp_exp1_trial_{id}": silence}, **more
+    )
 
 
 def test_a_container_whose_runner_is_not_heard_is_unknown_then_lost() -> None:

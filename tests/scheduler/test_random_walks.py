@@ -15,7 +15,7 @@ from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.snapshot import Proposal, Surroundings
+from nni_manager.scheduler.snapshot import Proposal, ServiceState, Surroundings
 from nni_manager.scheduler.turn import Seen, take_turn
 from nni_manager.store import experiments, trials
 from tests.scheduler.pictures import hold, spec
@@ -67,8 +67,7 @@ class World:
     def _turn(self, seen: Seen) -> int | None:
         here = Surroundings(
             now_ms=self.now, submitting=frozenset(self.submitting), cancelled=frozenset(self.cancelled),
-            unreachable_since_ms=self.away_since, platform_trouble="away" if self.away_since else "",
-            retry_at_ms=self.now + 1 if self.away_since else 0, proposals=tuple(self.proposals), asked=self.asked,
+            services={"fake": self.service()}, proposals=tuple(self.proposals), asked=self.asked,
             exhausted=self.exhausted, ahead=1,
         )  # fmt: skip
         self.connection.execute("BEGIN IMMEDIATE")
@@ -84,6 +83,11 @@ class World:
         for call in result.calls:
             self.carry_out(call)
         return result.wake_at_ms
+
+    def service(self) -> ServiceState:
+        if self.away_since is None:
+            return ServiceState()
+        return ServiceState(away_since_ms=self.away_since, trouble="away", retry_at_ms=self.now + 1)
 
     def carry_out(self, call: d.Call) -> None:
         if isinstance(call, d.Submit):

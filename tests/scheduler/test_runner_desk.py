@@ -120,11 +120,10 @@ async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monk
 
 async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) -> None:
     await world.greet()
-    loop = world.experiment.loop
     (lines, size), job = lines_of(1), world.who.job_name
-    await loop.deliver(job, "outbox/\udce9", 0, size, lines)
+    await world.experiment.messages.deliver(job, "outbox/\udce9", 0, size, lines)
     ended = JobReport(state=JobState.SUCCEEDED, exit_code=0)
-    await loop.deliver(job, "outbox/\udce9", size, 2 * size, lines, ended)
+    await world.experiment.messages.deliver(job, "outbox/\udce9", size, 2 * size, lines, ended)
     await world.desk.exited(world.who, EXIT_0)
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"]) == ("SUCCEEDED", 2)
@@ -214,7 +213,7 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
     with pytest.raises(VersionRefused):
         await world.desk.greet(world.who, "0.5.1", "push")
     exit_78 = JobReport(state=JobState.FAILED, exit_code=78)
-    world.experiment.loop.intake.take_reports({world.who.job_name: exit_78})  # before there was a turn
+    world.experiment.loop.inbox.report({world.who.job_name: exit_78})  # before there was a turn
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
 
 

@@ -258,7 +258,7 @@ async def test_a_new_search_space_drops_what_came_from_the_old_one(monkeypatch: 
     async with feeding(monkeypatch, path, spec()) as at:
         at.feed.want(2)
         await at.proposed(2)
-        at.feed.change_search_space(replace(spec(), search_space={"y": 1}))
+        at.change_search_space({"y": 1})
         assert not at.feed.proposals
         at.feed.want(1)
         assert await at.proposed(1) == [2]
@@ -272,7 +272,7 @@ async def test_a_proposal_that_crosses_a_new_search_space_is_dropped(monkeypatch
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)
         await at.until(lambda: script.of("propose"))
-        at.feed.change_search_space(replace(spec(), search_space={"y": 1}))
+        at.change_search_space({"y": 1})
         script.speak.set()
         await at.until(lambda: script.of("search_space"))
         assert (list(at.feed.proposals), at.feed.asked) == ([], 0)
@@ -286,7 +286,7 @@ async def test_a_search_space_the_tuner_refuses_is_a_hold(monkeypatch: Patch, pa
         at.feed.want(1)
         await at.proposed(1)
         script.next["search_space"] = [raised("ValueError: y")]
-        at.feed.change_search_space(replace(spec(), search_space={"y": 1}))
+        at.change_search_space({"y": 1})
         await at.until(lambda: at.feed.failure)
         await at.feed.reset()
         at.feed.want(1)

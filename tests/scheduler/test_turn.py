@@ -13,8 +13,8 @@ from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import StopRequest
 from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.snapshot import Surroundings
-from nni_manager.scheduler.turn import LastWords, Result, Seen, take_turn
+from nni_manager.scheduler.snapshot import ServiceState, Surroundings
+from nni_manager.scheduler.turn import Result, Seen, take_turn
 from nni_manager.store import experiments, jobs, metrics, trials
 from nni_manager.store.metrics import Chunk, Stored
 from tests.scheduler.pictures import NOW, hold, proposals, spec
@@ -34,7 +34,8 @@ class Turns:
         self.told = 0
 
     def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
-        surroundings = Surroundings(**{"now_ms": NOW, **here})
+        every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
+        surroundings = Surroundings(**{"now_ms": NOW, "services": {"fake": ServiceState(**every)}, **here})
         result = take_turn(
             self.connection, self.config, seen or Seen(), surroundings, told=self.told, assessed=assessed
         )
@@ -73,14 +74,14 @@ def test_the_life_of_a_trial(turns: Turns) -> None:
     (trial,) = turns.open_trials().values()
     assert (trial.status, trial.started_ms, trial.wait_code) == ("RUNNING", NOW, "")
     last = turns.take(Seen(reports={submit.job_name: SUCCEEDED}))
-    assert last.calls[0] == d.Forget(handle=handle)
+    assert last.calls[0] == d.Forget(handle=handle, service="fake")
     assert [(item["trial_id"], item["status"], item["parameters"]) for item in last.to_tell] == [
         (submit.trial_id, "SUCCEEDED", {"x": 0})
     ]
     assert turns.open_trials() == {}
-    assert jobs.unforgotten(turns.connection) == [handle]
+    assert jobs.unforgotten(turns.connection, "fake") == [handle]
     turns.take(Seen(forgotten=(submit.job_name,)))
-    assert jobs.unforgotten(turns.connection) == []
+    assert jobs.unforgotten(turns.connection, "fake") == []
 
 
 def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> None:
@@ -107,7 +108,7 @@ def test_a_submission_under_way_is_left_alone_and_one_that_was_lost_is_repeated(
     under_way = turns.take(submitting=frozenset({first.job_name}), asked=1)
     assert (under_way.calls, under_way.records) == ((), ())
     after_a_crash = turns.take(asked=1)
-    assert (after_a_crash.calls, after_a_crash.records) == ((first,), ())
+    assert (after_a_crash.calls, after_a_crash.records) == ((replace(first, is_repeat=True),), ())
 
 
 def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) -> None:
@@ -123,12 +124,12 @@ def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) 
 
 def test_a_refused_submission_is_taken_back_and_tried_again(turns: Turns) -> None:
     (submit,) = [c for c in turns.take(proposals=proposals(0)).calls if isinstance(c, d.Submit)]
-    away: dict[str, Any] = {"platform_trouble": "no", "retry_at_ms": NOW + 9}
+    away: dict[str, Any] = {"trouble": "no", "retry_at_ms": NOW + 9}
     refused = turns.take(Seen(refused=(submit.job_name,)), **away)
     (trial,) = turns.open_trials().values()
     assert (trial.job, trial.attempt, trial.wait_code) == (None, 1, "PLATFORM_UNAVAILABLE")
     assert refused.wake_at_ms == NOW + 9
-    assert turns.take(now_ms=NOW + 9, asked=1, **away).calls == (submit,)
+    assert turns.take(now_ms=NOW + 9, asked=1, **away).calls == (replace(submit, intended_ms=NOW + 9),)
 
 
 def test_a_lost_job_is_followed_by_the_next_attempt(turns: Turns) -> None:
@@ -186,22 +187,23 @@ def test_time_is_counted_now_and_then(turns: Turns) -> None:
         assert experiments.load(turns.connection).exec_ms == counted
 
 
-def last_words(job_name: str, start: int = 0) -> LastWords:
+def last_lines(job_name: str, start: int = 0) -> Seen:
+    """And the end that came with them."""
     metric = Metric(number=0, type=MetricType.FINAL, data="7", value=7.0)
     chunk = Chunk(job_name=job_name, outbox="outbox/main.jsonl", start=start, end=start + 9, lines=1, metrics=[metric])
-    return LastWords(chunk=chunk, report=SUCCEEDED)
+    return Seen(last_lines=(chunk,), reports={job_name: SUCCEEDED})
 
 
 def test_the_last_lines_of_a_job_and_its_end_are_one_step(turns: Turns) -> None:
     (name,) = turns.start(0)
-    result = turns.take(Seen(last_words=(last_words(name),)))
+    result = turns.take(last_lines(name))
     assert [receipt.stored for receipt in result.receipts] == [Stored.NEW]
     assert [(item["status"], item["value"]) for item in result.to_tell] == [("SUCCEEDED", 7)]
 
 
 def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: Turns) -> None:
     (name,) = turns.start(0)
-    result = turns.take(Seen(last_words=(last_words(name, start=50),)))
+    result = turns.take(last_lines(name, start=50))
     assert [receipt.stored for receipt in result.receipts] == [Stored.GAP]
     assert result.to_tell == ()
     assert list(turns.open_trials()) == [name]
@@ -209,7 +211,7 @@ def test_an_end_whose_last_lines_lack_what_comes_before_is_not_believed(turns: T
 
 def test_last_words_that_are_told_again_change_nothing(turns: Turns) -> None:
     (name,) = turns.start(0)
-    first, second = (turns.take(Seen(last_words=(last_words(name),))) for _ in range(2))
+    first, second = (turns.take(last_lines(name)) for _ in range(2))
     assert (len(first.to_tell), len(second.to_tell)) == (1, 0)
     assert [receipt.stored for receipt in second.receipts] == [Stored.FENCED]
 

@@ -12,7 +12,7 @@ import pytest
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.parameters import Parameters
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.wait import Wait, WaitCode
 from nni_manager.store import answers, jobs, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
 from tests.store.life import add, add_with, end, final, intermediate, report, start
@@ -59,6 +59,7 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 3, values, at=1)
     job = start(connection, "aaaaa", at=2)
     report(connection, job, intermediate(0.25), final(0.1), at=3)
+    jobs.set_report(connection, job, JobReport(state=JobState.RUNNING, place="hostA, gpu 0", link="https://there/1"), 8)
     jobs.set_report(
         connection, job, JobReport(state=JobState.FAILED, exit_code=3, stderr_tail="ö\x1b[0m", ended_ms=4), 9
     )
@@ -70,12 +71,14 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
         "id": "aaaaa", "sequenceId": 0, "status": "FAILED", "parameterId": 3, "parameterSource": "algorithm",
         "parameters": values, "createdMs": 1, "startedMs": 2, "endedMs": 4, "attempt": 1, "stopRequest": None,
         "reason": "USER_CODE", "message": "exit code 3", "wait": None, "intermediates": 1, "lastValue": 0.25,
-        "finalValue": 0.1, "finalResult": "0.1",
+        "finalValue": 0.1, "finalResult": "0.1", "service": "local", "place": "hostA, gpu 0", "link": "https://there/1",
     }  # fmt: skip
     assert attempt == {
         "number": 1, "jobName": job, "state": "FAILED", "exitCode": 3, "signal": None, "reason": "", "message": "",
         "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
         "channel": None, "runnerVersion": None, "runnerExit": None, "containers": 0, "epoch": 0,
+        "service": "local", "place": "hostA, gpu 0", "link": "https://there/1", "wait": None, "unreachableMs": None,
+        "unreachable": "",
     }  # fmt: skip
 
 
@@ -85,9 +88,25 @@ def test_a_trial_that_waits_says_why(connection: sqlite3.Connection) -> None:
     jobs.close(connection, "aaaaa", 1, jobs.PLATFORM)
     trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
     found = strict(answers.trial(connection, "aaaaa"))
-    assert found["wait"] == {"code": "RETRY", "sentence": "again"}
+    assert found["wait"] == {"code": "RETRY", "sentence": "again", "details": {}}
     assert found["logPath"].endswith("/aaaaa-2")
     assert [attempt["givenUp"] for attempt in found["attempts"]] == ["PLATFORM"]
+
+
+def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach(
+    connection: sqlite3.Connection,
+) -> None:
+    add(connection, "aaaaa")
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="openpai-2", now_ms=1)
+    wait = Wait(code=WaitCode.GPU, sentence="gpu 0 is busy", details={"gpu": 0})
+    assert not jobs.set_report(connection, "j", JobReport(state=JobState.PENDING, wait=wait), 2)
+    gone = JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer")
+    assert jobs.set_report(connection, "j", gone, 3), "it says more than was known"
+    assert not jobs.set_report(connection, "j", gone, 4)
+    (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
+    assert attempt["service"] == "openpai-2"
+    assert attempt["wait"] == {"code": "GPU", "sentence": "gpu 0 is busy", "details": {"gpu": 0}}
+    assert (attempt["unreachableMs"], attempt["unreachable"]) == (3, "hostA does not answer")
 
 
 def test_there_is_no_such_trial(connection: sqlite3.Connection) -> None:

@@ -88,3 +88,15 @@ def test_links_that_trials_put_in_place_of_our_folders_go_alone(tmp_path: Path) 
     folder.trials.symlink_to(kept)
     assert folder.remove() == []
     assert (kept / "file").exists() and not folder.path.exists()
+
+
+def test_what_adapters_keep_is_removed_by_the_names_of_their_services(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "exp1")
+    folder.create(tmp_path)
+    for name in ("scripted", "local-2"):
+        (folder.path / name).mkdir()
+    assert folder.remove() == [] and not folder.path.exists()
+    folder.create(tmp_path)
+    (folder.path / "somebody's").mkdir()
+    folder.remove()
+    assert [path.name for path in folder.path.iterdir()] == ["somebody's"]

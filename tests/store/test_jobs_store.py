@@ -22,7 +22,7 @@ DONE = JobReport(state=JobState.FAILED, exit_code=2, message="exit code 2", stde
 @pytest.fixture(autouse=True)
 def intent(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, now_ms=4)
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, service="local", now_ms=4)
 
 
 def attempt(connection: sqlite3.Connection) -> AttemptRow:
@@ -34,15 +34,15 @@ def attempt(connection: sqlite3.Connection) -> AttemptRow:
 def test_an_intent_has_neither_handle_nor_evidence(connection: sqlite3.Connection) -> None:
     job = attempt(connection)
     assert (job.job_name, job.state, job.handle, job.started_ms) == (NAME, jobs.INTENT, None, None)
-    assert jobs.undecided(connection) == [] == jobs.unforgotten(connection)
+    assert jobs.undecided(connection, "local") == [] == jobs.unforgotten(connection, "local")
 
 
 def test_a_handle_comes_back_as_it_was(connection: sqlite3.Connection) -> None:
     jobs.set_handle(connection, HANDLE)
     assert attempt(connection).state == "PENDING"
-    assert jobs.undecided(connection) == [HANDLE]
+    assert jobs.undecided(connection, "local") == [HANDLE]
     assert jobs.parse_handle(NAME, attempt(connection).handle or "") == HANDLE
-    assert jobs.followed(connection) == {NAME: {}}
+    assert jobs.followed(connection, "local") == {NAME: {}}
 
 
 def test_a_job_whose_runner_has_spoken_is_not_taken_back(connection: sqlite3.Connection) -> None:
@@ -52,8 +52,8 @@ def test_a_job_whose_runner_has_spoken_is_not_taken_back(connection: sqlite3.Con
 
 
 def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite3.Connection) -> None:
-    assert jobs.followed(connection) == {}
-    assert jobs.followed(connection, [NAME]) == {NAME: {}}
+    assert jobs.followed(connection, "local") == {}
+    assert jobs.followed(connection, "local", [NAME]) == {NAME: {}}
 
 
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:
@@ -87,15 +87,15 @@ def test_what_is_closed_is_fenced_off_and_can_be_forgotten(connection: sqlite3.C
     jobs.set_report(connection, NAME, DONE, 50)
     jobs.set_handle(connection, HANDLE)
     assert one(connection, "SELECT state FROM attempts") == "PENDING"
-    assert jobs.undecided(connection) == []
-    assert jobs.unforgotten(connection) == [HANDLE]
+    assert jobs.undecided(connection, "local") == []
+    assert jobs.unforgotten(connection, "local") == [HANDLE]
     jobs.set_forgotten(connection, NAME)
-    assert jobs.unforgotten(connection) == []
+    assert jobs.unforgotten(connection, "local") == []
 
 
 def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite3.Connection) -> None:
     jobs.close(connection, "aaaaa", 1)
-    assert jobs.unforgotten(connection) == []
+    assert jobs.unforgotten(connection, "local") == []
     assert one(connection, "SELECT forgotten FROM attempts") == 1
 
 
@@ -103,7 +103,7 @@ def test_an_intent_can_be_taken_back(connection: sqlite3.Connection) -> None:
     jobs.take_back(connection, NAME)
     (trial,) = trials.load_open(connection)
     assert (trial.job, trial.attempt) == (None, 1)
-    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, now_ms=9)
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name=NAME, service="local", now_ms=9)
 
 
 @pytest.mark.parametrize("what", ["handle", "report", "close"])
@@ -121,7 +121,9 @@ def test_more_than_an_intent_cannot_be_taken_back(connection: sqlite3.Connection
 def test_retries_are_counted_on_two_accounts(connection: sqlite3.Connection) -> None:
     for number, account in enumerate((jobs.PLATFORM, jobs.USER_CODE, jobs.PLATFORM), start=1):
         if number > 1:
-            jobs.intend(connection, trial_id="aaaaa", number=number, job_name=f"{NAME}-{number}", now_ms=0)
+            jobs.intend(
+                connection, trial_id="aaaaa", number=number, job_name=f"{NAME}-{number}", service="local", now_ms=0
+            )
         jobs.close(connection, "aaaaa", number, account)
         trials.next_attempt(connection, "aaaaa", WaitCode.RETRY, "again")
     assert jobs.retries(connection, "aaaaa") == (2, 1)
@@ -131,4 +133,4 @@ def test_retries_are_counted_on_two_accounts(connection: sqlite3.Connection) -> 
 def test_a_job_name_is_used_once(connection: sqlite3.Connection) -> None:
     add(connection, "bbbbb")
     with pytest.raises(sqlite3.IntegrityError):
-        jobs.intend(connection, trial_id="bbbbb", number=1, job_name=NAME, now_ms=0)
+        jobs.intend(connection, trial_id="bbbbb", number=1, job_name=NAME, service="local", now_ms=0)

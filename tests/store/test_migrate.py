@@ -125,7 +125,7 @@ def test_databases_of_old_releases_are_upgraded_and_read(tmp_path: Path, name: s
         None,
     ]
     assert history.intermediates(connection, "runs1") == [0.5]
-    assert [handle.job_name for handle in jobs.undecided(connection)] == ["nni_exp_old_trial_runs1"]
+    assert [handle.job_name for handle in jobs.undecided(connection, "local")] == ["nni_exp_old_trial_runs1"]
     connection.close()
 
 
@@ -164,4 +164,4 @@ def test_containers_come_to_attempts_of_old_releases(tmp_path: Path) -> None:
 def test_there_is_a_database_of_every_released_schema() -> None:
     released = len(list((resources.files("nni_manager.store.migrations") / "experiment").glob("*.sql")))
     assert {path.stem for path in OLD.glob("*.sqlite")} == {f"{number:04}" for number in range(1, released + 1)}
-    assert all(path.stat().st_size < 100_000 for path in OLD.glob("*.sqlite"))
+    assert all(path.stat().st_size < 150_000 for path in OLD.glob("*.sqlite"))

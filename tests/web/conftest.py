@@ -10,6 +10,7 @@ import pytest
 
 from nni_manager.api.application import create_application
 from nni_manager.web.pages import PagesContext, create_pages
+from tests.api.services import act
 from tests.api.world import World, make_world
 
 
@@ -25,3 +26,8 @@ async def visitor(world: World) -> AsyncIterator[httpx.AsyncClient]:
     pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
     async with world.calling(create_application(world.context, pages=pages)) as client:
         yield client
+
+
+@pytest.fixture
+def acted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    act(monkeypatch)

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
 from nni_manager.api.schemas.wire import Wire
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
 
 _ONE_STATUS = (
@@ -61,6 +62,23 @@ class ExperimentView(Wire):
     url: str = Field(description="Address of the page, `http://host:port` and the prefix; NNI's API is below it.")
 
 
+class TrainingService(Wire):
+    """One of the places where trials of an experiment run."""
+
+    name: str = Field(description="What tells it from the others.", examples=["openpai-2"])
+    platform: str = Field(description="What it is.", examples=["openpai"])
+    status: ServiceStatus | None = Field(
+        description="`connecting`; `up`; `away` (cannot be asked or takes no jobs; ends by itself); `on hold` (a "
+        "person must put something right; `resume` tries again); `removed` (takes nothing new); null: nobody works on "
+        "the experiment."
+    )
+    since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
+    sentence: str = Field(description="What is wrong with it, or why it has no room; empty when all is well.")
+    room: int | None = Field(description="Jobs it has room for; null: as many as one likes, or not known.")
+    limit: int | None = Field(description="Trials it may have at a time; null: as many as the experiment.")
+    open_attempts: int = Field(description="Attempts it was given that have not ended.")
+
+
 class ExperimentSummary(Wire):
     """What lists show."""
 
@@ -93,6 +111,9 @@ class ExperimentState(ExperimentSummary):
     counts: dict[TrialStatus, int] = Field(description="Trials by status; only those that occur.")
     trials_made: int = Field(description="How many trials there are, in whatever status.")
     best: Best | None = Field(description="The best trial; null before the first one succeeded with a number.")
+    services: list[TrainingService] = Field(
+        description="Where its trials run, in the order of the config; removed ones come last."
+    )
     warnings: list[ExperimentWarning] = Field(
         description="What refuses nothing and should be known: of the experiment file, and of what is so now."
     )

@@ -17,6 +17,7 @@ class Wait(Wire):
 
     code: WaitCode = Field(description="The kind of reason.")
     sentence: str = Field(description="What it waits for.")
+    details: dict[str, JsonValue] = Field(description="The same for programs; what is in it goes by the code.")
 
 
 class Trial(Wire):
@@ -41,6 +42,9 @@ class Trial(Wire):
     final_value: float | None = Field(description="Number of the final result; null: none, NaN or infinite.")
     final_result: str | None = Field(description="JSON text of the final result as reported; null: none.")
     log_path: str = Field(description="Folder of its current attempt on the daemon's machine.")
+    service: str | None = Field(description="Training service of its current attempt; null: it was given to none yet.")
+    place: str = Field(description="Where its current attempt runs: machine, GPUs, pod; empty: not known.")
+    link: str = Field(description="The platform's own page of its current attempt; empty: there is none.")
 
 
 class RunnerExit(Wire):
@@ -85,6 +89,14 @@ class Attempt(Wire):
     runner_exit: RunnerExit | None = Field(
         description="The runner's own word about the end, beside the platform's above; null: none (yet)."
     )
+    service: str = Field(description="Training service that it was given to.")
+    place: str = Field(description="Where it runs: machine, GPUs, pod; empty: not known.")
+    link: str = Field(description="The platform's own page of the job; empty: there is none.")
+    wait: Wait | None = Field(description="Why the platform does not start it, as it last said; null: it said nothing.")
+    unreachable_ms: int | None = Field(
+        description="Since when it cannot be asked about although its training service can; null: it can."
+    )
+    unreachable: str = Field(description="Why it cannot be asked about, one sentence; else empty.")
     containers: int = Field(description="How many containers of it have greeted; the newest one counts.")
     epoch: int = Field(description="How often a new container has begun its results afresh.")
 

@@ -2,38 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import Finding, Verdict, failure, ok, warning
 from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
-from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.scheduler import preflight
+from nni_manager.scheduler.lone_host import lone_host
 
 
 def look(path: Path, data_dir: Path) -> Iterator[Finding]:
     """`data_dir`: where algorithms of one's own are registered."""
     try:
-        spec = experiment_file.read_file(path, data_dir, os.environ).spec
+        reading = experiment_file.read_file(path, data_dir, os.environ)
     except ConfigInvalid as error:
         for problem in error.problems:
             yield failure("config", str(problem), "correct the file")
         return
+    spec = reading.spec
     yield ok("config", f"{path} is valid")
     for found in spec.warnings:
         yield warning("config", str(found), "look whether this is meant")
     wrong = data_directory.trouble(Path(spec.working_directory))
     if wrong:
         yield failure("working directory", f"experimentWorkingDirectory: {wrong}", "name another folder in the file")
-    yield _platform(spec)
-
-
-def _platform(spec: ExperimentSpec) -> Finding:
-    name = " and ".join(platform.service for platform in spec.platforms)
     try:
         admission.check(spec)
     except InvalidInput as error:
-        return failure("platform", f"{name}: {error}", "install its extra, or change the file")
-    return ok("platform", f"{name} can be imported and takes this experiment")
+        yield failure("platform", f"{_names(spec)}: {error}", "install its extra, or change the file")
+        return
+    yield ok("platform", f"{_names(spec)} can be imported and takes this experiment")
+    for service in spec.platforms:
+        yield from _preflight(service, spec, reading.secrets)
+
+
+def _names(spec: ExperimentSpec) -> str:
+    return " and ".join(platform.service for platform in spec.platforms)
+
+
+def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
+    """What the training service itself says."""
+    folder = Path(spec.working_directory) / "doctor"
+    for found in asyncio.run(_ask(service, folder, secrets)):
+        sentence = f"{service.service}: {found.subject}: {found.sentence}"
+        yield Finding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
+
+
+async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) -> Sequence[PreflightFinding]:
+    host = lone_host("doctor", service.service, folder, Connections())
+    return await preflight.ask(service, secrets, host)
+
+
+_VERDICTS = {
+    Severity.WRONG: Verdict.FAIL, Severity.AWAY: Verdict.WARN, Severity.WARNING: Verdict.WARN,
+    Severity.FINE: Verdict.OK,
+}  # fmt: skip

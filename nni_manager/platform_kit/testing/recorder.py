@@ -10,8 +10,10 @@ from pathlib import Path
 from nni_manager.domain.errors import AttemptDecided
 from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.text import require_text
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
 from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper_machines import LOCAL, KeeperConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,8 @@ class Recorder:
 
     def __init__(self, experiment_id: str = "contract") -> None:
         self.experiment_id = experiment_id
+        #: What instances share; a world that restarts makes new ones.
+        self.connections = Connections()
         #: Names of the jobs that `wake` was called with.
         self.woken: list[str] = []
         #: Set by every `wake`.
@@ -55,12 +59,14 @@ class Recorder:
 
     def host(self, keeper: Keeper) -> Host:
         """What an adapter is given."""
+        self.connections.offer(LOCAL, lambda: KeeperConnection(keeper, self.connections.places))
         return Host(
             experiment_id=self.experiment_id,
+            service="service",
             wake=self._wake,
             deliver=self._deliver,
             followed=self._followed,
-            keeper=keeper,
+            connections=self.connections,
             folder=self.folder,
             code=self._code,
             greet=self._greet,

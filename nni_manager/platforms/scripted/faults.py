@@ -1,13 +1,19 @@
-"""What befalls the scripted cluster itself: an outage, refused credentials. By the clock, whoever is watching."""
+"""What befalls the scripted cluster itself: outages, refused credentials, no room. By the clock, whoever looks."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Mapping
 
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.domain.wait import Wait, WaitCode
 from nni_manager.platforms.scripted.config import ScriptedConfig, Span
 from nni_manager.platforms.scripted.jobs import Jobs
+
+#: Seconds, of what is for ever.
+_FOR_EVER_S = 1e6
 
 
 class Faults:
@@ -15,19 +21,70 @@ class Faults:
         self.config = config
         self._jobs = jobs
         self._clock = clock
+        self._begun_ms = 0
+        #: It wants to be left alone until then, milliseconds.
+        self._alone_until_ms = 0
 
-    async def check(self) -> None:
+    async def enter(self) -> None:
+        """Raises PlatformUnavailable, OSError."""
+        if (until := _until(self.config.enter_outage, await self._since_s())) is not None:
+            raise PlatformUnavailable(f"the scripted cluster cannot be connected to {until} (enterOutage)")
+
+    async def check(self, verb: str) -> None:
         """Comes before everything that a cluster is asked. Raises PlatformUnavailable or BadCredentials."""
         self._check_token()
-        if self.config.outage is None and self.config.wrong_credentials is None:
+        config = self.config
+        if not (config.outage or config.wrong_credentials or config.retry_after or config.hang):
             return
-        since_s = (self._clock() - await self._jobs.begun_ms()) / 1000
-        if (until := _until(self.config.outage, since_s)) is not None:
+        since_s = await self._since_s()
+        await self._hang(verb, since_s)
+        if (until := _until(config.outage, since_s)) is not None:
             raise PlatformUnavailable(f"the scripted cluster is unreachable {until} (outage)", refused=True)
-        if (until := _until(self.config.wrong_credentials, since_s)) is not None:
+        if (until := _until(config.wrong_credentials, since_s)) is not None:
             raise BadCredentials(
                 f"the scripted cluster refuses our credentials {until} (wrongCredentials); resume after that"
             )
+        self._leave_alone(since_s)
+
+    def no_room(self) -> Wait | None:
+        """Why it takes no jobs now."""
+        span = self.config.no_room
+        if span is None or _until(span, (self._clock() - self._begun_ms) / 1000) is None:
+            return None
+        return Wait(code=WaitCode.QUOTA, sentence=span.sentence)
+
+    def unreachable(self) -> Mapping[str, str]:
+        """Machine → why it cannot be asked now."""
+        since_s = (self._clock() - self._begun_ms) / 1000
+        found = [(span.machine, _until(span, since_s)) for span in self.config.unreachable]
+        return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found if until}
+
+    def next_change_s(self) -> float | None:
+        """Seconds after which what there is room for changes by itself; None: it does not."""
+        spans: list[Span] = [*self.config.unreachable]
+        spans += [self.config.no_room] if self.config.no_room is not None else []
+        since_s = (self._clock() - self._begun_ms) / 1000
+        moments = [moment for span in spans for moment in (span.after, span.after + (span.for_ or _FOR_EVER_S))]
+        return min((moment - since_s for moment in moments if moment > since_s), default=None)
+
+    async def _since_s(self) -> float:
+        self._begun_ms = await self._jobs.begun_ms()
+        return (self._clock() - self._begun_ms) / 1000
+
+    async def _hang(self, verb: str, since_s: float) -> None:
+        span = self.config.hang
+        if span is not None and span.verb == verb and _until(span, since_s) is not None:
+            await asyncio.sleep(_FOR_EVER_S if span.for_ is None else span.after + span.for_ - since_s)
+
+    def _leave_alone(self, since_s: float) -> None:
+        """One question is answered, and then none for a while."""
+        span, now_ms = self.config.retry_after, self._clock()
+        if span is None or _until(span, since_s) is None:
+            return
+        if now_ms < self._alone_until_ms:
+            sentence = f"the scripted cluster wants to be left alone for {span.wait:g} s after every question"
+            raise PlatformUnavailable(f"{sentence} (retryAfter)", refused=True)
+        self._alone_until_ms = now_ms + round(span.wait * 1000)
 
     def _check_token(self) -> None:
         accepted, token = self.config.accepted_token, self.config.token or ""

@@ -34,6 +34,9 @@ class Job:
     attempt_directory: str
     system_directory: str
     grace_s: float
+    #: Where it runs, of a service with machines.
+    machine: str = ""
+    places: tuple[int, ...] = ()
     #: When somebody asked it to end.
     cancelled_ms: int | None = None
     #: Nobody had started its container then.
@@ -45,7 +48,7 @@ class Job:
 
 
 class Jobs:
-    """`folder`: ``scripted`` in the experiment's folder. Files are there whole or not at all.
+    """`folder`: the service's in the experiment's folder. Files are there whole or not at all.
 
     Methods raise OSError.
     """
@@ -97,7 +100,8 @@ class Jobs:
             entry = json.loads(foreign_files.read(str(self.folder_of(name)), _JOB_FILE, 0, _MOST_BYTES))
         except FileNotFoundError:
             return None
-        return Job(**{**entry, "rule": Rule.model_validate(entry["rule"])})
+        places = tuple(entry.get("places", ()))
+        return Job(**{**entry, "rule": Rule.model_validate(entry["rule"]), "places": places})
 
     def _put(self, job: Job) -> None:
         entry = {name: getattr(job, name) for name in job.__slots__}

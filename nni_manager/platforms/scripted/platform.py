@@ -17,20 +17,22 @@ from typing import Self
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, Room
+from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.pull import Pull
-from nni_manager.platforms.scripted import runner
+from nni_manager.platforms.scripted import machines, runner
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.events import Events
 from nni_manager.platforms.scripted.faults import Faults
 from nni_manager.platforms.scripted.jobs import Job, Jobs
+from nni_manager.platforms.scripted.launch import Launch
 from nni_manager.platforms.scripted.pretence import Pretence
 from nni_manager.platforms.scripted.processes import Processes
 from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_deed, rule_for
-from nni_manager.platforms.scripted.states import UNHEARD_OF, Process, job_report, next_change_ms
+from nni_manager.platforms.scripted.states import UNHEARD_OF, job_report, next_change_ms
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -48,13 +50,16 @@ class ScriptedPlatform(Platform):
         config = ScriptedConfig.model_validate(settings)
         self._config = config
         self._clock = clock
-        self._jobs = Jobs(host.folder / "scripted")
+        self._jobs = Jobs(host.folder / host.service)
         self._faults = Faults(config, self._jobs, clock)
         self._events = Events(host, is_doubled=config.duplicate_events)
         self._pretence = Pretence(host, times=2 if config.duplicate_events else 1)
-        self._processes = Processes(host, self._jobs, self._events)
+        self._processes = Processes(host, self._jobs) if config.launch == PROCESS else None
+        self._launch = Launch(config, host, self._jobs, self._processes)
+        self._placement = machines.placement(config, host, lambda: self._events.wake(""))
         self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
+        self._turn_of_fate: asyncio.TimerHandle | None = None
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
@@ -68,11 +73,14 @@ class ScriptedPlatform(Platform):
             watches=False, reads_files=is_real, has_runner=is_real and config.channel != protocol.PULL,
             lives_by_runner=config.launch == EXTERNAL and config.channel != protocol.PULL,
             is_read=is_real and runner.is_read(config), ships_code=is_real, slow_poll_s=_SLOW_POLL_S,
+            has_portal=any(rule.cancelled_by_person for rule in config.trials),
+            unreachable_grace_s=config.unreachable_grace,
         )  # fmt: skip
 
     @classmethod
-    def check(cls, spec: ExperimentSpec) -> None:
-        if spec.platforms[0].settings.get("launch") == EXTERNAL and "\n" in spec.trial_command.strip("\n"):
+    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+        command = str(service.settings.get("trialCommand", spec.trial_command))
+        if service.settings.get("launch") == EXTERNAL and "\n" in command.strip("\n"):
             raise InvalidInput(
                 "trialCommand: has several lines, and launch: external starts containers from files with one line a"
                 " variable; put them into a script"
@@ -81,52 +89,102 @@ class ScriptedPlatform(Platform):
     async def __aenter__(self) -> Self:
         async with self._disk():
             await self._jobs.begin(self._clock())
-        if self._config.launch == PROCESS:
-            await self._processes.enter()
+            await self._faults.enter()
+        if self._processes is not None:
+            await self._processes.enter(machines.sizes(self._config))
         if self._pull is not None:
             self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
+        self._follow_fate()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        if self._config.launch == PROCESS:
-            self._processes.leave()
+        if self._turn_of_fate is not None:
+            self._turn_of_fate.cancel()
+        if self._placement is not None:
+            self._placement.want(0)
+        if self._processes is not None:
+            await self._processes.leave()
         self._events.close()
         if self._pulling is not None:
             self._pulling.cancel()
             await asyncio.wait([self._pulling])
 
-    async def submit(self, spec: JobSpec) -> JobHandle:
-        await self._faults.check()
+    # Room
+
+    def room(self) -> Room:
+        if (why := self._faults.no_room()) is not None:
+            return Room(free=0, why=why)
+        if self._placement is None:
+            return Room()
+        free = self._placement.room()
+        return Room(free=free, why=None if free else self._placement.why())
+
+    def want(self, jobs: int) -> None:
+        if self._placement is not None:
+            self._placement.want(jobs)
+
+    def _follow_fate(self) -> None:
+        """Machines come and go, and room with them, when the script says so."""
+        if self._placement is not None:
+            away = self._faults.unreachable()
+            self._placement.reach([machines.ledger_name(m.name) for m in self._config.machines if m.name not in away])
+        if (wait_s := self._faults.next_change_s()) is not None:
+            self._turn_of_fate = asyncio.get_running_loop().call_later(wait_s + 0.001, self._on_turn_of_fate)
+
+    def _on_turn_of_fate(self) -> None:
+        self._follow_fate()
+        self._events.wake("")
+
+    # Verbs
+
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        await self._faults.check("submit")
         rule = rule_for(self._config.trials, spec)
         if rule.refuse_submit:
             await asyncio.sleep(rule.delay)
             raise SubmitRejected(rule.refuse_submit)
+        if (why := self._faults.no_room()) is not None and not spec.is_repeat:
+            return NoRoom(why=why)
+        if self._placement is None or self._processes is None:
+            await self._take(spec, rule, None)
+        else:
+            found = await self._processes.reserve(self._placement, spec.name, is_repeat=spec.is_repeat)
+            if isinstance(found, NoRoom):
+                return found
+            with self._placement.held(found, spec.name):
+                await self._take(spec, rule, found)
+        return JobHandle(platform="scripted", version=1, job_name=spec.name)
+
+    async def _take(self, spec: JobSpec, rule: Rule, reservation: Reservation | None) -> None:
         async with self._disk():
-            job = await self._jobs.add(self._job(spec, rule))
+            job = await self._jobs.add(self._launch.job(spec, rule, self._clock()))
+            if reservation is not None:
+                machine = machines.machine_name(reservation)
+                await self._jobs.replace(dataclasses.replace(job, machine=machine, places=reservation.places))
             try:
-                await self._start(job, spec)
+                await self._launch.start(job, spec, reservation)
             except SubmitRejected:
                 await self._jobs.remove(job.name)
                 raise
-        return JobHandle(platform="scripted", version=1, job_name=spec.name)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        await self._faults.check()
+        await self._faults.check("observe")
         await asyncio.sleep(self._config.slow_observe)
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
+        names = [handle.job_name for handle in handles]
         async with self._disk():
-            jobs = await self._jobs.find([handle.job_name for handle in handles])
-        processes = await self._processes.all() if self._config.launch == PROCESS else {}
+            jobs = await self._jobs.find(names)
+        processes = await self._processes.find(names) if self._processes is not None else {}
         return {
             handle: await self._look(jobs.get(handle.job_name), handle.job_name, processes.get(handle.job_name))
             for handle in handles
         }
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._faults.check()
+        await self._faults.check("cancel")
         for handle in handles:
             await self._cancel(handle, grace_period_s)
 
@@ -139,15 +197,24 @@ class ScriptedPlatform(Platform):
                 unstarted = await asyncio.to_thread(runner.take_back, self._jobs.folder_of(job.name))
                 cancelled = dataclasses.replace(job, cancelled_ms=self._clock(), cancelled_unstarted=unstarted)
                 await self._jobs.replace(cancelled)
-        if self._config.launch == PROCESS:
-            await self._processes.end(job.name, grace_period_s)
+        if self._processes is not None:
+            await self._processes.cancel([job.name], grace_period_s)
         self._events.wake(job.name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        await self._faults.check()
+        await self._faults.check("forget")
         names = [handle.job_name for handle in handles]
-        if self._config.launch == PROCESS:
+        if self._processes is not None:
             await self._processes.forget(names)
+        await self._remove(names)
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        await self._faults.check("forget")
+        if self._processes is not None:
+            await self._processes.clean(job_names)
+        await self._remove(job_names)
+
+    async def _remove(self, names: Sequence[str]) -> None:
         for name in names:
             self._events.forget(name)
             self._pretence.forget(name)
@@ -157,69 +224,43 @@ class ScriptedPlatform(Platform):
                 await self._jobs.remove(name)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        await self._faults.check()
+        await self._faults.check("read_file")
         job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
         if job is None:
             raise NotFound(f"there is no job {handle.job_name}")
         directory = job.system_directory if runner.is_read(self._config) else job.attempt_directory
         return await asyncio.to_thread(read_stretch, Path(directory), name, offset, limit)
 
-    # A job's start
-
-    def _job(self, spec: JobSpec, rule: Rule) -> Job:
-        own_storage = self._jobs.folder / "storage"
-        directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
-        return Job(
-            name=spec.name, rule=rule, submitted_ms=self._clock(), attempt_directory=spec.attempt_directory,
-            system_directory=str(directory), grace_s=spec.grace_period_s,
-        )  # fmt: skip
-
-    async def _start(self, job: Job, spec: JobSpec) -> None:
-        """Repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
-        if self._config.launch == NONE:
-            return
-        archive, directory = self._jobs.folder / runner.ARCHIVE, Path(job.system_directory)
-        await asyncio.to_thread(runner.write_archive, archive)
-        if runner.is_read(self._config):
-            await asyncio.to_thread(runner.fill_storage, directory, spec.parameter_record, await self._code())
-        variables = runner.environment(self._config, spec, directory)
-        folder = self._jobs.folder_of(job.name)
-        if self._config.launch == PROCESS:
-            command = runner.process_command(archive, job.rule.delay)
-            await self._processes.start(
-                job.name, runner.container_folder(folder), command, runner.inherited(spec) | variables, job.grace_s
-            )
-        elif await asyncio.to_thread(runner.write_start_files, folder, archive, variables):
-            log.info("job %s waits for its container: start it as %s says", job.name, folder / runner.START_FILE)
-
-    async def _code(self) -> Path:
-        try:
-            return await self.host.code()
-        except InvalidInput as error:
-            raise SubmitRejected(str(error)) from error
-
     # A job's state
 
-    async def _look(self, job: Job | None, name: str, process: Process | None) -> JobReport:
+    async def _look(self, job: Job | None, name: str, process: JobReport | None) -> JobReport:
         if job is None:
             return UNHEARD_OF
+        if (why := self._faults.unreachable().get(job.machine)) is not None:
+            if self._pull is not None:
+                self._pull.forget(name)  # nor can its results be read, until it is followed again
+            return JobReport(state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places))
         now = self._clock() - round(self._config.late_events * 1000)
         if self._config.launch == NONE:
             await self._pretence.tell(job, now)
         report = job_report(job, self._config.launch, process, now)
-        if process is not None and report.state.is_final and is_deed(job.rule):
-            await self._processes.end(name, 0)
+        if self._processes is not None and report.state.is_final and is_deed(job.rule):
+            await self._processes.cancel([name], 0)
         if (change := next_change_ms(job, self._config.launch, process, now)) is not None:
             self._events.wake_in(name, change - now)
-        return self._events.tell(name, self._with_what_is_read(job, process, report))
+        return self._events.tell(name, self._with_place(job, self._with_what_is_read(job, process, report)))
 
-    def _with_what_is_read(self, job: Job, process: Process | None, report: JobReport) -> JobReport:
+    def _with_place(self, job: Job, report: JobReport) -> JobReport:
+        place = machines.in_words(job.machine, job.places) or job.rule.place
+        return dataclasses.replace(report, place=place, link=job.rule.link) if place or job.rule.link else report
+
+    def _with_what_is_read(self, job: Job, process: JobReport | None, report: JobReport) -> JobReport:
         """The end of a process is told when what it left was read; that a container runs, nobody else can tell."""
         if self._pull is None:
             return report
         self._pull.follow(job.name, Path(job.system_directory), Path(job.attempt_directory))
         running = JobReport(state=JobState.RUNNING, started_ms=job.starts_ms)
-        if report.state.is_final and process is not None and process["state"] != protocol.RUNNING:
+        if report.state.is_final and process is not None and process.state.is_final:
             self._pull.finish(job.name, _READ_PATIENCE_S)
             return report if self._pull.is_over(job.name) else running
         is_seen = report.state is JobState.PENDING and self._pull.has_started(job.name)

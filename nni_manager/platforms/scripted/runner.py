@@ -12,9 +12,11 @@ from pathlib import Path
 
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.runner_archive import runner_archive
-from nni_manager.platforms.scripted.config import ScriptedConfig
+from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import write_private
+from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
 from nni_manager.platforms.scripted.script import PROCESS
 from trial_runner import protocol
 from trial_runner.wire import removal
@@ -47,9 +49,10 @@ def container_folder(folder: Path) -> Path:
     return folder / "container"
 
 
-def environment(config: ScriptedConfig, spec: JobSpec, directory: Path) -> dict[str, str]:
+def environment(
+    config: ScriptedConfig, spec: JobSpec, directory: Path, reservation: Reservation | None
+) -> dict[str, str]:
     """Everything that the runner sees, its token included: never log it."""
-    gpus = {protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}
     return {
         protocol.ENV_COMMAND: spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
@@ -59,8 +62,15 @@ def environment(config: ScriptedConfig, spec: JobSpec, directory: Path) -> dict[
         protocol.ENV_SYSTEM_DIR: str(directory),
         protocol.ENV_CHANNEL: config.channel,
         protocol.ENV_CODE: "present" if is_read(config) else "fetch",
-        **gpus,
+        **_place(spec, reservation),
     }
+
+
+def _place(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
+    if reservation is None:
+        return {protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}
+    gpus = ",".join(map(str, reservation.places))
+    return {protocol.ENV_GPUS: gpus, ENV_MACHINE: machine_name(reservation)}
 
 
 def inherited(spec: JobSpec) -> dict[str, str]:
@@ -69,10 +79,23 @@ def inherited(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def process_command(archive: Path, delay_s: float) -> str:
-    """Shell text; it waits by itself, so that a job starts in time whether or not we are there."""
-    start = f"exec python3 {shlex.quote(str(archive))}"
-    return f"sleep {delay_s:g}; {start}" if delay_s else start
+def process_command(archive: Path, rule: Rule, directory: Path) -> str:
+    """Shell text; it waits by itself, so that a job starts in time whether or not we are there.
+
+    The first of several replicas reports, and its end is the job's, after all others have ended.
+    """
+    start = f"python3 {shlex.quote(str(archive))}"
+    others = [
+        f"{protocol.ENV_REPORTER}=0 {protocol.ENV_SYSTEM_DIR}={shlex.quote(str(replica))} {start} &"
+        for replica in replica_folders(directory, rule)
+    ]
+    run = f"exec {start}" if not others else f"{' '.join(others)} {start}; code=$?; wait; exit $code"
+    return f"sleep {rule.delay:g}; {run}" if rule.delay else run
+
+
+def replica_folders(directory: Path, rule: Rule) -> list[Path]:
+    """Where the replicas beside the first one work. `directory`: its own."""
+    return [directory / "replicas" / str(number) for number in range(1, rule.replicas)]
 
 
 def write_archive(path: Path) -> None:

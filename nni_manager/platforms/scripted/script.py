@@ -29,7 +29,7 @@ def _fits(match: Match, spec: JobSpec) -> bool:
 
 def is_deed(rule: Rule) -> bool:
     """The platform itself ends the job."""
-    return rule.lost or rule.preempted or rule.cancelled_by_platform
+    return rule.lost or rule.preempted or rule.cancelled_by_person
 
 
 def says_exit(rule: Rule) -> bool:

@@ -7,7 +7,7 @@ waiting    PENDING     accepted; `delay` is not over, or nobody has started it
 running    RUNNING     from then on
 succeeded  SUCCEEDED   ended with exit code 0
 failed     FAILED      ended with another one, or by a signal
-cancelled  CANCELLED   ended because we, or `cancelledByPlatform`, asked
+cancelled  CANCELLED   ended because we, or `cancelledByPerson`, asked
 preempted  PREEMPTED   `preempted`
 lost       LOST        `lost`, or nothing is known of it
 =========  ==========  =====================================================
@@ -15,14 +15,13 @@ lost       LOST        `lost`, or nothing is known of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.wait import Wait, WaitCode
 from nni_manager.platforms.scripted.config import Rule
 from nni_manager.platforms.scripted.jobs import Job
 from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, end_after_s, is_deed, says_exit
-from trial_runner import protocol
 
 STATES = {
     "waiting": JobState.PENDING,
@@ -37,33 +36,38 @@ UNHEARD_OF = JobReport(state=JobState.LOST, message="the scripted cluster knows 
 #: Seconds beyond its grace period after which a container that was told to stop counts as ended.
 _STOP_MARGIN_S = 15.0
 
-#: A job as the machine's keeper describes it, see `trial_runner.protocol`.
-Process = Mapping[str, Any]
-
 
 def job_state(native: str) -> JobState:
     return STATES.get(native, JobState.UNKNOWN)
 
 
-def job_report(job: Job, launch: str, process: Process | None, now_ms: int) -> JobReport:
-    """What the cluster says of `job` at `now_ms`. `process`: of a job that is one; None: there is none any more."""
+def job_report(job: Job, launch: str, process: JobReport | None, now_ms: int) -> JobReport:
+    """What the cluster says of `job` at `now_ms`. `process`: what the keeper says of it; None: it knows of none."""
     if launch == PROCESS and process is None:
         return UNHEARD_OF
     past = [end for end in _ends(job, launch, process) if (end.ended_ms or 0) <= now_ms]
     if past:
         return min(past, key=lambda end: end.ended_ms or 0)
     if launch == EXTERNAL or now_ms < job.starts_ms:
-        return JobReport(state=job_state("waiting"))
+        return JobReport(state=job_state("waiting"), wait=_pending_reason(job, now_ms))
     return JobReport(state=job_state("running"), started_ms=job.starts_ms)
 
 
-def next_change_ms(job: Job, launch: str, process: Process | None, now_ms: int) -> int | None:
+def next_change_ms(job: Job, launch: str, process: JobReport | None, now_ms: int) -> int | None:
     """When the next thing happens by itself, if it is known."""
     ends = [end.ended_ms or 0 for end in _ends(job, launch, process)]
-    return min((moment for moment in (job.starts_ms, *ends) if moment > now_ms), default=None)
+    reasons = [job.submitted_ms + round(pending.after * 1000) for pending in job.rule.pending_reason]
+    return min((moment for moment in (job.starts_ms, *reasons, *ends) if moment > now_ms), default=None)
 
 
-def _ends(job: Job, launch: str, process: Process | None) -> Iterator[JobReport]:
+def _pending_reason(job: Job, now_ms: int) -> Wait | None:
+    """The last one that is due."""
+    waited_s = (now_ms - job.submitted_ms) / 1000
+    due = [pending for pending in job.rule.pending_reason if pending.after <= waited_s]
+    return Wait(code=WaitCode(due[-1].code), sentence=due[-1].sentence) if due else None
+
+
+def _ends(job: Job, launch: str, process: JobReport | None) -> Iterator[JobReport]:
     """All ends that there are or will be; the earliest counts."""
     after_s = end_after_s(job.rule, launch)
     if after_s is not None:
@@ -71,13 +75,13 @@ def _ends(job: Job, launch: str, process: Process | None) -> Iterator[JobReport]
     if job.cancelled_ms is not None and launch != PROCESS:
         wait_s = 0 if launch == NONE or job.cancelled_unstarted else job.grace_s + _STOP_MARGIN_S
         yield _end("cancelled", job.starts_ms, job.cancelled_ms + round(wait_s * 1000), message="cancelled on request")
-    if process is not None and process["state"] != protocol.RUNNING:
+    if process is not None and process.state.is_final:
         yield _process_end(job, process)
 
 
 def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> JobReport:
     if is_deed(rule):
-        native, message = _DEEDS[(rule.lost, rule.preempted, rule.cancelled_by_platform)]
+        native, message = _DEEDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
         return _end(native, started_ms, ended_ms, reason=rule.reason, message=message)
     exit_code = 0 if not says_exit(rule) else rule.exit_code
     tail = "" if exit_code == 0 else rule.stderr
@@ -87,19 +91,19 @@ def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> JobReport:
 _DEEDS = {
     (True, False, False): ("lost", "the scripted cluster has forgotten this job"),
     (False, True, False): ("preempted", "the scripted cluster gave the job's place to another"),
-    (False, False, True): ("cancelled", "the scripted cluster cancelled the job"),
+    (False, False, True): ("cancelled", "somebody cancelled the job in the scripted cluster"),
 }
 
 
-def _process_end(job: Job, process: Process) -> JobReport:
-    ended_ms, exit_code, signal = process["ended_ms"], process["exit_code"], process["signal"]
-    if process["state"] != protocol.ENDED:
+def _process_end(job: Job, process: JobReport) -> JobReport:
+    ended_ms, exit_code, signal = process.ended_ms or 0, process.exit_code, process.signal
+    if process.state is JobState.LOST:
         return _end("lost", job.starts_ms, ended_ms, message="the machine's keeper cannot vouch for this job any more")
     if job.cancelled_ms is not None and job.cancelled_ms <= ended_ms and exit_code != 0:
         return _end("cancelled", job.starts_ms, ended_ms, message="cancelled on request")
     if says_exit(job.rule):
         exit_code, signal = job.rule.exit_code, job.rule.signal
-    tail = process.get("stderr_tail") or ""
+    tail = process.stderr_tail
     return _exited(exit_code, signal, job.starts_ms, ended_ms, reason=job.rule.reason, stderr_tail=tail)
 
 

@@ -18,9 +18,9 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.keeper_states import job_report
 from nni_manager.platform_kit.testing import Feature
 from nni_manager.platforms.local.platform import LocalPlatform
-from nni_manager.platforms.local.states import job_report
 from tests.platforms.keeper_world import KeeperWorld, job_spec
 from tests.platforms.obedient_job import PATIENCE_S, ended
 from trial_runner import protocol

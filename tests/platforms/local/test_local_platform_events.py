@@ -12,9 +12,9 @@ import pytest
 from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.keeper_client import Keeper, Listener
+from nni_manager.platform_kit.keeper_states import job_report
 from nni_manager.platform_kit.testing import Chunk, Recorder, unreachable_keeper
 from nni_manager.platforms.local.platform import LocalPlatform
-from nni_manager.platforms.local.states import job_report
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
@@ -103,7 +103,7 @@ async def state(platform: LocalPlatform, name: str = "job") -> JobState:
 async def test_an_end_that_overtakes_the_answer_of_the_submission_stays(
     platform: LocalPlatform, keeper: ScriptedKeeper
 ) -> None:
-    keeper.meanwhile = lambda: platform.on_ended("job", SUCCEEDED)
+    keeper.meanwhile = lambda: platform.jobs.on_ended("job", SUCCEEDED)
     await platform.submit(job())
     assert await state(platform) is JobState.SUCCEEDED
 
@@ -112,7 +112,7 @@ async def test_an_end_that_overtakes_the_answer_about_followed_jobs_stays(
     platform: LocalPlatform, keeper: ScriptedKeeper
 ) -> None:
     keeper.jobs["job"] = RUNNING
-    keeper.meanwhile = lambda: platform.on_ended("job", SUCCEEDED)
+    keeper.meanwhile = lambda: platform.jobs.on_ended("job", SUCCEEDED)
     assert await state(platform) is JobState.SUCCEEDED
 
 
@@ -128,8 +128,8 @@ async def test_a_job_the_store_did_not_name_in_time_is_asked_for_and_not_lost(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(job())  # its handle is not stored yet
-    platform.on_disconnected()
-    await platform.on_connected()
+    platform.jobs.on_disconnected()
+    await platform.jobs.on_connected()
     assert await state(platform) is JobState.RUNNING
     assert keeper.followed() == [{"job": {}}]
 
@@ -140,8 +140,8 @@ async def test_what_is_stored_of_a_job_without_a_handle_is_not_asked_for_again(
     await platform.submit(replace(job(), stored={OUTBOX: 12}))
     assert keeper.asked[-1][1]["from"] == {OUTBOX: 12}
     await recorder.host(keeper).deliver("job", OUTBOX, 0, 20, ["{}"])
-    platform.on_disconnected()
-    await platform.on_connected()
+    platform.jobs.on_disconnected()
+    await platform.jobs.on_connected()
     assert await state(platform) is JobState.RUNNING
     assert keeper.followed() == [{"job": {OUTBOX: 20}}]
 
@@ -151,7 +151,7 @@ async def test_a_job_is_followed_once_on_a_connection(
 ) -> None:
     keeper.jobs["job"] = RUNNING
     recorder.accept(handle())
-    await asyncio.gather(platform.on_connected(), state(platform), platform.on_connected())
+    await asyncio.gather(platform.jobs.on_connected(), state(platform), platform.jobs.on_connected())
     assert await state(platform) is JobState.RUNNING
     assert keeper.followed() == [{"job": {}}]
 
@@ -161,8 +161,8 @@ async def test_an_end_that_comes_with_the_last_lines_is_told_with_them(
 ) -> None:
     await platform.submit(job())
     woken = len(recorder.woken)
-    delivery = platform.on_lines("job", OUTBOX, 0, 2, ["1"])
-    platform.on_ended("job", SUCCEEDED)
+    delivery = platform.jobs.on_lines("job", OUTBOX, 0, 2, ["1"])
+    platform.jobs.on_ended("job", SUCCEEDED)
     await delivery
     assert recorder.told_ends == {"job": job_report(SUCCEEDED)}
     assert await state(platform) is JobState.SUCCEEDED
@@ -171,8 +171,8 @@ async def test_an_end_that_comes_with_the_last_lines_is_told_with_them(
 
 async def test_an_end_with_lines_of_two_outboxes_waits_for_both(platform: LocalPlatform, recorder: Recorder) -> None:
     await platform.submit(job())
-    deliveries = [platform.on_lines("job", name, 0, 2, ["1"]) for name in (OUTBOX, "outbox/other.jsonl")]
-    platform.on_ended("job", SUCCEEDED)
+    deliveries = [platform.jobs.on_lines("job", name, 0, 2, ["1"]) for name in (OUTBOX, "outbox/other.jsonl")]
+    platform.jobs.on_ended("job", SUCCEEDED)
     assert await state(platform) is JobState.RUNNING
     await asyncio.gather(*deliveries)
     assert recorder.told_ends == {}
@@ -181,8 +181,8 @@ async def test_an_end_with_lines_of_two_outboxes_waits_for_both(platform: LocalP
 
 async def test_an_end_whose_last_lines_are_not_stored_is_not_told(platform: LocalPlatform, recorder: Recorder) -> None:
     await platform.submit(job())
-    delivery = platform.on_lines("job", OUTBOX, 7, 9, ["1"])  # what comes before them is missing
-    platform.on_ended("job", SUCCEEDED)
+    delivery = platform.jobs.on_lines("job", OUTBOX, 7, 9, ["1"])  # what comes before them is missing
+    platform.jobs.on_ended("job", SUCCEEDED)
     with pytest.raises(PlatformUnavailable):
         await delivery
     assert recorder.told_ends == {}
@@ -195,8 +195,8 @@ async def test_a_job_that_has_ended_is_told_of_after_its_last_lines(
     keeper.jobs["job"] = SUCCEEDED
     await platform.submit(job())
     assert await state(platform) is JobState.UNKNOWN
-    await platform.on_lines("job", OUTBOX, 0, 2, ["1"])
-    platform.on_ended("job", SUCCEEDED)
+    await platform.jobs.on_lines("job", OUTBOX, 0, 2, ["1"])
+    platform.jobs.on_ended("job", SUCCEEDED)
     assert await state(platform) is JobState.SUCCEEDED
 
 
@@ -211,9 +211,9 @@ async def test_following_waits_for_results_that_are_being_stored(
     recorder.before_storing = hold
     recorder.accept(handle())
     keeper.jobs["job"] = RUNNING
-    delivery = platform.on_lines("job", OUTBOX, 0, 2, ["1"])
-    platform.on_disconnected()
-    connected = asyncio.create_task(platform.on_connected())
+    delivery = platform.jobs.on_lines("job", OUTBOX, 0, 2, ["1"])
+    platform.jobs.on_disconnected()
+    connected = asyncio.create_task(platform.jobs.on_connected())
     await asyncio.sleep(0)
     assert keeper.followed() == []
     gate.set()
@@ -233,8 +233,8 @@ async def test_an_end_is_not_told_when_results_before_it_were_not_stored(
 
     recorder.before_storing = fail
     await platform.submit(job())
-    deliveries = [platform.on_lines("job", OUTBOX, start, start + 2, ["1"]) for start in (0, 2)]
-    platform.on_ended("job", SUCCEEDED)
+    deliveries = [platform.jobs.on_lines("job", OUTBOX, start, start + 2, ["1"]) for start in (0, 2)]
+    platform.jobs.on_ended("job", SUCCEEDED)
     gate.set()
     results = await asyncio.gather(*deliveries, return_exceptions=True)
     assert [type(result) for result in results] == [OSError, PlatformUnavailable]
@@ -265,7 +265,7 @@ async def test_nothing_is_said_of_any_job_while_the_keeper_is_away(
 ) -> None:
     await platform.submit(job())
     recorder.woken.clear()
-    platform.on_disconnected()
+    platform.jobs.on_disconnected()
     assert recorder.woken == [""]
     keeper.trouble = "no such file"
     with pytest.raises(PlatformUnavailable, match="no such file"):
@@ -275,7 +275,7 @@ async def test_nothing_is_said_of_any_job_while_the_keeper_is_away(
 async def test_every_change_wakes(platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder) -> None:
     assert recorder.woken == [""]
     await platform.submit(job())
-    platform.on_ended("job", SUCCEEDED)
+    platform.jobs.on_ended("job", SUCCEEDED)
     assert recorder.woken == ["", "job", "job"]
 
 

@@ -109,7 +109,7 @@ class ScriptedWorld(KeeperWorld):
 
     async def begin(self, handle: JobHandle) -> None:
         """Its delay is over: on file, and for the shell that sleeps."""
-        path = self.folder / "scripted" / handle.job_name / "job.json"
+        path = self.folder / "service" / handle.job_name / "job.json"
         entry = json.loads(path.read_text())
         entry["rule"]["delay"] = 0.0
         path.write_text(json.dumps(entry))
@@ -122,7 +122,7 @@ class ScriptedWorld(KeeperWorld):
 
     async def vanish(self, handle: JobHandle) -> None:
         pid = self.pid(handle)
-        shutil.rmtree(self.folder / "scripted" / handle.job_name)
+        shutil.rmtree(self.folder / "service" / handle.job_name)
         os.killpg(pid, signal.SIGKILL)
         await ended(pid)
 
@@ -138,7 +138,7 @@ class ScriptedWorld(KeeperWorld):
         self._set_begun(now_ms())
 
     def _set_begun(self, moment_ms: int) -> None:
-        path = self.folder / "scripted" / "cluster.json"
+        path = self.folder / "service" / "cluster.json"
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps({"begunMs": moment_ms}))
         draft.replace(path)

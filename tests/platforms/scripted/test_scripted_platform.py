@@ -112,7 +112,7 @@ async def test_a_second_submission_does_not_begin_anew(cluster: Cluster) -> None
         ({"signal": 9}, JobState.FAILED, {"exit_code": None, "signal": 9}),
         ({"lost": True}, JobState.LOST, {}),
         ({"preempted": True}, JobState.PREEMPTED, {}),
-        ({"cancelledByPlatform": True}, JobState.CANCELLED, {}),
+        ({"cancelledByPerson": True}, JobState.CANCELLED, {}),
         ({}, JobState.SUCCEEDED, {"exit_code": 0}),
     ],
 )
@@ -146,7 +146,7 @@ async def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
     async with cluster.make({"refuseSubmit": "the queue is closed"}) as platform:
         with pytest.raises(SubmitRejected, match=r"^the queue is closed$"):
             await cluster.submit(platform)
-    assert [path.name for path in (cluster.recorder.folder / "scripted").iterdir()] == ["cluster.json"]
+    assert [path.name for path in (cluster.recorder.folder / "service").iterdir()] == ["cluster.json"]
 
 
 @pytest.mark.unit
@@ -177,7 +177,7 @@ async def test_forgotten_jobs_leave_nothing(cluster: Cluster) -> None:
         handle = await cluster.submit(platform)
         await platform.forget([handle])
         assert (await cluster.at(platform, handle, 1)).state is JobState.LOST
-    assert [path.name for path in (cluster.recorder.folder / "scripted").iterdir()] == ["cluster.json"]
+    assert [path.name for path in (cluster.recorder.folder / "service").iterdir()] == ["cluster.json"]
 
 
 # ------------------------------------------------------------------------------------------------ results
@@ -288,7 +288,7 @@ async def test_it_wakes_its_host_when_something_happens(cluster: Cluster, monkey
 async def test_a_disk_that_cannot_be_used_is_an_outage_with_a_sentence(cluster: Cluster) -> None:
     async with cluster.make({}) as platform:
         handle = await cluster.submit(platform)
-        job = cluster.recorder.folder / "scripted" / handle.job_name / "job.json"
+        job = cluster.recorder.folder / "service" / handle.job_name / "job.json"
         job.unlink()
         job.mkdir()
         with pytest.raises(PlatformUnavailable, match=r"job\.json: not a regular file"):
@@ -305,7 +305,7 @@ async def test_a_container_is_started_from_files_and_the_token_is_private(
     caplog.set_level("DEBUG")
     async with cluster.make(launch="external") as platform:
         handle = await cluster.submit(platform)
-        folder = cluster.recorder.folder / "scripted" / handle.job_name
+        folder = cluster.recorder.folder / "service" / handle.job_name
         start = json.loads((folder / "start.json").read_text())
         variables = variables_of(start)
         assert (await cluster.at(platform, handle, 3600)).state is JobState.PENDING
@@ -327,7 +327,7 @@ def variables_of(start: JSON) -> dict[str, str]:
 async def test_a_container_that_nobody_took_is_cancelled_at_once(cluster: Cluster) -> None:
     async with cluster.make(launch="external") as platform:
         waiting, taken = await cluster.submit(platform), await cluster.submit(platform, sequence_id=1)
-        folder = cluster.recorder.folder / "scripted" / taken.job_name
+        folder = cluster.recorder.folder / "service" / taken.job_name
         (folder / "start.json").rename(folder / "started.json")
         for handle in (waiting, taken):
             await platform.cancel([handle], 5)
@@ -335,7 +335,7 @@ async def test_a_container_that_nobody_took_is_cancelled_at_once(cluster: Cluste
         assert (await cluster.at(platform, taken, 19)).state is JobState.PENDING, "its runner says how it ends"
         assert (await cluster.at(platform, taken, 20)).state is JobState.CANCELLED
         await platform.submit(cluster.spec())
-        assert not (cluster.recorder.folder / "scripted" / waiting.job_name / "start.json").exists()
+        assert not (cluster.recorder.folder / "service" / waiting.job_name / "start.json").exists()
 
 
 @pytest.mark.unit
@@ -398,7 +398,7 @@ async def test_what_the_platform_ends_is_gone(world: ScriptedWorld, end: str, st
 async def test_processes_of_jobs_that_nobody_knows_are_ended_on_entering(world: ScriptedWorld) -> None:
     async with world.make() as platform:
         handle = await accepted(world, platform, "a")
-    (world.folder / "scripted" / handle.job_name / "job.json").unlink()
+    (world.folder / "service" / handle.job_name / "job.json").unlink()
     async with world.make() as platform:
         await until_gone(world, platform)
 
@@ -466,9 +466,10 @@ def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> N
 @pytest.mark.unit
 def test_a_command_of_several_lines_needs_no_container(tmp_path: Path) -> None:
     path = written(tmp_path, "launch: external", command='"one\\ntwo"')
+    spec, fine = load_file(path), load_file(CONFIGS / "digits-scripted.yml")
     with pytest.raises(InvalidInput, match=r"^trialCommand: has several lines"):
-        ScriptedPlatform.check(load_file(path))
-    ScriptedPlatform.check(load_file(CONFIGS / "digits-scripted.yml"))
+        ScriptedPlatform.check(spec, spec.platforms[0])
+    ScriptedPlatform.check(fine, fine.platforms[0])
 
 
 def written(directory: Path, section: str, command: str = "echo") -> Path:

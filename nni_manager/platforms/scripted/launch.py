@@ -1,0 +1,65 @@
+"""A job's start: what is on file of it, what its runner finds, and its process or the files for its container."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from nni_manager.domain.errors import InvalidInput, SubmitRejected
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platforms.scripted import runner
+from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
+from nni_manager.platforms.scripted.jobs import Job, Jobs
+from nni_manager.platforms.scripted.processes import Processes
+from nni_manager.platforms.scripted.script import NONE
+
+log = logging.getLogger(__name__)
+
+
+class Launch:
+    """`processes`: None where jobs are none."""
+
+    def __init__(self, config: ScriptedConfig, host: Host, jobs: Jobs, processes: Processes | None) -> None:
+        self._config = config
+        self._host = host
+        self._jobs = jobs
+        self._processes = processes
+
+    def job(self, spec: JobSpec, rule: Rule, now_ms: int) -> Job:
+        """As it is submitted now."""
+        own_storage = self._jobs.folder / "storage"
+        directory = runner.system_directory(self._config, spec, self._jobs.folder_of(spec.name), own_storage)
+        return Job(
+            name=spec.name, rule=rule, submitted_ms=now_ms, attempt_directory=spec.attempt_directory,
+            system_directory=str(directory), grace_s=spec.grace_period_s,
+        )  # fmt: skip
+
+    async def start(self, job: Job, spec: JobSpec, reservation: Reservation | None) -> None:
+        """Repeatable. Raises SubmitRejected, PlatformUnavailable and OSError."""
+        if self._config.launch == NONE:
+            return
+        archive, directory = self._jobs.folder / runner.ARCHIVE, Path(job.system_directory)
+        await asyncio.to_thread(runner.write_archive, archive)
+        if runner.is_read(self._config):
+            code = await self._code()
+            for target in (directory, *runner.replica_folders(directory, job.rule)):
+                await asyncio.to_thread(runner.fill_storage, target, spec.parameter_record, code)
+        variables = runner.environment(self._config, spec, directory, reservation)
+        folder = self._jobs.folder_of(job.name)
+        if self._processes is not None:
+            command = runner.process_command(archive, job.rule, directory)
+            await self._processes.start(
+                job.name, runner.container_folder(folder), command, runner.inherited(spec) | variables, job.grace_s,
+                reservation,
+            )  # fmt: skip
+        elif await asyncio.to_thread(runner.write_start_files, folder, archive, variables):
+            log.info("job %s waits for its container: start it as %s says", job.name, folder / runner.START_FILE)
+
+    async def _code(self) -> Path:
+        try:
+            return await self._host.code()
+        except InvalidInput as error:
+            raise SubmitRejected(str(error)) from error

@@ -1,0 +1,52 @@
+"""The cluster's machines: what a job needs of one, and which of them can be asked now.
+
+What is granted stands in the daemon's ledger, so that experiments which name the same machine share its places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nni_manager.domain.wait import WaitCode
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.ledger import Demand, Reservation
+from nni_manager.platform_kit.placement import Placement
+from nni_manager.platforms.scripted.config import ScriptedConfig
+
+#: Of a job on a machine: its name.
+ENV_MACHINE = "NNI_MACHINE"
+_PREFIX = "scripted:"
+
+
+def sizes(config: ScriptedConfig) -> Mapping[str, int]:
+    """Name in the ledger → places."""
+    return {_PREFIX + machine.name: machine.places for machine in config.machines}
+
+
+def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> Placement | None:
+    """None: it has no machines, and jobs run anywhere."""
+    if not config.machines:
+        return None
+    only = None if config.gpu_indices is None else frozenset(config.gpu_indices)
+    return Placement(
+        host.connections.places, f"{host.experiment_id}/{host.service}",
+        demand=Demand(count=config.places_of_trial, share=config.max_trial_number_per_gpu, only=only),
+        machines=tuple(sizes(config)), code=WaitCode.QUOTA if config.trial_gpu_number is None else WaitCode.GPU,
+        wake=wake,
+    )  # fmt: skip
+
+
+def machine_name(reservation: Reservation) -> str:
+    """As the config has it."""
+    return reservation.machine.removeprefix(_PREFIX)
+
+
+def ledger_name(machine: str) -> str:
+    return _PREFIX + machine
+
+
+def in_words(machine: str, places: tuple[int, ...]) -> str:
+    """``m1, place 0``."""
+    if not machine or not places:
+        return machine
+    return f"{machine}, place{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"

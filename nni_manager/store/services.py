@@ -1,0 +1,66 @@
+"""Training services as rows: what the config alone does not say of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nni_manager.domain.experiment import Hold, HoldCode
+
+
+class ServiceRow(NamedTuple):
+    name: str
+    #: A person must put something right before it is used again.
+    hold: Hold | None
+    #: Its section; secrets are references.
+    settings: Mapping[str, Any]
+    #: It takes nothing new.
+    is_removed: bool
+
+
+def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
+    """By name; those that there is nothing to say of may be missing."""
+    rows = connection.execute(
+        "SELECT name, hold_code, hold_sentence, hold_details, settings, removed FROM services ORDER BY name"
+    )
+    return {row[0]: _row(*row) for row in rows}
+
+
+def _row(name: str, code: str, sentence: str, details: str, settings: str, removed: int) -> ServiceRow:
+    hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
+    return ServiceRow(name, hold, json.loads(settings), bool(removed))
+
+
+def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any], *, is_removed: bool = False) -> None:
+    """A service of the config (again); its hold stays."""
+    connection.execute(
+        "INSERT INTO services (name, settings, removed) VALUES (?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, removed = excluded.removed",
+        (name, json.dumps(settings), is_removed),
+    )
+
+
+def set_hold(connection: sqlite3.Connection, name: str, hold: Hold | None) -> None:
+    """None: it is used again."""
+    code, sentence, details = (hold.code, hold.sentence, hold.details) if hold is not None else ("", "", "")
+    connection.execute(
+        "INSERT INTO services (name, hold_code, hold_sentence, hold_details) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET hold_code = excluded.hold_code, hold_sentence = excluded.hold_sentence,"
+        " hold_details = excluded.hold_details",
+        (name, code, sentence, details),
+    )
+
+
+def open_attempts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Service → attempts of open trials that have not ended; only of those that have any."""
+    query = (
+        "SELECT a.service, count(*) FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
+        " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0 GROUP BY a.service"
+    )
+    return dict(connection.execute(query).fetchall())
+
+
+def clear_holds(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE services SET hold_code = '', hold_sentence = '', hold_details = ''")

@@ -1,0 +1,137 @@
+"""Judges who has which place of which machine, from processes and the keeper's own records alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trial_runner import protocol
+
+#: Seconds between two looks; a longer pause, when the machine has other things to do, counts for the second of these.
+_LOOK_S, _MOST_OF_A_LOOK_S = 0.05, 0.1
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One process of a trial."""
+
+    pid: int
+    trial: str
+    places: tuple[Place, ...]
+
+
+@dataclass
+class Oracle:
+    """Looks until it is left. `trials`: how many there will be in all, so that one that has not been seen waits."""
+
+    data: Path
+    machines: Mapping[str, int]
+    trials: int
+    findings: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    #: Longest time that a place was free while the daemon was ready and a trial waited.
+    longest_idle_s: float = 0.0
+    longest_idle: str = ""
+    most_at_once: int = 0
+    _ready_s: float = 0.0
+    _is_ready: bool = False
+    _idle_s: dict[Place, float] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Oracle:
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def note_ready(self, is_ready: bool) -> None:
+        """The daemon says that it is, or is about to be killed."""
+        self._idle_s.clear()
+        self._is_ready, self._ready_s = is_ready, time.monotonic()
+
+    def _run(self) -> None:
+        looked = time.monotonic()
+        while not self._over.wait(_LOOK_S):
+            sights = list(self._look())
+            now = time.monotonic()
+            self._judge_sharing(sights)
+            self._judge_idling(sights, min(now - looked, _MOST_OF_A_LOOK_S))
+            looked = now
+
+    def _look(self) -> Iterator[Sight]:
+        with suppress(OSError, ValueError):
+            keeper = int((self.data / "keeper" / "keeper.lock").read_text().split()[0])
+            for pid in _descendants(keeper):
+                with suppress(OSError, KeyError):
+                    yield _sight(pid)
+
+    def _judge_sharing(self, sights: Sequence[Sight]) -> None:
+        users: dict[Place, Sight] = {}
+        for sight in sights:
+            if sight.trial not in self.seen:
+                self.seen.add(sight.trial)
+                self._compare(sight)
+            for place in sight.places:
+                other = users.setdefault(place, sight)
+                if other.trial != sight.trial and _is_alive(other) and _is_alive(sight):
+                    self.findings.append(f"{place} is had by {other} and {sight}")
+        self.most_at_once = max(self.most_at_once, len(users))
+        self._taken = set(users)
+
+    def _judge_idling(self, sights: Sequence[Sight], passed_s: float) -> None:
+        if not self._is_ready or len(self.seen) >= self.trials:
+            self._idle_s.clear()
+            return
+        for machine, count in self.machines.items():
+            for place in ((machine, index) for index in range(count)):
+                self._idle_s[place] = 0.0 if place in self._taken else self._idle_s.get(place, 0.0) + passed_s
+        place, idle_s = max(self._idle_s.items(), key=lambda item: item[1])
+        if idle_s > self.longest_idle_s:
+            self.longest_idle_s = idle_s
+            when = f"{time.monotonic() - self._ready_s:.1f} s after a start, {len(self.seen)} trials seen"
+            self.longest_idle = f"{place} for {idle_s:.2f} s, {when}"
+
+    def _compare(self, sight: Sight) -> None:
+        """What the keeper wrote down before it started the trial."""
+        for path in (self.data / "keeper" / "jobs").glob(f"*_{sight.trial}*.jsonl"):
+            with suppress(OSError, ValueError, KeyError):
+                reservation = json.loads(path.read_text().splitlines()[0])["reservation"]
+                machine = reservation["machine"].rpartition(":")[2]
+                if tuple((machine, place) for place in reservation["places"]) != sight.places:
+                    self.findings.append(f"{sight} runs elsewhere than its keeper says: {reservation}")
+
+
+def _sight(pid: int) -> Sight:
+    """Raises KeyError for a process that is no trial's."""
+    entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    machine, indices = environment["NNI_MACHINE"], environment[protocol.ENV_GPUS]
+    places = tuple((machine, int(index)) for index in indices.split(",") if index)
+    return Sight(pid, environment[protocol.ENV_TRIAL_ID], places)
+
+
+def _is_alive(sight: Sight) -> bool:
+    with suppress(OSError, KeyError):
+        return (
+            _sight(sight.pid) == sight and " Z " not in Path(f"/proc/{sight.pid}/stat").read_text().rpartition(")")[2]
+        )
+    return False
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            for child in (task / "children").read_text().split():
+                yield int(child)
+                with suppress(OSError):
+                    yield from _descendants(int(child))

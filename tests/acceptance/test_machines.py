@@ -1,0 +1,70 @@
+"""Two experiments share two machines of four places each, while the daemon is killed at random moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.numbered import ENVIRONMENT
+from tests.acceptance.place_oracle import Oracle
+from tests.live_daemon import Daemon, assert_gone
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+
+#: Of the issue there are 20: NNI_KILLS=20.
+KILLS = int(os.environ.get("NNI_KILLS", "5"))
+TRIALS = 8 + 3 * KILLS
+MACHINES = {"m1": 4, "m2": 4}
+#: Seconds for which a place may be free while the daemon is ready and a trial waits.
+MOST_IDLE_S = 1.0
+
+
+def test_no_place_is_shared_and_none_idles_while_the_daemon_is_killed(
+    daemon: Daemon, code: Path, tmp_path: Path
+) -> None:
+    ids = [daemon.create(_config(seconds), code, ENVIRONMENT) for seconds in ("1.3", "2.1")]
+    with Oracle(daemon.data, MACHINES, trials=2 * TRIALS) as oracle:
+        oracle.note_ready(True)
+        for _ in range(KILLS):
+            time.sleep(random.uniform(0.1, 2.0))
+            oracle.note_ready(False)
+            daemon.kill()
+            daemon.start()
+            oracle.note_ready(True)
+        for id_ in ids:
+            daemon.wait(id_, "DONE", timeout_s=120)
+    print(f"longest idle: {oracle.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
+    assert oracle.findings == []
+    assert len(oracle.seen) == 2 * TRIALS and oracle.most_at_once == 8
+    assert oracle.longest_idle_s <= MOST_IDLE_S, oracle.longest_idle
+    for id_ in ids:
+        _check_results(daemon, id_)
+        daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
+
+
+def _config(seconds: str) -> dict[str, Any]:
+    report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep {seconds}; {report}",
+        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"},
+        "trainingService": {
+            "platform": "scripted", "launch": "process", "channel": "pull",
+            "machines": [{"name": name, "places": places} for name, places in MACHINES.items()],
+        },
+    }  # fmt: skip
+
+
+def _check_results(daemon: Daemon, id_: str) -> None:
+    """Every trial has its own, from one attempt."""
+    query = """
+        SELECT sequence_id, status, final_data, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id)
+        FROM trials t ORDER BY 1
+    """
+    assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number), 1) for number in range(TRIALS)]

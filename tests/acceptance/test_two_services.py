@@ -1,0 +1,114 @@
+"""Two training services in one experiment: what befalls one is no concern of the other, and costs no result."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.numbered import ENVIRONMENT
+from tests.live_daemon import Daemon, assert_gone
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+TRIALS = 40
+#: Seconds after the experiment's beginning at which the second service loses a machine, then all of it, and then its
+#: credentials expire.
+MACHINE, OUTAGE, CREDENTIALS = (2.0, 4.0), (7.0, 3.0), (11.0, 2.0)
+#: Seconds for which no trial of the first service may start while it has a free slot: a trial takes 1.2 of them.
+MOST_QUIET_S = 4.0
+
+
+def test_the_other_never_stops(daemon: Daemon, code: Path) -> None:
+    id_ = daemon.create(_config(), code, ENVIRONMENT)
+    with Watcher(daemon, id_) as watcher:
+        held = daemon.wait_for(id_, lambda _: watcher.hold("scripted-2"))
+        assert held["hold"] is None, "the other service goes on"
+        time.sleep(CREDENTIALS[1])  # until the new credentials are good
+        daemon.call("POST", f"/experiments/{id_}/resume")
+        daemon.wait(id_, "DONE", timeout_s=60)
+    _check_results(daemon, id_)
+    assert watcher.silent == [], "a waiting trial does not say why"
+    assert watcher.longest_quiet_s < MOST_QUIET_S
+    for word in ("unreachable", "outage", "wrongCredentials"):
+        assert any(word in sentence for sentence in watcher.sentences), (word, watcher.sentences)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
+
+
+def _config() -> dict[str, Any]:
+    report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+    service = {"platform": "scripted", "launch": "process", "channel": "pull"}
+    machines = [{"name": "m1", "places": 2}, {"name": "m2", "places": 2}]
+    fate = {
+        "unreachable": [{"machine": "m1", **_span(MACHINE)}], "unreachableGrace": "1s",
+        "outage": _span(OUTAGE), "wrongCredentials": _span(CREDENTIALS),
+    }  # fmt: skip
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep 1.2; {report}",
+        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": TRIALS, "tuner": {"name": "Random"},
+        "trainingService": [{**service, "trialConcurrency": 2}, {**service, "machines": machines, **fate}],
+    }  # fmt: skip
+
+
+def _span(span: tuple[float, float]) -> dict[str, float]:
+    return {"after": span[0], "for": span[1]}
+
+
+class Watcher:
+    """Looks at all trials again and again, as people do."""
+
+    def __init__(self, daemon: Daemon, id_: str) -> None:
+        self._daemon = daemon
+        self._id = id_
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.silent: list[Any] = []
+        self.sentences: set[str] = set()
+        self.longest_quiet_s = 0.0
+        self._first: set[str] = set()
+        self._news_s = time.monotonic()
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def hold(self, service: str) -> object:
+        return self._daemon.rows(self._id, f"SELECT 1 FROM services WHERE name = '{service}' AND hold_code <> ''")
+
+    def _run(self) -> None:
+        while not self._over.wait(0.1):
+            waiting = "SELECT id, wait_code, wait_sentence FROM trials WHERE status = 'WAITING'"
+            for id_, code, sentence in self._daemon.rows(self._id, waiting):
+                self.sentences.add(sentence)
+                if not code or not sentence:
+                    self.silent.append((id_, code, sentence))
+            self._watch_the_first()
+
+    def _watch_the_first(self) -> None:
+        """Attempts of the first service, and how long since the last one came, while there are trials left to start."""
+        rows = self._daemon.rows(self._id, "SELECT job_name FROM attempts WHERE service = 'scripted'")
+        is_over = self._daemon.rows(self._id, "SELECT count(*) FROM trials")[0][0] >= TRIALS
+        if {name for (name,) in rows} != self._first or is_over:
+            self._first, self._news_s = {name for (name,) in rows}, time.monotonic()
+        self.longest_quiet_s = max(self.longest_quiet_s, time.monotonic() - self._news_s)
+
+
+def _check_results(daemon: Daemon, id_: str) -> None:
+    """Every trial has its own; attempts beyond the first are those after one that was lost, of the second service."""
+    rows = daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
+    assert rows == [(number, "SUCCEEDED", str(number)) for number in range(TRIALS)]
+    attempts = daemon.rows(id_, "SELECT service, state, count(*) FROM attempts GROUP BY 1, 2")
+    states = {(service, state): count for service, state, count in attempts}
+    print(states)
+    assert set(states) <= {("scripted", "SUCCEEDED"), ("scripted-2", "SUCCEEDED"), ("scripted-2", "LOST")}
+    assert states["scripted", "SUCCEEDED"] + states["scripted-2", "SUCCEEDED"] == TRIALS
+    assert states["scripted-2", "LOST"] <= 2, "two places of the machine that was lost"

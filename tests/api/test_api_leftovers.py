@@ -1,0 +1,146 @@
+"""Jobs that could not be ended with their experiment: noted, told, and ended when their service is there again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+import httpx
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit import registry
+from nni_manager.scheduler import trial_course
+from nni_manager.store import leftover_jobs
+from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
+from tests.api.world import World
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
+
+
+class Cleaned(Acted):
+    #: (experiment, service, job names) of each call.
+    cleaned: ClassVar[list[tuple[str, str, tuple[str, ...]]]] = []
+
+    @classmethod
+    def connection_key(cls, settings: Json) -> str:
+        return "http://there"
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        self._may_raise()
+        self.cleaned.append((self.host.experiment_id, self.host.service, tuple(job_names)))
+        for name in job_names:
+            self.jobs.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def cleaned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    act(monkeypatch)
+    monkeypatch.setattr(registry, "adapter_of", lambda _platform: Cleaned)
+    monkeypatch.setattr(Cleaned, "cleaned", [])
+    monkeypatch.setattr(trial_course, "_STOP_AWAY_MS", 300)
+
+
+async def stopped_while_away(api: httpx.AsyncClient, world: World) -> tuple[str, str]:
+    """Experiment and job: it runs on a service that cannot be asked any more."""
+    id_ = await create(api, world)
+    trial_id = await add_trial(api, id_)
+    found = await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
+    Acted.trouble["local"] = PlatformUnavailable("no route to host")
+    Acted.made["local"].host.wake("")
+    await shown(api, id_, lambda one: one["services"][0]["status"] == "away")
+    begun_s = time.monotonic()
+    assert (await api.post(f"{EXPERIMENTS}/{id_}/stop")).json()["status"] == "STOPPED"
+    assert time.monotonic() - begun_s < 5
+    return id_, found["attempts"][0]["jobName"]
+
+
+async def noted(world: World) -> list[tuple[str, str, tuple[str, ...]]]:
+    rows = await world.supervisor.index.read(leftover_jobs.load)
+    return [(row.experiment_id, row.service, row.job_names) for row in rows]
+
+
+async def test_a_stop_says_what_may_still_run(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    (warning,) = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
+    assert warning["code"] == "MAY_STILL_RUN"
+    assert "1 jobs may still run on local: no route to host" in warning["message"]
+    assert await noted(world) == [(id_, "local", (job,))]
+
+
+async def test_whoever_reaches_the_connection_ends_them(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    Acted.trouble.clear()
+    other = await create(api, world)
+    await shown(api, id_, lambda one: not one["warnings"])
+    assert Cleaned.cleaned == [(id_, "local", (job,))] and other != id_
+    assert await noted(world) == []
+
+
+async def test_a_person_ends_them(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    (away,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
+    assert away == {
+        "experiment": id_, "service": "local", "platform": "local", "jobs": 1, "trouble": "no route to host",
+    }  # fmt: skip
+    assert (await api.post("/api/v1/platforms/clean", json={"platforms": ["remote"]})).json() == {"cleaned": []}
+    Acted.trouble.clear()
+    (done,) = (await api.post("/api/v1/platforms/clean", json={"platforms": ["local"]})).json()["cleaned"]
+    assert done["trouble"] == "" and Cleaned.cleaned == [(id_, "local", (job,))]
+    assert await noted(world) == []
+
+
+async def test_a_resume_ends_them_before_anything_is_submitted(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    Acted.trouble.clear()
+    seen: list[bool] = []
+    submit = Cleaned.submit
+
+    async def watched(self: Cleaned, spec: object) -> object:
+        seen.append(bool(Cleaned.cleaned))
+        return await submit(self, spec)  # type: ignore[arg-type]
+
+    Cleaned.submit = watched  # type: ignore[method-assign,assignment]
+    try:
+        assert (await api.post(f"{EXPERIMENTS}/{id_}/resume")).status_code == 200
+        await shown(api, id_, lambda one: one["counts"] == {"RUNNING": 1})
+    finally:
+        Cleaned.submit = submit  # type: ignore[method-assign]
+    assert Cleaned.cleaned == [(id_, "local", (job,))] and seen == [True]
+    async with asyncio.timeout(5):
+        while await noted(world):  # noqa: ASYNC110 (any condition)
+            await asyncio.sleep(0.01)
+
+
+async def test_what_a_deleted_experiment_left_is_ended_later(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    assert (await api.delete(f"{EXPERIMENTS}/{id_}")).status_code == 204
+    assert await noted(world) == [(id_, "local", (job,))]
+    Acted.trouble.clear()
+    (done,) = (await api.post("/api/v1/platforms/clean")).json()["cleaned"]
+    assert (done["experiment"], done["trouble"]) == (id_, "")
+
+
+async def test_a_delete_ends_what_is_left_where_it_can(api: httpx.AsyncClient, world: World) -> None:
+    id_, job = await stopped_while_away(api, world)
+    Acted.trouble.clear()
+    assert (await api.delete(f"{EXPERIMENTS}/{id_}")).status_code == 204
+    assert Cleaned.cleaned == [(id_, "local", (job,))] and await noted(world) == []
+
+
+async def test_an_ordinary_stop_leaves_nothing(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    trial_id = await add_trial(api, id_)
+    await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
+    await api.post(f"{EXPERIMENTS}/{id_}/stop")
+    assert await noted(world) == [] and Cleaned.cleaned == []
+
+
+async def test_one_whose_database_is_gone_bad_is_cleaned_by_its_id(api: httpx.AsyncClient, world: World) -> None:
+    folder = await world.add("broken")
+    folder.database.write_bytes(b"this is no database")
+    assert (await api.delete(f"{EXPERIMENTS}/broken")).status_code == 204
+    assert Cleaned.cleaned == [("broken", "local", ())] and await noted(world) == []

@@ -1,0 +1,147 @@
+"""Ledgers that are fed by a keeper, and jobs that leave it: orders of events that are rare in life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit import keeper_leaving
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper_jobs import KeeperJobs, owner_of
+from nni_manager.platform_kit.keeper_machines import KeeperConnection
+from nni_manager.platform_kit.ledger import Demand, Reservation
+from nni_manager.platform_kit.places import Places
+from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
+from trial_runner import protocol
+
+pytestmark = pytest.mark.unit
+
+ONE = Demand(count=1)
+
+
+def running(*places: int, owner: str = "other:exp") -> dict[str, Any]:
+    reservation = Reservation(machine="m", places=places).as_json()
+    return {"state": protocol.RUNNING, "owner": owner, "reservation": reservation}
+
+
+@dataclass
+class TalkativeKeeper(Keeper):
+    """Answers from `jobs`; `meanwhile` is called between an answer and its arrival."""
+
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    meanwhile: Callable[[], object] = lambda: None
+    is_there: bool = True
+
+    def __post_init__(self) -> None:
+        Keeper.__init__(self, unreachable_keeper()._connect)
+
+    @property
+    def is_connected(self) -> bool:
+        return self.is_there
+
+    async def request(self, verb: str, **arguments: Any) -> Any:
+        self.asked.append((verb, arguments))
+        if not self.is_there:
+            raise PlatformUnavailable("it is away")
+        answer = {"list": {"jobs": dict(self.jobs)}, "follow": {"jobs": {}, "unknown": []}}.get(verb, {})
+        self.meanwhile()
+        await asyncio.sleep(0)
+        return answer
+
+
+@pytest.fixture
+def keeper() -> TalkativeKeeper:
+    return TalkativeKeeper()
+
+
+@pytest.fixture
+def places() -> Places:
+    return Places()
+
+
+async def serving(keeper: TalkativeKeeper, places: Places, count: int = 1) -> KeeperConnection:
+    connection = KeeperConnection(keeper, places)
+    await connection.open()
+    await connection.serve({"m": count})
+    return connection
+
+
+async def test_jobs_of_a_daemon_before_this_one_have_their_places(keeper: TalkativeKeeper, places: Places) -> None:
+    keeper.jobs = {"a": running(0), "ended": {**running(1), "state": protocol.ENDED}}
+    await serving(keeper, places, count=2)
+    assert places.machine("m", 2).users() == {0: [("a", 1)]}
+    assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "nobody else asks for word of its end"
+
+
+async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(
+    keeper: TalkativeKeeper, places: Places
+) -> None:
+    keeper.jobs = {"a": running(0)}
+    connection = KeeperConnection(keeper, places)
+    keeper.meanwhile = lambda: connection.on_end("a")
+    await connection.serve({"m": 1})
+    assert places.machine("m", 1).users() == {}
+    assert places.machine("m", 1).is_read
+
+
+async def test_nothing_is_granted_while_the_keeper_is_away(keeper: TalkativeKeeper, places: Places) -> None:
+    connection = await serving(keeper, places)
+    machine = places.machine("m", 1)
+    machine.reserve("a", ONE)
+    connection.on_down("it broke")
+    keeper.is_there = False
+    with pytest.raises(PlatformUnavailable):
+        await connection.until_read()
+    assert machine.has("a") and machine.reserve("b", ONE) is None
+    keeper.is_there = True
+    await connection.on_up()
+    assert not machine.has("a"), "its start was never answered, and it is not listed"
+    assert machine.reserve("b", ONE) is not None
+
+
+async def test_the_end_of_a_job_wakes_whoever_waits(keeper: TalkativeKeeper, places: Places) -> None:
+    keeper.jobs = {"a": running(0)}
+    connection = await serving(keeper, places)
+    woken: list[str] = []
+    places.line.want("exp", 1, ONE, ["m"], lambda: woken.append("exp"))
+    assert woken == []
+    connection.on_end("a")
+    assert woken == ["exp"]
+
+
+async def test_an_offer_that_nobody_takes_goes_to_the_next_by_itself(keeper: TalkativeKeeper, places: Places) -> None:
+    await serving(keeper, places)
+    woken = asyncio.Queue[str]()
+    for owner in ("first", "second"):
+        places.line.want(owner, 1, ONE, ["m"], lambda owner=owner: woken.put_nowait(owner))
+    places.watch_offers()
+    async with asyncio.timeout(5):
+        assert [await woken.get(), await woken.get()] == ["first", "second"]
+
+
+async def test_a_job_that_ends_while_it_is_forgotten_is_not_waited_for(
+    keeper: TalkativeKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_leaving, "_LAST_MOMENT_S", 5.0)
+    recorder = Recorder()
+    host = recorder.host(keeper)
+    keeper.jobs = {"a": running(owner=owner_of(host))}
+    jobs = KeeperJobs(host)
+    await jobs.enter()
+    keeper.meanwhile = lambda: jobs.on_ended("a", {"state": protocol.ENDED}) if keeper.asked[-1][0] == "list" else None
+    async with asyncio.timeout(1):
+        await jobs.forget(["a"])
+    assert ("forget", {"names": ["a"]}) in keeper.asked
+    await jobs.leave()
+
+
+async def test_services_of_one_experiment_have_jobs_of_their_own() -> None:
+    host = Recorder("exp1").host(unreachable_keeper())
+    owners = [owner_of(replace(host, service=service)) for service in ("local", "scripted", "scripted-2")]
+    assert owners == ["exp1", "scripted:exp1", "scripted-2:exp1"]

@@ -1,0 +1,128 @@
+"""What else `scripted` acts out: reasons to wait, no room, odd outages, questions that hang. By the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_scripted_platform import Cluster, written
+
+from nni_manager.config.experiment_file import load_file
+from nni_manager.domain.errors import ConfigInvalid, PlatformUnavailable
+from nni_manager.domain.job import JobState
+from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.platform_kit.contract import NoRoom
+from nni_manager.platforms.scripted.platform import ScriptedPlatform
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+async def test_why_a_job_waits_changes_over_time(cluster: Cluster) -> None:
+    reasons: list[Any] = [
+        {"sentence": "0/3 nodes: insufficient nvidia.com/gpu"},
+        {"after": 2.0, "sentence": "the image is being pulled", "code": "IMAGE"},
+    ]
+    async with cluster.make({"delay": 4.0, "pendingReason": reasons}) as platform:
+        handle = await cluster.submit(platform)
+        first, second = [(await cluster.at(platform, handle, moment)).wait for moment in (0, 2)]
+        assert first == Wait(code=WaitCode.UNSCHEDULABLE, sentence="0/3 nodes: insufficient nvidia.com/gpu")
+        assert second == Wait(code=WaitCode.IMAGE, sentence="the image is being pulled")
+        assert (await cluster.at(platform, handle, 4)).wait is None
+
+
+async def test_it_tells_in_time_that_the_reason_has_changed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[int] = []
+    reasons = [{"sentence": "one"}, {"after": 2.0, "sentence": "two"}]
+    async with cluster.make({"delay": 4.0, "pendingReason": reasons}) as platform:
+        handle = await cluster.submit(platform)
+        monkeypatch.setattr(platform._events, "wake_in", lambda _, milliseconds: planned.append(milliseconds))
+        for moment in (0, 2):
+            await cluster.at(platform, handle, moment)
+    assert planned == [2000, 2000]
+
+
+async def test_link_and_place_are_told(cluster: Cluster) -> None:
+    async with cluster.make({"link": "https://portal/jobs/1", "place": "node 7"}) as platform:
+        handle = await cluster.submit(platform)
+        for moment in (0.5, 1):
+            report = await cluster.at(platform, handle, moment)
+            assert (report.link, report.place) == ("https://portal/jobs/1", "node 7")
+
+
+async def test_there_is_no_room_for_a_while(cluster: Cluster) -> None:
+    settings = {"noRoom": {"after": 1.0, "for": 1.0, "sentence": "16 of 16 GPU hours are used"}}
+    async with cluster.make(**settings) as platform:
+        await _submit_at(cluster, platform, 0.0)
+        assert platform.room().free is None
+        cluster.clock.ms += 1000
+        answer = await platform.submit(cluster.spec(1))
+        assert answer == NoRoom(why=Wait(code=WaitCode.QUOTA, sentence="16 of 16 GPU hours are used"))
+        assert platform.room().free == 0 and platform.room().why == answer.why
+        cluster.clock.ms += 1000
+        assert platform.room().free is None
+        await cluster.submit(platform, sequence_id=1)
+
+
+async def test_whoever_waits_is_woken_when_there_is_room_again(cluster: Cluster) -> None:
+    async with cluster.make(noRoom={"for": 0.05}):
+        async with asyncio.timeout(5):
+            await cluster.recorder.news.wait()
+    assert cluster.recorder.woken == [""]
+
+
+async def test_it_cannot_be_entered_for_a_while(cluster: Cluster) -> None:
+    platform = cluster.make(enterOutage={"for": 2.0})
+    with pytest.raises(PlatformUnavailable, match=r"until 2 s after the experiment began \(enterOutage\)"):
+        await platform.__aenter__()
+    cluster.clock.ms += 2000
+    async with platform:
+        await cluster.submit(platform)
+
+
+async def test_who_asks_too_often_is_not_answered_for_a_while(cluster: Cluster) -> None:
+    async with cluster.make({"duration": 9.0}, retryAfter={"after": 1.0, "for": 10.0, "wait": 3.0}) as platform:
+        handle = await cluster.submit(platform)
+        assert (await cluster.at(platform, handle, 1)).state is JobState.RUNNING
+        with pytest.raises(PlatformUnavailable, match="left alone for 3 s") as error:
+            await cluster.at(platform, handle, 3.9)
+        assert error.value.refused
+        assert (await cluster.at(platform, handle, 4)).state is JobState.RUNNING
+
+
+async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None:
+    async with cluster.make({"duration": 0.1}, hang={"verb": "observe", "for": 0.2}) as platform:
+        handle = await cluster.submit(platform)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await platform.observe([handle])
+        async with asyncio.timeout(5):
+            assert (await cluster.at(platform, handle, 0.1)).state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ("machines: [{name: a, places: 1}]", "has machines, which need launch: process"),
+        ("launch: process, machines: [{name: a, places: 1}, {name: a, places: 2}]", "names a machine twice"),
+        ("launch: process, machines: [{name: a, places: 2}], trialGpuNumber: 3", "has no machine with the 3 places"),
+        ("launch: process, machines: [{name: a, places: 2}], gpuIndices: 5", "has no machine with the 1 places"),
+        ("unreachable: [{machine: b}]", "has b unreachable, which is none of its machines"),
+        ("hang: {verb: enter}", "trainingService.hang.verb: must be 'submit'"),
+        ("trials: [{pendingReason: [{after: 1s}]}]", "trainingService.trials[0].pendingReason[0].sentence"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, section: str, problem: str) -> None:
+    with pytest.raises(ConfigInvalid) as error:
+        load_file(written(tmp_path, section))
+    assert problem in str(error.value)
+
+
+async def _submit_at(cluster: Cluster, platform: ScriptedPlatform, seconds: float) -> None:
+    await cluster.at(platform, await cluster.submit(platform), seconds)

@@ -1,0 +1,30 @@
+"""What an experiment's page says of its training services and of where its trials are."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.platform_kit.contract import Room
+from tests.api.services import Acted, add_trial, create, shown
+from tests.api.world import World
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
+
+
+@pytest.mark.usefixtures("acted")
+@pytest.mark.parametrize(("link", "is_shown"), [("https://there/jobs/1", True), ("javascript:alert(1)", False)])
+async def test_services_and_places_are_on_the_page(
+    visitor: httpx.AsyncClient, world: World, link: str, is_shown: bool
+) -> None:
+    Acted.rooms["local"] = Room(free=1, why=Wait(code=WaitCode.GPU, sentence="gpu <0> is busy"))
+    Acted.first = JobReport(state=JobState.RUNNING, place="host <A>", link=link, started_ms=5)
+    id_ = await create(visitor, world)
+    trial_id = await add_trial(visitor, id_)
+    await shown(visitor, f"{id_}/trials/{trial_id}", lambda one: one["status"] == "RUNNING")
+    page = (await visitor.get(f"/experiments/{id_}")).text
+    assert "<dt>local</dt>" in page and "gpu &lt;0&gt; is busy" in page and "room for 1 more" in page
+    assert "on host &lt;A&gt;" in page
+    assert (f'href="{link}"' in page) is is_shown
