@@ -13,6 +13,7 @@ from trial_runner import (
     processes,
     protocol,
     python_version,
+    replica,
     settings,
     stand_in_folder,
 )
@@ -52,6 +53,7 @@ def main() -> int:
         return exec_door.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
+    replica.settle(os.environ)
     try:
         token = credential.take(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
         return _run(settings.read(os.environ), token)

@@ -12,6 +12,7 @@ _RUNNERS_OWN = (
     protocol.ENV_COMMAND,
     protocol.ENV_GRACE_S,
     protocol.ENV_REPORTER,
+    protocol.ENV_ROLE,
     protocol.ENV_CHANNEL,
     protocol.ENV_CODE,
     protocol.ENV_DRAIN_S,
