@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
 import os
 import tempfile
@@ -121,8 +122,8 @@ async def load(access: Access, folder: Path) -> Configuration:
 
 
 def _import() -> None:
-    import kubernetes_asyncio.client
-    import kubernetes_asyncio.config  # noqa: F401
+    for module in ("client", "config"):
+        importlib.import_module(f"kubernetes_asyncio.{module}")
 
 
 def _sentence(access: Access, error: Exception) -> str:

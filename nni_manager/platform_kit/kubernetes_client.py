@@ -172,7 +172,7 @@ def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
             "look at certificate-authority there", refused=True,
         )  # fmt: skip
     if isinstance(error, TimeoutError):
-        return PlatformUnavailable(f"{host} does not answer", refused=isinstance(error, aiohttp.ConnectionTimeoutError))
-    return PlatformUnavailable(
-        f"{host} cannot be reached: {error or type(error).__name__}", refused=isinstance(error, aiohttp.ClientConnectorError)
-    )  # fmt: skip
+        is_refused = isinstance(error, aiohttp.ConnectionTimeoutError)
+        return PlatformUnavailable(f"{host} does not answer", refused=is_refused)
+    is_refused = isinstance(error, aiohttp.ClientConnectorError)
+    return PlatformUnavailable(f"{host} cannot be reached: {error or type(error).__name__}", refused=is_refused)

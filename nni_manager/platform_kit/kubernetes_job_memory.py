@@ -47,6 +47,8 @@ class JobMemory:
     is_cancelled: bool = False
     #: Ends that we saw stay as they were.
     final: JobReport | None = None
+    #: It was seen running: what is pending again is being restarted.
+    has_run: bool = False
     _stuck_s: float | None = None
     _ended_s: float | None = None
 
@@ -80,6 +82,9 @@ class JobMemory:
             return self._removed(found, self.removed_s, now_s)
         where = evidence.place(list(self.pods.values()))
         found = dataclasses.replace(found, place=where)
+        if found.state is JobState.PENDING and self.has_run:
+            found = dataclasses.replace(found, state=JobState.RUNNING)
+        self.has_run = self.has_run or found.state is JobState.RUNNING
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
         return found, None

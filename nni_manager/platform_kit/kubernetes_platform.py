@@ -71,14 +71,19 @@ class KubernetesPlatform(Platform):
     def capabilities_for(cls, settings: Json) -> Capabilities:
         is_push = channel(settings) == protocol.PUSH
         return Capabilities(
-            watches=True, reads_files=True, has_runner=is_push, is_read=not is_push, ships_code=True, has_portal=True,
-            platform_decides=cls.restarts(settings), slow_poll_s=60.0,
+            watches=True, reads_files=True, has_runner=is_push, is_read=not is_push, has_portal=True,
+            ships_code=cls.sends_code(settings), platform_decides=cls.restarts(settings), slow_poll_s=60.0,
         )  # fmt: skip
 
     @classmethod
     def restarts(cls, settings: Json) -> bool:
         """The operator starts ended processes again."""
         return False
+
+    @classmethod
+    def sends_code(cls, settings: Json) -> bool:
+        """The code directory is sent; else it is in the image."""
+        return True
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:

@@ -49,11 +49,11 @@ class Service:
                 except InvalidInput as error:
                     raise SubmitRejected(str(error)) from None
                 secret = shared.pull_secret(self._host.experiment_id, self._host.service, login)
-                self._logins[path] = await self._put(SECRETS, secret)
+                self._logins[path] = await self.put(SECRETS, secret)
             runner = shared.runner_map(self._host.experiment_id, self._host.service, await asyncio.to_thread(_archive))
-            self._runner_map = await self._put(CONFIG_MAPS, runner)
+            self._runner_map = await self.put(CONFIG_MAPS, runner)
 
-    async def _put(self, resource: Resource, body: Object) -> str:
+    async def put(self, resource: Resource, body: Object) -> str:
         """Its name says what is in it: one that is there is the right one."""
         try:
             await self._cluster.create(resource, body)
@@ -102,7 +102,7 @@ class Service:
             metadata = {"name": self.token_name(name), "labels": labels}
             data = {TOKEN_KEY: base64.b64encode(token.encode()).decode()}
             secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data}
-            await self._put(SECRETS, secret)
+            await self.put(SECRETS, secret)
 
     async def own_token(self, job: Object) -> None:
         """It goes with its job, whoever deletes that. Raises Refusal."""
