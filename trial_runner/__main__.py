@@ -49,11 +49,11 @@ class _Ready(NamedTuple):
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
     python_version.check()
+    replica.settle(os.environ)
     if sys.argv[1:2]:
         return exec_door.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
-    replica.settle(os.environ)
     try:
         token = credential.take(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
         return _run(settings.read(os.environ), token)
