@@ -1,0 +1,1 @@
+"""A Kubernetes API server of our own, with controllers and pods whose commands really run: for tests."""

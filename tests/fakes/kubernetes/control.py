@@ -1,0 +1,169 @@
+"""The route by which tests make the cluster misbehave: `POST /_control/NAME` with a JSON body.
+
+The same is to be had from Python, where the server runs in the test's own process: see `Control`'s methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from tests.fakes.kubernetes import refusals, requests
+from tests.fakes.kubernetes.faults import Fault
+from tests.fakes.kubernetes.kinds import PODS
+from tests.fakes.kubernetes.kubelet.pods import PodLife
+from tests.fakes.kubernetes.pretences import Pretence
+
+if TYPE_CHECKING:
+    from tests.fakes.kubernetes.server import Server
+
+
+class Control:
+    """Each public method is a route of its name, `_` as `-`; keyword arguments come from the body."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._cluster = server, server.cluster
+        self._later: set[asyncio.Task[None]] = set()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        name = request.path.removeprefix("/_control/").replace("-", "_")
+        method = getattr(self, name, None) if not name.startswith("_") and name != "answer" else None
+        if method is None:
+            raise refusals.no_such_resource()
+        try:
+            told = method(**(await requests.body(request) or {}))
+        except TypeError as error:
+            raise refusals.bad_request(str(error)) from error
+        if asyncio.iscoroutine(told):
+            told = await told
+        return web.json_response(told if told is not None else {})
+
+    # requests and watches
+
+    def fault(self, **given: Any) -> None:
+        """The next requests that fit fail: see `faults.Fault`."""
+        self._cluster.faults.add(Fault.read(given))
+
+    def clear(self) -> None:
+        """No fault, no pretence, no broken image, no lost node any more."""
+        cluster = self._cluster
+        cluster.faults.clear()
+        cluster.pretences.clear()
+        cluster.images.broken.clear()
+        cluster.images.private.clear()
+        cluster.images.slow = 0.0
+        cluster.unschedulable.clear()
+        cluster.lost_nodes.clear()
+        cluster.nodes.wake()
+
+    def break_watches(self) -> None:
+        self._cluster.watches.break_all()
+
+    def compact(self) -> None:
+        """All older resource versions, and all `continue` tokens, are answered with 410."""
+        self._cluster.store.compact()
+        self._cluster.pages.forget()
+
+    async def outage(self, seconds: float) -> None:
+        """Nobody listens for so long; pods and controllers go on."""
+        task = asyncio.create_task(self._be_away(seconds))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _be_away(self, seconds: float) -> None:
+        await asyncio.sleep(0.05)  # the answer to whoever asked for it goes out
+        await self._server.stop_listening()
+        await asyncio.sleep(seconds)
+        await self._server.listen()
+
+    def expire_tokens(self, user: str) -> None:
+        self._cluster.tokens.expire(user)
+
+    def user(self, name: str, groups: list[str] | None = None, seconds: float | None = None) -> dict[str, str]:
+        """A token for somebody, whom roles may be bound to."""
+        return {"token": self._cluster.tokens.issue(name, tuple(groups or ()), seconds)}
+
+    def unknown_fields(self, mode: str) -> None:
+        if mode not in ("prune", "refuse"):
+            raise refusals.bad_request("mode is prune or refuse")
+        self._cluster.verbs.unknown_fields = mode
+
+    def counts(self) -> dict[str, int]:
+        """How often each verb was asked of each resource."""
+        return dict(self._cluster.counts)
+
+    # pods and nodes
+
+    def pretend(self, selector: str, seconds: float = 0.0, exit_code: int = 0, log: str = "") -> None:
+        """Pods with these labels run no process."""
+        self._cluster.pretences.add(Pretence(selector, seconds, exit_code, log))
+
+    def evict(self, namespace: str, name: str, message: str = "The node was low on resource: memory.") -> None:
+        self._life(namespace, name).fail("Evicted", message)
+
+    def oom_kill(self, namespace: str, name: str, container: str = "") -> None:
+        life = self._life(namespace, name)
+        for each, running in list(life.running.items()):
+            if not container or each == container:
+                life.causes[each] = "OOMKilled"
+                running.kill()
+
+    def break_image(self, pattern: str, error: str = "not found") -> None:
+        self._cluster.images.broken[pattern] = error
+
+    def mend_images(self) -> None:
+        self._cluster.images.broken.clear()
+
+    def private_registry(self, host: str, user: str, password: str) -> None:
+        self._cluster.images.private[host] = (user, password)
+
+    def slow_images(self, seconds: float) -> None:
+        self._cluster.images.slow = seconds
+
+    def unschedulable(self, pattern: str, message: str) -> None:
+        """Pods whose names fit the pattern get no node."""
+        self._cluster.unschedulable[pattern] = message
+
+    def schedulable(self) -> None:
+        self._cluster.unschedulable.clear()
+        self._cluster.nodes.wake()
+
+    def lose_pod(self, namespace: str, name: str) -> None:
+        """Gone at once, without a word of its end: a node that was wiped."""
+        life = self._cluster.nodes.life(self._cluster.verbs.get(PODS, namespace, name))
+        self._cluster.verbs.remove_now(PODS, namespace, name)
+        for running in list(life.running.values()) if life else ():
+            running.kill()
+
+    def export(self, server: str, path: str, folder: str) -> None:
+        """A folder that stands for an NFS export."""
+        self._cluster.storage.exports[f"{server}:{path}"] = Path(folder)
+
+    def break_logs(self) -> None:
+        """Every log that is being followed ends in the middle."""
+        self._cluster.log_breaks += 1
+
+    async def break_execs(self) -> None:
+        await self._cluster.execs.break_all()
+
+    # controllers
+
+    def pause(self, kind: str) -> None:
+        self._controller(kind).paused = True
+
+    def resume(self, kind: str) -> None:
+        self._controller(kind).resume()
+
+    def _controller(self, kind: str) -> Any:
+        if kind not in self._cluster.controllers:
+            raise refusals.bad_request(f"no controller of {kind}")
+        return self._cluster.controllers[kind]
+
+    def _life(self, namespace: str, name: str) -> PodLife:
+        life = self._cluster.nodes.life(self._cluster.verbs.get(PODS, namespace, name))
+        if life is None:
+            raise refusals.bad_request(f"pod {name} has no node, or has ended")
+        return life

@@ -1,0 +1,125 @@
+"""The loop of a controller: objects that changed are looked at, each as a whole, until nothing is left to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tests.fakes.kubernetes import refusals
+from tests.fakes.kubernetes.kinds import PODS, Kind
+from tests.fakes.kubernetes.store import Change, Object
+
+if TYPE_CHECKING:
+    from tests.fakes.kubernetes.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """For the objects of one kind; `look` is called for each that changed, or whose pods did."""
+
+    api_version = ""
+    kind_name = ""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.verbs = cluster, cluster.verbs
+        self._due: dict[tuple[str, str], None] = {}
+        self._wake = asyncio.Event()
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        #: Nothing is done while this is set: a controller that is down.
+        self.paused = False
+
+    @property
+    def kind(self) -> Kind | None:
+        return self.verbs.kinds.by_name(self.api_version, self.kind_name)
+
+    def look(self, job: Object) -> None:
+        """Do what is next for one object."""
+        raise NotImplementedError
+
+    def owner(self, obj: Object) -> str | None:
+        """The name of the job that another object is of."""
+        for reference in obj["metadata"].get("ownerReferences") or []:
+            if reference["kind"] == self.kind_name and reference["apiVersion"] == self.api_version:
+                return str(reference["name"])
+        return None
+
+    async def run(self) -> None:
+        stop = self.verbs.store.listen(self._heard)
+        kind = self.kind
+        for obj in self.verbs.store.all(kind.key) if kind else ():
+            self.enqueue(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        try:
+            while True:
+                await self._wake.wait()
+                await asyncio.sleep(0)
+                self._work()
+        finally:
+            stop()
+
+    def enqueue(self, namespace: str, name: str) -> None:
+        self._due[namespace, name] = None
+        self._wake.set()
+
+    def later(self, job: Object, seconds: float) -> None:
+        """Look again then."""
+        address = (job["metadata"]["namespace"], job["metadata"]["name"])
+        if (old := self._timers.get(address)) is not None:
+            old.cancel()
+        self._timers[address] = asyncio.get_running_loop().call_later(seconds, self.enqueue, *address)
+
+    def _work(self) -> None:
+        self._wake.clear()
+        if self.paused:
+            return
+        due, self._due = self._due, {}
+        kind = self.kind
+        for namespace, name in due if kind else ():
+            job = self.verbs.find(kind, namespace, name) if kind else None
+            if job is None or "deletionTimestamp" in job["metadata"]:
+                continue
+            try:
+                self.look(job)
+            except refusals.Refused as refused:
+                self.refused(job, refused)
+
+    def refused(self, job: Object, refused: refusals.Refused) -> None:
+        """The server did not do what the controller wanted."""
+        if refused.code == 409:
+            self.enqueue(job["metadata"]["namespace"], job["metadata"]["name"])
+        else:
+            self.verbs.event(job, "FailedCreatePod", f"Error creating: {refused}", "Warning", self.kind_name.lower())
+
+    def _heard(self, change: Change) -> None:
+        metadata = change.last["metadata"]
+        kind = self.kind
+        if kind is not None and change.key == kind.key:
+            self.enqueue(metadata["namespace"], metadata["name"])
+        elif change.key == PODS.key and (name := self.owner(change.last)):
+            self.enqueue(metadata["namespace"], name)
+
+    def resume(self) -> None:
+        self.paused = False
+        self._wake.set()
+
+    def pods(self, job: Object) -> list[Object]:
+        """Those it controls."""
+        uid = job["metadata"]["uid"]
+        return [
+            pod
+            for pod in self.verbs.store.all(PODS.key, job["metadata"]["namespace"])
+            if any(owner["uid"] == uid for owner in pod["metadata"].get("ownerReferences") or [])
+        ]
+
+
+def reference(owner: Object) -> Object:
+    """To the controller of what it makes."""
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}  # fmt: skip
+
+
+def exit_codes(pod: Object) -> dict[str, int]:
+    """Of the containers that have ended."""
+    told = (pod.get("status") or {}).get("containerStatuses") or []
+    return {each["name"]: each["state"]["terminated"]["exitCode"] for each in told if "terminated" in each["state"]}

@@ -1,0 +1,78 @@
+"""Misbehaviour on demand: of requests, of watches, and of the whole server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tests.fakes.kubernetes import refusals
+
+
+@dataclass
+class Fault:
+    """What happens to the next requests that fit."""
+
+    #: Regular expressions; "" fits all.
+    method: str = ""
+    path: str = ""
+    #: How often; -1 for ever.
+    times: int = 1
+    #: Seconds before anything is answered.
+    delay: float = 0.0
+    #: Answer this code instead, with this reason, message and Retry-After; before anything is done.
+    status: int = 0
+    reason: str = "InternalError"
+    message: str = "told to fail"
+    retry_after: int = 0
+    #: "before": the connection ends and nothing is done. "after": it is done, and the answer is lost.
+    drop: str = ""
+    #: Watches alone: end after so many events; seconds before each event; end with an ERROR event of 410; half a line.
+    watch_events: int = -1
+    watch_delay: float = 0.0
+    watch_gone: bool = False
+    watch_garbage: bool = False
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Fault:
+        if unknown := set(given) - {field.name for field in fields(cls)}:
+            raise refusals.bad_request(f"a fault knows no {', '.join(sorted(unknown))}")
+        return cls(**given)
+
+    def fits(self, method: str, path: str) -> bool:
+        return bool(re.search(self.method, method) and re.search(self.path, path))
+
+    @property
+    def of_watch(self) -> bool:
+        return self.watch_events >= 0 or self.watch_delay > 0 or self.watch_gone or self.watch_garbage
+
+
+class Faults:
+    """Those that were asked for and are not used up."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def add(self, fault: Fault) -> None:
+        self._faults.append(fault)
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    def take(self, method: str, path: str, watch: bool = False) -> Fault | None:
+        for fault in self._faults:
+            if fault.of_watch == watch and fault.fits(method, path):
+                fault.times -= 1
+                if fault.times == 0:
+                    self._faults.remove(fault)
+                return fault
+        return None
+
+    async def before(self, fault: Fault | None) -> None:
+        if fault is None:
+            return
+        await asyncio.sleep(fault.delay)
+        if fault.status:
+            headers = {"Retry-After": str(fault.retry_after)} if fault.retry_after else {}
+            raise refusals.Refused(fault.status, fault.reason, fault.message, headers=headers)

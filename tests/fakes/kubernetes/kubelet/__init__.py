@@ -1,0 +1,1 @@
+"""What runs pods: a node whose containers are processes of this machine."""

@@ -1,0 +1,194 @@
+"""The kubelet and the scheduler: pods get a node and are run there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tests.fakes.kubernetes.admission import quantity
+from tests.fakes.kubernetes.defaults import now
+from tests.fakes.kubernetes.kinds import CLAIMS, NODES, PODS
+from tests.fakes.kubernetes.kubelet import statuses
+from tests.fakes.kubernetes.kubelet.pods import PodLife
+from tests.fakes.kubernetes.store import Change, Object
+
+if TYPE_CHECKING:
+    from tests.fakes.kubernetes.cluster import Cluster
+
+log = logging.getLogger(__name__)
+_OVER = ("Succeeded", "Failed")
+
+
+class Nodes:
+    """All nodes of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._verbs = cluster, cluster.verbs
+        self.lives: dict[str, PodLife] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        #: A regular expression of pod names that fit nowhere → the scheduler's words.
+        self.unschedulable: dict[str, str] = {}
+        self._used_ips = 1
+
+    async def run(self) -> None:
+        stop = self._verbs.store.listen(self._heard)
+        self._wake.set()
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                self._look()
+        finally:
+            stop()
+
+    async def close(self) -> None:
+        """All that runs ends with the cluster."""
+        for task in list(self._tasks.values()):
+            task.cancel()
+        for life in list(self.lives.values()):
+            for running in list(life.running.values()):
+                running.kill()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def life(self, pod: Object) -> PodLife | None:
+        return self.lives.get(pod["metadata"]["uid"])
+
+    def _heard(self, change: Change) -> None:
+        if change.key == PODS.key:
+            self._wake.set()
+            uid = change.last["metadata"]["uid"]
+            if uid in self.lives and (change.after is None or "deletionTimestamp" in change.after["metadata"]):
+                self.lives[uid].end()
+        elif change.key in ("secrets", "configmaps", CLAIMS.key, NODES.key):
+            self._wake.set()
+            for life in self.lives.values():
+                life.changed.set()
+
+    def _look(self) -> None:
+        for pod in self._verbs.store.all(PODS.key):
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+                pod = self._schedule(pod)
+            if pod["spec"].get("nodeName") and pod["metadata"]["uid"] not in self.lives and self._is_mine(pod):
+                self._start(pod)
+
+    def _is_mine(self, pod: Object) -> bool:
+        return not self._cluster.lost_nodes & {pod["spec"]["nodeName"]}
+
+    def _start(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        life = self.lives[uid] = PodLife(self._cluster, pod, self._next_ip())
+        if "deletionTimestamp" in pod["metadata"]:
+            life.end()
+        task = self._tasks[uid] = asyncio.create_task(life.run(), name=f"pod {pod['metadata']['name']}")
+        task.add_done_callback(lambda done: self._ended(uid, done))
+
+    def _ended(self, uid: str, task: asyncio.Task[None]) -> None:
+        self.lives.pop(uid, None)
+        self._tasks.pop(uid, None)
+        self._wake.set()
+        if not task.cancelled() and task.exception():
+            log.error("pod %s", uid, exc_info=task.exception())
+
+    def _schedule(self, pod: Object) -> Object:
+        reasons: dict[str, int] = {}
+        nodes = [node for node in self._verbs.store.all(NODES.key) if not node["spec"].get("unschedulable")]
+        whole = self._cluster.refuses_to_schedule(pod) or self._unbound_claim(pod)
+        if whole is None:
+            for node in nodes:
+                why = self._misfit(pod, node)
+                if why is None:
+                    return self._bind(pod, node["metadata"]["name"])
+                reasons[why] = reasons.get(why, 0) + 1
+        told = ", ".join(f"{count} {why}" for why, count in reasons.items())
+        return self._wait(pod, whole or f"0/{len(nodes)} nodes are available: {told or 'no nodes'}.")
+
+    def _unbound_claim(self, pod: Object) -> str | None:
+        for volume in pod["spec"].get("volumes") or []:
+            if name := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+                claim = self._verbs.find(CLAIMS, pod["metadata"]["namespace"], name)
+                if claim is None:
+                    return f'persistentvolumeclaim "{name}" not found'
+                if claim["status"].get("phase") != "Bound":
+                    return "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+        return None
+
+    def _misfit(self, pod: Object, node: Object) -> str | None:
+        name = node["metadata"]["name"]
+        if name in self._cluster.lost_nodes:
+            return "node(s) had untolerated taint {node.kubernetes.io/unreachable: }"
+        labels = node["metadata"].get("labels") or {}
+        if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
+            return "node(s) didn't match Pod's node affinity/selector"
+        used = self._used(name)
+        for resource, wanted in requests(pod).items():
+            free = quantity(node["status"]["allocatable"].get(resource, "0")) - used.get(resource, 0.0)
+            if wanted > free + 1e-9:
+                return f"Insufficient {resource}"
+        return None
+
+    def _used(self, node: str) -> dict[str, float]:
+        used: dict[str, float] = {}
+        for pod in self._verbs.store.all(PODS.key):
+            if pod["spec"].get("nodeName") == node and pod["status"].get("phase") not in _OVER:
+                for resource, amount in requests(pod).items():
+                    used[resource] = used.get(resource, 0.0) + amount
+        return used
+
+    def _bind(self, pod: Object, node: str) -> Object:
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        old = pod["status"].get("conditions") or []
+        status = {**pod["status"], "conditions": statuses.conditions(old, [statuses.condition("PodScheduled", True)])}
+        bound = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+        pod = self._verbs.store.put(PODS.key, (namespace, name), bound)
+        self._verbs.event(
+            pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", source="default-scheduler"
+        )
+        return pod
+
+    def _wait(self, pod: Object, message: str) -> Object:
+        old = pod["status"].get("conditions") or []
+        if any(each.get("message") == message for each in old):
+            return pod
+        waiting = statuses.condition("PodScheduled", False, "Unschedulable", message)
+        status = {**pod["status"], "phase": "Pending", "conditions": statuses.conditions(old, [waiting])}
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        pod = self._verbs.store.put(PODS.key, (namespace, name), {**pod, "status": status})
+        self._verbs.event(pod, "FailedScheduling", message, "Warning", source="default-scheduler")
+        return pod
+
+    def _next_ip(self) -> str:
+        self._used_ips += 1
+        return f"127.1.{self._used_ips // 250 % 250}.{self._used_ips % 250 + 1}"
+
+
+def requests(pod: Object) -> dict[str, float]:
+    """The sum over its containers, or the most of an init container."""
+    total: dict[str, float] = {"pods": 1.0}
+    for container in pod["spec"]["containers"]:
+        for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = total.get(name, 0.0) + quantity(value)
+    for container in pod["spec"].get("initContainers") or []:
+        for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[name] = max(total.get(name, 0.0), quantity(value))
+    return total
+
+
+def described(name: str, capacity: dict[str, str]) -> Object:
+    """A new node."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status",
+             "lastHeartbeatTime": now(), "lastTransitionTime": now()}  # fmt: skip
+    status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready],
+              "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}  # fmt: skip
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": status,
+    }

@@ -1,0 +1,170 @@
+"""A container's processes: started, watched, signalled, and found again by a server that was started anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+#: The first process of a container. It writes the exit code down, so that it is known even when the server was away.
+_FIRST = """
+env --default-signal=INT,QUIT "$@" </dev/null &
+child=$!
+trap 'kill -TERM $child 2>/dev/null' TERM
+while :; do
+    wait $child
+    code=$?
+    kill -0 $child 2>/dev/null || break
+done
+echo $code >"$CONTAINER_FOLDER/exit.new" && mv "$CONTAINER_FOLDER/exit.new" "$CONTAINER_FOLDER/exit"
+"""
+_MARK = "CONTAINER_FOLDER"
+KILLED = 137
+
+
+class Running(Protocol):
+    """What a pod needs of a container that was started."""
+
+    id: str
+
+    async def wait(self) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to start."""
+
+    argv: list[str]
+    environment: dict[str, str]
+    working_folder: Path
+    log: Path
+
+
+class Process:
+    """A container that is a tree of processes; `folder` is this run's own."""
+
+    def __init__(self, folder: Path, pid: int, started: subprocess.Popen[bytes] | None) -> None:
+        self.id = f"process://{pid}"
+        self._folder, self._pid, self._popen = folder, pid, started
+
+    @classmethod
+    def start(cls, folder: Path, command: Command) -> Process:
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = {**command.environment, _MARK: str(folder)}
+        with command.log.open("ab") as log:
+            started = subprocess.Popen(
+                ["/bin/sh", "-c", _FIRST, "sh", *command.argv],
+                env=environment,
+                cwd=command.working_folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        noted = {"pid": started.pid, "start": _start_time(started.pid)}
+        (folder / "process.json").write_text(json.dumps(noted))
+        return cls(folder, started.pid, started)
+
+    @classmethod
+    def found(cls, folder: Path) -> Process | None:
+        """One that an earlier server started here; ended or not."""
+        with suppress(OSError, ValueError):
+            noted = json.loads((folder / "process.json").read_text())
+            return cls(folder, noted["pid"], None)
+        return None
+
+    async def wait(self) -> int:
+        if self._lives():
+            await self._ended()
+        if self._popen is not None:
+            self._popen.wait()
+        self.kill()  # what the first process leaves behind ends with its container
+        with suppress(OSError, ValueError):
+            return int((self._folder / "exit").read_text())
+        return KILLED
+
+    def terminate(self) -> None:
+        if self._lives():
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """All of them, whatever they made of their sessions and groups."""
+        if self._lives():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+        for pid in _marked(str(self._folder)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _lives(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is None
+        with suppress(OSError, ValueError):
+            noted = json.loads((self._folder / "process.json").read_text())
+            return _start_time(self._pid) == noted["start"] and noted["start"] is not None
+        return False
+
+    async def _ended(self) -> None:
+        try:
+            handle = os.pidfd_open(self._pid)
+        except ProcessLookupError:
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(handle, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+
+
+class Pretended:
+    """A container without a process, for many pods at once: it only takes its time."""
+
+    def __init__(self, number: int, seconds: float, exit_code: int) -> None:
+        self.id = f"pretended://{number}"
+        self._seconds, self._exit_code = seconds, exit_code
+        self._told = asyncio.Event()
+
+    async def wait(self) -> int:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._told.wait(), self._seconds)
+        return self._exit_code
+
+    def terminate(self) -> None:
+        self._exit_code = 143
+        self._told.set()
+
+    def kill(self) -> None:
+        if not self._told.is_set():
+            self._exit_code = KILLED
+        self._told.set()
+
+
+def _start_time(pid: int) -> str | None:
+    """With its number, who a process is."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
+def _marked(folder: str) -> list[int]:
+    mark, found = f"{_MARK}={folder}\0".encode(), []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if mark in Path(entry.path, "environ").read_bytes():
+                    found.append(int(entry.name))
+    return found

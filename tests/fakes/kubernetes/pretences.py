@@ -1,0 +1,34 @@
+"""Pods that only pretend to run, so that hundreds fit on a small machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.fakes.kubernetes import selectors
+from tests.fakes.kubernetes.store import Object
+
+
+@dataclass(frozen=True)
+class Pretence:
+    """What all containers of a pod with these labels do."""
+
+    selector: str
+    seconds: float = 0.0
+    exit_code: int = 0
+    log: str = ""
+
+
+class Pretences:
+    """Those that were asked for; the first that fits holds."""
+
+    def __init__(self) -> None:
+        self._held: list[Pretence] = []
+
+    def add(self, pretence: Pretence) -> None:
+        self._held.append(pretence)
+
+    def clear(self) -> None:
+        self._held.clear()
+
+    def of(self, pod: Object) -> Pretence | None:
+        return next((each for each in self._held if selectors.labels(each.selector)(pod)), None)

@@ -1,0 +1,341 @@
+"""Create, read, update, patch and delete, with the rules of an API server; the controllers use the same."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+from tests.fakes.kubernetes import admission, defaults, patches, refusals, selectors
+from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, Kind, Kinds, of_definition
+from tests.fakes.kubernetes.store import Change, Object, Store
+
+log = logging.getLogger(__name__)
+#: Members of metadata that only the server sets.
+_SERVER_SET = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+
+class Verbs:
+    """What can be done with objects."""
+
+    def __init__(self, store: Store, kinds: Kinds) -> None:
+        self.store, self.kinds = store, kinds
+        #: "prune" as a real server, or "refuse": 422 on unknown fields.
+        self.unknown_fields = "prune"
+        #: Says what was pruned, for whoever answers a request.
+        self.warnings: list[str] = []
+        for definition in store.all(DEFINITIONS.key):
+            self._serve(definition)
+        store.listen(self._serve_definitions)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        found = self.store.get(kind.key, (namespace, name))
+        if found is None:
+            raise refusals.not_found(kind.plural, kind.group, name)
+        return found
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        return self.store.get(kind.key, (namespace, name))
+
+    def all(self, kind: Kind, namespace: str | None = None, labels: str = "", fields: str = "") -> list[Object]:
+        has_labels, has_fields = selectors.labels(labels), selectors.fields(fields, kind.key)
+        return [each for each in self.store.all(kind.key, namespace) if has_labels(each) and has_fields(each)]
+
+    def create(self, kind: Kind, namespace: str, given: Object, dry_run: bool = False, strict: bool = False) -> Object:
+        obj = self._read(kind, namespace, given, strict)
+        metadata = obj["metadata"]
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + defaults.suffix()
+        self._require_namespace(kind, namespace)
+        if metadata.get("resourceVersion"):
+            raise refusals.bad_request("resourceVersion should not be set on objects to be created")
+        for name in _SERVER_SET:
+            metadata.pop(name, None)
+        if kind.has_status:
+            obj.pop("status", None)
+        admission.require_valid(kind, obj)
+        address = (namespace, metadata["name"])
+        if self.store.get(kind.key, address) is not None:
+            raise refusals.already_exists(kind.plural, kind.group, metadata["name"])
+        metadata.update(uid=str(uuid.uuid4()), creationTimestamp=defaults.now())
+        if kind.custom:
+            metadata["generation"] = 1
+        if kind.namespaced:
+            metadata["namespace"] = namespace
+        obj = defaults.filled(kind, obj)
+        return obj if dry_run else self.store.put(kind.key, address, obj)
+
+    def update(
+        self, kind: Kind, namespace: str, name: str, given: Object, subresource: str = "", dry_run: bool = False,
+        strict: bool = False,
+    ) -> Object:  # fmt: skip
+        """PUT: the whole object, or its status."""
+        current = self.get(kind, namespace, name)
+        obj = self._read(kind, namespace, given, strict)
+        metadata = obj["metadata"]
+        if metadata.get("name") != name:
+            raise refusals.bad_request(
+                f"the name of the object ({metadata.get('name')}) does not match the name on the URL ({name})"
+            )
+        version = metadata.get("resourceVersion")
+        if kind.custom and not version:
+            told = "Invalid value: 0x0: must be specified for an update"
+            raise refusals.invalid(
+                kind.kind, kind.group, name, [("metadata.resourceVersion", "FieldValueInvalid", told)]
+            )
+        if version and version != current["metadata"]["resourceVersion"]:
+            raise refusals.conflict(kind.plural, kind.group, name)
+        if metadata.get("uid", current["metadata"]["uid"]) != current["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
+            raise refusals.conflict(kind.plural, kind.group, name, why + current["metadata"]["uid"])
+        return self._replace(kind, current, obj, subresource, dry_run)
+
+    def patch(
+        self, kind: Kind, namespace: str, name: str, body: Any, how: str, subresource: str = "", dry_run: bool = False,
+        strict: bool = False,
+    ) -> Object:  # fmt: skip
+        current = self.store.get(kind.key, (namespace, name))
+        if how in patches.APPLY:
+            return self._apply(kind, namespace, name, body, current, subresource, strict)
+        if current is None:
+            raise refusals.not_found(kind.plural, kind.group, name)
+        if how == patches.JSON_PATCH:
+            changed = patches.json_patched(current, body)
+        elif how == patches.MERGE:
+            changed = patches.merged(current, body)
+        elif how == patches.STRATEGIC and not kind.custom:
+            changed = patches.strategically_merged(current, body)
+        else:
+            told = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
+                [patches.JSON_PATCH, patches.MERGE, patches.APPLY[0]]
+            )
+            raise refusals.Refused(415, "UnsupportedMediaType", told)
+        return self.update(kind, namespace, name, changed, subresource, dry_run, strict)
+
+    def _apply(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: Object,
+        current: Object | None,
+        subresource: str,
+        strict: bool,
+    ) -> Object:
+        """Server-side apply, of one manager: fields that another manager set last are not looked after."""
+        if body.get("metadata", {}).get("name", name) != name:
+            raise refusals.bad_request("metadata.name does not match the name on the URL")
+        if current is None:
+            return self.create(
+                kind, namespace, {**body, "metadata": {**body.get("metadata", {}), "name": name}}, strict=strict
+            )
+        merge = patches.merged if kind.custom else patches.strategically_merged
+        return self.update(kind, namespace, name, merge(current, body), subresource, strict=strict)
+
+    def set_status(self, kind: Kind, namespace: str, name: str, status: Object) -> Object | None:
+        """For controllers; None when the object is gone."""
+        current = self.find(kind, namespace, name)
+        if current is None:
+            return None
+        return self._replace(kind, current, {**current, "status": status}, "status" if kind.has_status else "", False)
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: dict[str, Any] | None = None
+    ) -> tuple[Object, bool]:
+        """The object as it is now, and whether it is gone."""
+        options = options or {}
+        current = self.get(kind, namespace, name)
+        self._require_preconditions(kind, current, options.get("preconditions") or {})
+        if options.get("dryRun"):
+            return current, True
+        metadata = dict(current["metadata"])
+        finalizers = list(metadata.get("finalizers") or [])
+        policy = options.get("propagationPolicy") or ("Orphan" if options.get("orphanDependents") else "Background")
+        added = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
+        if added and added not in finalizers:
+            finalizers.append(added)
+        grace = self._grace(kind, current, options)
+        if kind.key == "namespaces":
+            return self._terminate_namespace(current), False
+        if not finalizers and grace == 0:
+            return self.store.remove(kind.key, (namespace, name)), True
+        if "deletionTimestamp" not in metadata:
+            metadata.update(deletionTimestamp=defaults.now(), deletionGracePeriodSeconds=grace)
+        elif grace < metadata.get("deletionGracePeriodSeconds", grace):
+            metadata["deletionGracePeriodSeconds"] = grace
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        if "generation" in metadata:
+            metadata["generation"] += 1
+        changed = {**current, "metadata": metadata}
+        return (self.store.put(kind.key, (namespace, name), changed) if changed != current else current), False
+
+    def remove_now(self, kind: Kind, namespace: str, name: str) -> None:
+        """By whoever has finished with it: a kubelet, or the end of a namespace."""
+        if self.find(kind, namespace, name) is not None:
+            self.store.remove(kind.key, (namespace, name))
+
+    def event(self, about: Object, reason: str, message: str, kind: str = "Normal", source: str = "kubelet") -> None:
+        """An Event about an object; the same again counts up."""
+        metadata = about["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        same = (metadata["uid"], reason, message)
+        for old in self.store.all(EVENTS.key, namespace):
+            if (old["involvedObject"].get("uid"), old["reason"], old["message"]) == same:
+                counted = {**old, "count": old["count"] + 1, "lastTimestamp": defaults.now()}
+                self.store.put(EVENTS.key, (namespace, old["metadata"]["name"]), counted)
+                return
+        known = [name for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata]
+        involved = {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            **{name: metadata[name] for name in known},
+        }
+        body = {
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}"},
+            "involvedObject": involved, "reason": reason, "message": message, "type": kind, "count": 1,
+            "firstTimestamp": defaults.now(), "lastTimestamp": defaults.now(), "source": {"component": source},
+            "reportingComponent": source, "reportingInstance": "",
+        }  # fmt: skip
+        try:
+            self.create(EVENTS, namespace, body)
+        except refusals.Refused as refused:  # the namespace is about to go
+            log.info("event %s about %s was not written: %s", reason, metadata["name"], refused)
+
+    def _read(self, kind: Kind, namespace: str, given: Object, strict: bool) -> Object:
+        if not isinstance(given, dict):
+            raise refusals.bad_request("the object provided is unrecognized (must be of type Object)")
+        api_version, name = given.get("apiVersion") or kind.api_version, given.get("kind") or kind.kind
+        if (api_version, name) != (kind.api_version, kind.kind):
+            raise refusals.bad_request(
+                f"{name} in version {api_version!r} cannot be handled as a {kind.kind} in version {kind.api_version!r}"
+            )
+        metadata = dict(given.get("metadata") or {})
+        metadata.pop("managedFields", None)
+        if kind.namespaced and metadata.get("namespace", namespace) != namespace:
+            raise refusals.bad_request(
+                f"the namespace of the provided object does not match the namespace sent on the request: "
+                f"{metadata['namespace']} and {namespace}"
+            )
+        obj = {**given, "apiVersion": api_version, "kind": name, "metadata": metadata}
+        obj, unknown = admission.shaped(kind, obj, self.unknown_fields == "refuse")
+        if unknown and strict:
+            told = ", ".join(f'unknown field "{path}"' for path in unknown)
+            raise refusals.bad_request(f"{kind.kind} in version {kind.version!r} cannot be handled as a {kind.kind}: "
+                                       f"strict decoding error: {told}")  # fmt: skip
+        self.warnings += [f'unknown field "{path}"' for path in unknown]
+        return patches.copied(obj)
+
+    def _replace(self, kind: Kind, current: Object, obj: Object, subresource: str, dry_run: bool) -> Object:
+        kept = current["metadata"]
+        if subresource == "status":
+            obj = {**current, "status": obj.get("status")}
+        else:
+            metadata = {**obj["metadata"], **{name: kept[name] for name in _SERVER_SET if name in kept}}
+            metadata["resourceVersion"] = kept["resourceVersion"]
+            if kind.namespaced:
+                metadata["namespace"] = kept["namespace"]
+            obj = {**obj, "metadata": metadata}
+            if kind.has_status:
+                obj.pop("status", None)
+                if "status" in current:
+                    obj["status"] = current["status"]
+            admission.require_valid(kind, obj)
+            self._require_changeable(kind, current, obj)
+            if kind.custom and _without(obj, "status" if kind.has_status else "") != _without(
+                current, "status" if kind.has_status else ""
+            ):
+                obj["metadata"] = {**obj["metadata"], "generation": kept.get("generation", 1) + 1}
+        if obj == current or dry_run:
+            return obj
+        address = (kept.get("namespace", ""), kept["name"])
+        written = self.store.put(kind.key, address, obj)
+        pods_end_here = kind.key == "pods"
+        if "deletionTimestamp" in kept and not obj["metadata"].get("finalizers") and not pods_end_here:
+            self.store.remove(kind.key, address)
+        return written
+
+    def _require_changeable(self, kind: Kind, current: Object, obj: Object) -> None:
+        name = current["metadata"]["name"]
+        if kind.key == "pods" and _fixed_part(current["spec"]) != _fixed_part(obj["spec"]):
+            told = "Forbidden: pod updates may not change fields other than `spec.containers[*].image`, …"
+            raise refusals.invalid("Pod", "", name, [("spec", "FieldValueForbidden", told)])
+        if kind.kind == "AdaptDLJob" and current.get("spec") != obj.get("spec"):
+            told = 'admission webhook "adaptdl-validator" denied the request: updates to job spec are not allowed'
+            raise refusals.Refused(422, "Invalid", told)
+        if "deletionTimestamp" in current["metadata"]:
+            had, has = current["metadata"].get("finalizers") or [], obj["metadata"].get("finalizers") or []
+            if new := [each for each in has if each not in had]:
+                told = f"Forbidden: no new finalizers can be added if the object is being deleted, found new: {new}"
+                raise refusals.invalid(
+                    kind.kind, kind.group, name, [("metadata.finalizers", "FieldValueForbidden", told)]
+                )
+
+    def _require_namespace(self, kind: Kind, namespace: str) -> None:
+        if not kind.namespaced:
+            return
+        found = self.store.get("namespaces", ("", namespace))
+        if found is None:
+            raise refusals.not_found("namespaces", "", namespace)
+        if "deletionTimestamp" in found["metadata"] and kind.key != "events":
+            told = f"unable to create new content in namespace {namespace} because it is being terminated"
+            causes = [{"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated",
+                       "field": "metadata.namespace"}]  # fmt: skip
+            raise refusals.Refused(403, "Forbidden", f"{kind.plural} is forbidden: {told}", {"causes": causes})
+
+    def _require_preconditions(self, kind: Kind, current: Object, wanted: dict[str, str]) -> None:
+        for name, member in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            if wanted.get(name) and wanted[name] != current["metadata"][name]:
+                why = f"Precondition failed: {member} in precondition: {wanted[name]}, {member} in object meta: "
+                raise refusals.conflict(
+                    kind.plural, kind.group, current["metadata"]["name"], why + current["metadata"][name]
+                )
+
+    def _grace(self, kind: Kind, current: Object, options: dict[str, Any]) -> int:
+        """Only a pod that was given to a node needs time to end."""
+        if kind.key != "pods" or not current["spec"].get("nodeName"):
+            return 0
+        if current.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            return 0
+        grace = options.get("gracePeriodSeconds")
+        return int(current["spec"].get("terminationGracePeriodSeconds", 30) if grace is None else grace)
+
+    def _terminate_namespace(self, current: Object) -> Object:
+        if "deletionTimestamp" in current["metadata"]:
+            return current
+        metadata = {**current["metadata"], "deletionTimestamp": defaults.now()}
+        ending = {**current, "metadata": metadata, "status": {"phase": "Terminating"}}
+        return self.store.put("namespaces", ("", metadata["name"]), ending)
+
+    def _serve_definitions(self, change: Change) -> None:
+        if change.key != DEFINITIONS.key:
+            return
+        if change.after is None and change.before is not None:
+            self.kinds.remove(change.before["metadata"]["name"])
+        elif change.after is not None:
+            self._serve(change.after)
+
+    def _serve(self, definition: Object) -> None:
+        for kind in of_definition(definition):
+            self.kinds.add(kind)
+
+
+def _without(obj: Object, member: str) -> Object:
+    return {name: value for name, value in obj.items() if name not in ("metadata", member)}
+
+
+def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
+    free = (
+        "tolerations",
+        "activeDeadlineSeconds",
+        "terminationGracePeriodSeconds",
+        "nodeName",
+        "containers",
+        "initContainers",
+    )
+    fixed = {name: value for name, value in spec.items() if name not in free}
+    for part in ("containers", "initContainers"):
+        fixed[part] = [{k: v for k, v in each.items() if k != "image"} for each in spec.get(part) or []]
+    return fixed
