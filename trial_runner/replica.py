@@ -7,7 +7,7 @@ import json
 import os
 import re
 import socket
-from typing import MutableMapping
+from typing import Mapping, MutableMapping
 
 from trial_runner import protocol
 
@@ -18,20 +18,24 @@ _DEFAULT_FOLDER = "nni"
 
 def settle(environment: MutableMapping[str, str]) -> None:
     """Changes what says who reports, and where this process works. Quiet where nothing says that there are several."""
-    role = environment.get(protocol.ENV_ROLE)
-    if not role:
-        return
-    index = _index(environment, role)
-    if environment.get(protocol.ENV_REPORTER) != "0" and index == 0:
+    replica = name(environment, environment.get(protocol.ENV_ROLE, ""))
+    if not replica:
         return
     environment[protocol.ENV_REPORTER] = "0"
-    for name in (protocol.ENV_SYSTEM_DIR, protocol.ENV_OUTPUT_DIR):
-        folder = environment.get(name) or (_DEFAULT_FOLDER if name == protocol.ENV_SYSTEM_DIR else "")
+    for variable in (protocol.ENV_SYSTEM_DIR, protocol.ENV_OUTPUT_DIR):
+        folder = environment.get(variable) or (_DEFAULT_FOLDER if variable == protocol.ENV_SYSTEM_DIR else "")
         if folder:
-            environment[name] = os.path.join(folder, protocol.REPLICAS_FOLDER, "{}-{}".format(role, index))
+            environment[variable] = os.path.join(folder, protocol.REPLICAS_FOLDER, replica)
 
 
-def _index(environment: MutableMapping[str, str], role: str) -> int:
+def name(environment: Mapping[str, str], role: str) -> str:
+    """Of a process that does not report, ``ROLE-INDEX``; empty: it does, or is alone."""
+    index = _index(environment, role) if role else 0
+    reports = environment.get(protocol.ENV_REPORTER) != "0" and index == 0
+    return "" if reports or not role else "{}-{}".format(role, index)
+
+
+def _index(environment: Mapping[str, str], role: str) -> int:
     """Its number within the role; 0 where nothing tells."""
     try:
         task = json.loads(environment.get("TF_CONFIG") or "{}").get("task", {})
@@ -39,8 +43,8 @@ def _index(environment: MutableMapping[str, str], role: str) -> int:
             return int(task["index"])
     except (ValueError, TypeError, KeyError, AttributeError):
         pass  # the user's own, perhaps
-    for name in _NUMBERS:
-        if environment.get(name, "").isdigit():
-            return int(environment[name])
+    for variable in _NUMBERS:
+        if environment.get(variable, "").isdigit():
+            return int(environment[variable])
     found = re.search(r"-{}-(\d+)$".format(re.escape(role.lower())), socket.gethostname())
     return int(found.group(1)) if found else 0

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
 
 #: `storage` is the key that NNI's own Python classes write.
 _OTHER_NAMES = ("storage",)
@@ -23,6 +23,10 @@ class NfsStorage(Part):
     storage_type: Literal["nfs"] = marked("Kind of storage: `nfs`.", other_names=_OTHER_NAMES)
     server: str = Field(min_length=1, description="Name or address of the NFS server.")
     path: str = Field(min_length=1, description="Folder that the server exports.")
+    local_mount_point: str | None = marked(
+        "Where it is mounted on the manager's machine, if it is: results are then read there.",
+        default=None, format="absolute",
+    )  # fmt: skip
 
 
 class AzureStorage(Part):
@@ -33,6 +37,11 @@ class AzureStorage(Part):
     azure_share: str = _name(63, "Name of the file share.", 3)
     key_vault_name: str = _name(127, "Name of the key vault.")
     key_vault_key: str = _name(127, "Name of the vault's entry that holds the key; no secret.")
+    azure_account_key: str | None = secret("Key of the storage account, in place of the key vault's.", default=None)
+    local_mount_point: str | None = marked(
+        "Where it is mounted on the manager's machine, if it is: results are then read there.",
+        default=None, format="absolute",
+    )  # fmt: skip
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import dataclasses
 import json
 import logging
 from collections.abc import Sequence
@@ -15,10 +16,16 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
-from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.platform_kit import kubernetes_logs, kubernetes_names, kubernetes_refusals
+from nni_manager.platform_kit import (
+    kubernetes_logs,
+    kubernetes_names,
+    kubernetes_refusals,
+    kubernetes_storage,
+    kubernetes_submission,
+)
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform
 from nni_manager.platform_kit.kubernetes_access import Access
@@ -27,6 +34,7 @@ from nni_manager.platform_kit.kubernetes_cluster import Cluster
 from nni_manager.platform_kit.kubernetes_following import Following
 from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
 from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_reading import Reading, reading
 from nni_manager.platform_kit.kubernetes_resource import EVENTS, PODS, SECRETS, Resource
 from nni_manager.platform_kit.kubernetes_service import Service
 from trial_runner import protocol
@@ -50,6 +58,7 @@ class KubernetesPlatform(Platform):
         self._following: Following | None = None
         self._service: Service | None = None
         self._resource: Resource | None = None
+        self._reading: Reading | None = None
 
     # What a kind of job says of itself
 
@@ -69,7 +78,7 @@ class KubernetesPlatform(Platform):
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
-        is_push = channel(settings) == protocol.PUSH
+        is_push = kubernetes_storage.channel(settings) == protocol.PUSH
         return Capabilities(
             watches=True, reads_files=True, has_runner=is_push, is_read=not is_push, has_portal=True,
             ships_code=cls.sends_code(settings), platform_decides=cls.restarts(settings), slow_poll_s=60.0,
@@ -112,8 +121,17 @@ class KubernetesPlatform(Platform):
         self._following = Following(jobs, pods, events, self.job_kind().read, self.host.wake)
         self._stack.callback(self._following.close)
         self._service = Service(cluster, self.settings, self.host, self.name)
+        self._begin_reading(self._service, cluster, self._following)
         cluster.on_health.append(self._on_health)
         self._stack.callback(cluster.on_health.remove, self._on_health)
+
+    def _begin_reading(self, service: Service, cluster: Cluster, following: Following) -> None:
+        """Where runners do not post their results."""
+        sends_code = self.sends_code(self.settings)
+        self._reading = reading(service, cluster, self.host, self.job_kind().container, sends_code=sends_code)
+        if self._reading is not None:
+            self._stack.push_async_callback(self._reading.close)
+            following.on_change = self._reading.notice
 
     async def _connect(self) -> Cluster:
         key, owner = self.access.key, f"{self.host.experiment_id}/{self.host.service}"
@@ -138,7 +156,7 @@ class KubernetesPlatform(Platform):
     ) -> None:
         await self._stack.aclose()
         self._stack = AsyncExitStack()
-        self._lease, self._following, self._service = None, None, None
+        self._lease, self._following, self._service, self._reading = None, None, None, None
 
     def _on_health(self) -> None:
         self.host.wake("")
@@ -165,7 +183,8 @@ class KubernetesPlatform(Platform):
             await self._on_error(error)
             raise error from None
         meta = created["metadata"]
-        data = json.dumps({"name": meta["name"], "uid": meta.get("uid", "")})
+        told = {"name": meta["name"], "uid": meta.get("uid", ""), "folder": spec.attempt_directory}
+        data = json.dumps(told | {"link": kubernetes_storage.address(self.settings, spec)})
         handle = JobHandle(platform=self.name, version=1, job_name=spec.name, data=data)
         self._memory(handle, created)
         return handle
@@ -180,43 +199,21 @@ class KubernetesPlatform(Platform):
         _, service, resource = self._entered
         name = self.object_name(spec)
         labels = kubernetes_names.job_labels(spec, self.host.service, name)
-        if spec.is_repeat and (found := await cluster.find(resource, name)) is not None:
-            return self._ours(found, labels, spec)
+        if spec.is_repeat and (
+            found := await kubernetes_submission.find_own(cluster, resource, name, labels, spec)
+        ):  # fmt: skip
+            await self.on_created(cluster, found, spec, service)
+            return found
         await service.prepare()
-        body = {
-            "apiVersion": resource.api_version, "kind": resource.kind,
-            **self.manifest(spec, name, labels, service),
-        }  # fmt: skip
-        body["metadata"] = {
-            **body.get("metadata", {}), "name": name, "namespace": cluster.namespace, "labels": labels,
-            "annotations": {kubernetes_names.DOCUMENTED_NAME: spec.name},
-        }  # fmt: skip
-        await service.put_token(spec, name, labels)
-        try:
-            created = await cluster.create(resource, body)
-        except Refusal as refusal:
-            if refusal.status != 409:
-                await service.drop_token(name)
-                raise
-            found = await cluster.find(resource, name)
-            if found is None:
-                raise PlatformUnavailable(f"{resource.kind} {name} was just removed; it is created again", refused=True)  # noqa: B904
-            return self._ours(found, labels, spec)
+        manifest = self.manifest(spec, name, labels, service)
+        whole = kubernetes_submission.body(resource, manifest, spec, name, cluster.namespace, labels)
+        created, _ = await kubernetes_submission.create(cluster, resource, whole, spec, service)
         await self.on_created(cluster, created, spec, service)
         return created
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
         """Makes what belongs to the object; repeatable."""
-        await service.own_token(created)
-
-    def _ours(self, found: Object, labels: dict[str, str], spec: JobSpec) -> Object:
-        if kubernetes_names.is_ours(found, labels, spec.name):
-            return found
-        meta = found["metadata"]
-        raise SubmitRejected(
-            f"{found.get('kind')} {meta['name']} is there already in namespace {meta.get('namespace')}, and is none of "
-            "this experiment's; remove it, or use another namespace"
-        )
+        await service.own_secret(created)
 
     # Observing
 
@@ -227,7 +224,14 @@ class KubernetesPlatform(Platform):
             if informer.trouble is not None:
                 await self._on_error(informer.trouble)
                 raise informer.trouble
-        return {handle: following.report(self._memory(handle)) for handle in handles}
+        return {handle: self._report(following, handle) for handle in handles}
+
+    def _report(self, following: Following, handle: JobHandle) -> JobReport:
+        memory = self._memory(handle)
+        found = following.report(memory)
+        told = self._reading.seen(memory, found) if self._reading is not None else found
+        link = json.loads(handle.data).get("link", "")
+        return dataclasses.replace(told, link=link) if link else told
 
     def _memory(self, handle: JobHandle, created: Object | None = None) -> JobMemory:
         following = self._entered[0]
@@ -239,7 +243,10 @@ class KubernetesPlatform(Platform):
             job_name=handle.job_name, name=told["name"], uid=told["uid"], container=self.job_kind().container,
             object=created, made_s=asyncio.get_running_loop().time() if created is not None else float("-inf"),
         )  # fmt: skip
-        return following.follow(memory)
+        memory = following.follow(memory)
+        if self._reading is not None:
+            self._reading.follow(memory, told["folder"])
+        return memory
 
     # Ending
 
@@ -258,8 +265,10 @@ class KubernetesPlatform(Platform):
         for handle in handles:
             memory = self._memory(handle)
             await self._guarded(cluster, cluster.delete(resource, memory.name, uid=memory.uid), "delete")
-            await self._guarded(cluster, service.drop_token(memory.name), "delete")
+            await self._guarded(cluster, service.drop_job(memory.name), "delete")
             following.forget(memory.name)
+            if self._reading is not None:
+                self._reading.forget(memory)
 
     async def _guarded(self, cluster: Cluster, call: object, verb: str) -> None:
         try:
@@ -295,7 +304,7 @@ class KubernetesPlatform(Platform):
             name = (meta.get("annotations") or {}).get(kubernetes_names.DOCUMENTED_NAME)
             if job_names is None or name in job_names:
                 await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
-                await cluster.delete(SECRETS, Service.token_name(meta["name"]))
+                await cluster.delete(SECRETS, Service.secret_name(meta["name"]))
 
     # Logs
 
@@ -305,8 +314,3 @@ class KubernetesPlatform(Platform):
             raise NotFound(f"job {handle.job_name} has no {name} in the cluster")
         data = await kubernetes_logs.read(await self._cluster(), memory)
         return data[offset : offset + limit] if offset >= 0 else data[offset:][:limit]
-
-
-def channel(settings: Json) -> str:
-    """How results come."""
-    return str(settings.get("channel") or protocol.PUSH)

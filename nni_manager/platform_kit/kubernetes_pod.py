@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,12 @@ RUNNER_MOUNT = "/nni-manager"
 RUNNER_FILE = "runner.pyz"
 WORK_VOLUME = "nni-vol"
 RUNNER_VOLUME = "nni-runner"
+#: Stands for the role's name.
+ROLE_NAME = "{role}"
+#: Shell text: the folder of a process that does not report, below the attempt's; nothing for the one that does.
+REPLICA = f"$(python3 {RUNNER_MOUNT}/{RUNNER_FILE} replica {ROLE_NAME})"
 TOKEN_KEY = "token"  # noqa: S105 - a name, no token
+_REFERENCE = re.compile(r"\$\([-._a-zA-Z][-._a-zA-Z0-9]*\)")
 #: Seconds beyond the trial's own grace period that its pod has for telling how it ended.
 DELIVERY_S = 25
 
@@ -58,6 +64,8 @@ class PodSettings:
     gpu_resource: str = "nvidia.com/gpu"
     priority_class: str = ""
     service_account: str = ""
+    #: Shell text that starts the runner where the storage has everything, with `ROLE_NAME` in it; empty: we send it.
+    start: str = ""
     #: Folder of the code in the image; empty: it is sent.
     code_in_image: str = ""
     #: Merged last, a pod template.
@@ -82,7 +90,7 @@ def pod_template(
     container: Object = {
         "name": role.container,
         "image": role.image,
-        "command": ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}"],
+        "command": _command(role, settings),
         "env": environment(spec, role, settings, secret, is_alone=is_alone),
         "resources": _resources(role, settings.gpu_resource),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -114,6 +122,12 @@ def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
     return {**labels, REPORTS: "first"} if role.reports else dict(labels)
 
 
+def _command(role: Role, settings: PodSettings) -> list[str]:
+    if not settings.start:
+        return ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}"]
+    return ["sh", "-c", _literal(settings.start.replace(ROLE_NAME, role.name))]
+
+
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
@@ -129,7 +143,7 @@ def environment(
         protocol.ENV_CHANNEL: settings.channel,
         protocol.ENV_REPORTER: "1" if role.reports else "0",
         **_code(spec, settings),
-        **({} if is_alone else {protocol.ENV_ROLE: role.name}),
+        **({} if is_alone or settings.start else {protocol.ENV_ROLE: role.name}),
         **({protocol.ENV_GPUS: ""} if role.gpus == 0 else {}),
     }
     found: list[Object] = [{"name": name, "value": _literal(value)} for name, value in values.items()]
@@ -147,7 +161,7 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
 
 def _literal(value: str) -> str:
     """Kubernetes puts other variables in for ``$(NAME)``, and a command may well have that."""
-    return value.replace("$(", "$$(")
+    return _REFERENCE.sub(r"$\g<0>", value)
 
 
 def _resources(role: Role, gpu_resource: str) -> Object:

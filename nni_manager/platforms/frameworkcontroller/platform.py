@@ -52,8 +52,8 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
         return kubernetes_names.alphanumeric(spec, max(map(len, self._role_names())))
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
-        secret = service.token_name(name)
-        pods = service.pods(service_account=str(self.settings.get("serviceAccountName") or ""))
+        secret = service.secret_name(name)
+        pods = service.pods(spec, service_account=str(self.settings.get("serviceAccountName") or ""))
         if (template := self._template) is not None:
             return jobs.from_template(template, spec, pods, labels, secret)
         wanted = jobs.roles(self.settings, spec.command, service.pull_secrets)
