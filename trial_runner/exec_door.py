@@ -13,7 +13,8 @@ For clusters that can neither reach us nor share storage with us. The container 
 
 Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
 itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
-has nothing more to tell, so whoever has stored all of it is done. Exit codes: 0; `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
+has nothing more to tell, so whoever has stored all of it is done. Exit codes: 0;
+`EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
 """
 
 import base64

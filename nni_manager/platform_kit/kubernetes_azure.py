@@ -25,8 +25,8 @@ async def _from_vault(vault: str, name: str) -> str:
             return str((await client.get_secret(name)).value)
     except (ClientAuthenticationError, ResourceNotFoundError) as error:
         raise BadCredentials(
-            f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); log in"
-            " with `az login`, or give storage.azureAccountKey"
+            f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
+            "log in with `az login`, or give storage.azureAccountKey"
         ) from None
     except ServiceRequestError as error:
         raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None

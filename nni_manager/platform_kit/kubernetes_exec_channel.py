@@ -110,7 +110,8 @@ class _Attempt:
         self._news = news
         #: uids of pods that have parameters and code.
         self._filled: set[str] = set()
-        self._offsets: dict[str, int] = {}
+        #: Bytes stored of each outbox; None: to be asked for.
+        self._offsets: dict[str, int] | None = None
         self._container = ""
         self._wait_s = _SHORTEST_WAIT_S
         self._is_over = False
@@ -159,13 +160,13 @@ class _Attempt:
                 await self._channel.execute(pod["metadata"]["name"], "fill", filling)
                 self._filled.add(_uid(pod))
         name = self._memory.reporter()
-        pod = self._memory.pods.get(name) if name else None
-        if pod is None or _uid(pod) not in self._filled:
+        reporter = self._memory.pods.get(name) if name else None
+        if reporter is None or _uid(reporter) not in self._filled:
             return False
-        return await self._read(pod)
+        return await self._read(reporter)
 
     async def _read(self, pod: Object) -> bool:
-        if not self._offsets:
+        if self._offsets is None:
             self._offsets = dict((await self._host.followed([self._memory.job_name]))[self._memory.job_name])
         logs = await asyncio.to_thread(_sizes, self._logs)
         question = protocol.encode({"outboxes": self._offsets, "logs": logs})
@@ -212,9 +213,10 @@ class _Attempt:
             self._memory.job_name, outbox, int(frame["start"]), end, list(frame["lines"]), container=self._container
         )
         if delivery.resend:
-            self._offsets = {}
+            self._offsets = None
             raise NotFound(f"what {outbox} holds before byte {frame['start']} is not stored; it is read again")
-        self._offsets[outbox] = end
+        if self._offsets is not None:
+            self._offsets[outbox] = end
         return True
 
     async def _take_end(self, frame: Mapping[str, Any]) -> None:

@@ -35,8 +35,8 @@ async def find_own(
         return found
     meta = found["metadata"]
     raise SubmitRejected(
-        f"{found.get('kind')} {meta['name']} is there already in namespace {meta.get('namespace')}, and is none of this "
-        "experiment's; remove it, or use another namespace"
+        f"{found.get('kind')} {meta['name']} is there already in namespace {meta.get('namespace')}, and is none of "
+        "this experiment's; remove it, or use another namespace"
     )
 
 
