@@ -79,7 +79,7 @@ class Answers:
         if target.subresource == "token":
             return web.json_response(self._token(target, given or {}), status=201)
         strict = request.query.get("fieldValidation") == "Strict"
-        made = self._verbs.create(target.kind, target.namespace, given, requests.flag(request, "dryRun"), strict)
+        made = self._verbs.create(target.kind, target.namespace, given, bool(request.query.get("dryRun")), strict)
         return self._written(made, 201)
 
     async def _update(self, request: web.Request, target: Target) -> web.Response:

@@ -13,8 +13,11 @@ from tests.fakes.kubernetes import definitions
 from tests.fakes.kubernetes.access import Rules, Tokens, of_account
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.collector import Collector
+from tests.fakes.kubernetes.controllers.adaptdl import AdaptDLJobController
 from tests.fakes.kubernetes.controllers.everyday import Everyday
+from tests.fakes.kubernetes.controllers.framework import FrameworkController
 from tests.fakes.kubernetes.controllers.loop import Controller
+from tests.fakes.kubernetes.controllers.pytorch import PyTorchJobController
 from tests.fakes.kubernetes.controllers.tensorflow import TFJobController
 from tests.fakes.kubernetes.faults import Faults
 from tests.fakes.kubernetes.kinds import DEFINITIONS, NAMESPACES, NODES, Kinds
@@ -31,7 +34,12 @@ from tests.fakes.kubernetes.verbs import Verbs
 from tests.fakes.kubernetes.watches import Watches
 
 log = logging.getLogger(__name__)
-_CONTROLLERS: tuple[type[Controller], ...] = (TFJobController,)
+_CONTROLLERS: tuple[type[Controller], ...] = (
+    TFJobController,
+    PyTorchJobController,
+    FrameworkController,
+    AdaptDLJobController,
+)
 
 
 class Cluster:

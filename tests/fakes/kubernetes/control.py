@@ -13,7 +13,8 @@ from aiohttp import web
 
 from tests.fakes.kubernetes import refusals, requests
 from tests.fakes.kubernetes.faults import Fault
-from tests.fakes.kubernetes.kinds import PODS
+from tests.fakes.kubernetes.kinds import PODS, Kind
+from tests.fakes.kubernetes.kubelet import statuses
 from tests.fakes.kubernetes.kubelet.pods import PodLife
 from tests.fakes.kubernetes.pretences import Pretence
 
@@ -138,6 +139,42 @@ class Control:
         for running in list(life.running.values()) if life else ():
             running.kill()
 
+    def vanish(self, resource: str, namespace: str, name: str) -> None:
+        """An object is gone, and no watch will ever tell: all end, and what they ask for next is too old."""
+        self._cluster.watches.deaf = True
+        try:
+            self._cluster.verbs.remove_now(self._kind(resource), namespace, name)
+        finally:
+            self._cluster.watches.deaf = False
+        self.break_watches()
+        self.compact()
+
+    def preempt(self, namespace: str, name: str) -> None:
+        """A pod of higher priority takes its place: deleted by the scheduler."""
+        verbs = self._cluster.verbs
+        pod = verbs.get(PODS, namespace, name)
+        message = "default-scheduler: preempting to accommodate a higher priority pod"
+        told = statuses.condition("DisruptionTarget", True, "PreemptionByScheduler", message)
+        held = statuses.conditions(pod["status"].get("conditions") or [], [told])
+        verbs.set_status(PODS, namespace, name, {**pod["status"], "conditions": held})
+        verbs.event(pod, "Preempted", "Preempted by pod important on node node-0", source="default-scheduler")
+        verbs.delete(PODS, namespace, name)
+
+    def delete(self, resource: str, namespace: str, name: str) -> None:
+        """As kubectl would, without the rights of anybody."""
+        self._cluster.verbs.delete(self._kind(resource), namespace, name)
+
+    def lose_node(self, name: str) -> None:
+        """A node is not heard of any more: its pods are marked, and removed by force."""
+        self._cluster.nodes.lose(name)
+
+    def find_node(self, name: str) -> None:
+        self._cluster.nodes.find(name)
+
+    def reallocate(self, namespace: str, name: str, replicas: int) -> None:
+        """An AdaptDLJob gets another allocation."""
+        self._controller("AdaptDLJob").reallocate(namespace, name, replicas)
+
     def export(self, server: str, path: str, folder: str) -> None:
         """A folder that stands for an NFS export."""
         self._cluster.storage.exports[f"{server}:{path}"] = Path(folder)
@@ -156,6 +193,13 @@ class Control:
 
     def resume(self, kind: str) -> None:
         self._controller(kind).resume()
+
+    def _kind(self, resource: str) -> Kind:
+        """By its full name: `pods`, `tfjobs.kubeflow.org`."""
+        kind = self._cluster.kinds.by_key(resource)
+        if kind is None:
+            raise refusals.no_such_resource()
+        return kind
 
     def _controller(self, kind: str) -> Any:
         if kind not in self._cluster.controllers:

@@ -21,10 +21,16 @@ class Watches:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._open: set[asyncio.Queue[Change | None]] = set()
+        #: While this is set, changes are told to nobody.
+        self.deaf = False
         #: Seconds between bookmarks, for those who allow them.
         self.bookmark_every = 10.0
         #: How many were ever opened, by resource.
         self.opened: dict[str, int] = {}
+
+    def _hear(self, change: Change, key: str, queue: asyncio.Queue[Change | None]) -> None:
+        if change.key == key and not self.deaf:
+            queue.put_nowait(change)
 
     def break_all(self) -> None:
         """Every open watch ends now, in the middle."""
@@ -35,7 +41,7 @@ class Watches:
         watch = _Watch(self._store, request, target)
         queue: asyncio.Queue[Change | None] = asyncio.Queue()
         start = watch.start()  # may refuse, before anything is sent
-        stop = self._store.listen(lambda change: queue.put_nowait(change) if change.key == target.kind.key else None)
+        stop = self._store.listen(lambda change: self._hear(change, target.kind.key, queue))
         self._open.add(queue)
         self.opened[target.kind.key] = self.opened.get(target.kind.key, 0) + 1
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tests.fakes.kubernetes import refusals
-from tests.fakes.kubernetes.kinds import PODS, Kind
+from tests.fakes.kubernetes.kinds import CONFIG_MAPS, PODS, Kind
 from tests.fakes.kubernetes.store import Change, Object
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Controller:
         kind = self.kind
         if kind is not None and change.key == kind.key:
             self.enqueue(metadata["namespace"], metadata["name"])
-        elif change.key == PODS.key and (name := self.owner(change.last)):
+        elif change.key in (PODS.key, CONFIG_MAPS.key) and (name := self.owner(change.last)):
             self.enqueue(metadata["namespace"], name)
 
     def resume(self) -> None:

@@ -52,10 +52,14 @@ class TFJobController(TrainingController):
         return any(role == "Worker" and pod["status"].get("phase") == "Running" for (role, _), pod in pods.items())
 
     def running_message(self, job: Object) -> str:
-        return f"TFJob {self.failed_name(job)} is running."
+        return f"TFJob {_full_name(job)} is running."
 
     def succeeded_message(self, job: Object) -> str:
-        return f"TFJob {self.failed_name(job)} successfully completed."
+        return f"TFJob {_full_name(job)} successfully completed."
 
-    def failed_name(self, job: Object) -> str:
-        return f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+    def failed_message(self, job: Object, count: int, role: str) -> str:
+        return f"TFJob {_full_name(job)} has failed because {count} {role} replica(s) failed."
+
+
+def _full_name(job: Object) -> str:
+    return f"{job['metadata']['namespace']}/{job['metadata']['name']}"

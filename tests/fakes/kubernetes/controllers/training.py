@@ -58,6 +58,9 @@ class TrainingController(Controller):
     def succeeded_message(self, job: Object) -> str:
         raise NotImplementedError
 
+    def failed_message(self, job: Object, count: int, role: str) -> str:
+        raise NotImplementedError
+
     def empty_status(self, job: Object, role: str) -> Object:
         return {}
 
@@ -107,10 +110,13 @@ class TrainingController(Controller):
         if not failed_for_good:
             self._create_missing(job, pods)
         self._count(job, status, pods)
-        if self.succeeded(job, pods):
+        succeeded = self.succeeded(job, pods)
+        if succeeded:
             self._finish(job, status, "Succeeded", self.succeeded_message(job))
-        elif failed_for_good:
+        if failed_for_good:  # the operator adds this even to a job that has just succeeded
             self._finish(job, status, "Failed", self._failure(job, failed_for_good))
+        elif succeeded:
+            return
         elif restarting:
             told = f"{self.kind_name} {job['metadata']['name']} is restarting because {restarting} replica(s) failed."
             self._condition(status, "Restarting", f"{self.kind_name}Restarting", told)
@@ -188,14 +194,16 @@ class TrainingController(Controller):
     def _is_final_failure(self, job: Object, role: str, pod: Object) -> bool:
         if pod["status"].get("phase") != "Failed":
             return False
-        replica = self.roles(job)[role]
-        return not self._may_restart(replica, pod)
+        return not self.is_restarting(job, role, pod)
+
+    def is_restarting(self, job: Object, role: str, pod: Object) -> bool:
+        """Whether a failed pod is no end of the job."""
+        return self._may_restart(self.roles(job)[role], pod)
 
     def _may_restart(self, replica: Object, pod: Object) -> bool:
         """ExitCode alone makes a new pod; what a kubelet restarts stays in its pod."""
-        policy = self.restart_policy(replica)
-        if policy != "ExitCode":
-            return policy in ("Always", "OnFailure")
+        if self.restart_policy(replica) != "ExitCode":
+            return False
         code = exit_codes(pod).get(self.container_name, 1 if pod["status"].get("reason") != "Evicted" else 137)
         return code >= 128
 
@@ -203,10 +211,10 @@ class TrainingController(Controller):
         """Failed pods that are to be made anew are deleted; the role of one of them."""
         found = ""
         for (role, index), pod in list(pods.items()):
-            if pod["status"].get("phase") == "Failed" and self._may_restart(self.roles(job)[role], pod):
-                if self._restarts(job, pods) >= self._limit(job):
-                    continue
-                found = role
+            if pod["status"].get("phase") != "Failed" or not self.is_restarting(job, role, pod):
+                continue
+            found = role
+            if self._may_restart(self.roles(job)[role], pod) and self._restarts(job, pods) < self._limit(job):
                 self.cluster.note_restart(job["metadata"]["uid"])
                 told = f"Pod: {job['metadata']['namespace']}.{pod['metadata']['name']} exited with code"
                 code = next(iter(exit_codes(pod).values()), 0)
@@ -228,11 +236,8 @@ class TrainingController(Controller):
         name, policy = job["metadata"]["name"], job["spec"].get("runPolicy") or {}
         failed = any(pod["status"].get("phase") == "Failed" for pod in pods.values())
         restarts = self._restarts(job, pods)
-        if (
-            policy.get("backoffLimit") is not None
-            and restarts
-            and (restarts > policy["backoffLimit"] or (failed and restarts >= policy["backoffLimit"]))
-        ):
+        limit = self._limit(job)
+        if restarts > limit or (failed and restarts >= limit):
             told = f"{self.kind_name} {name} has failed because it has reached the specified backoff limit"
             self._count(job, status, pods)
             self._finish(job, status, "Failed", told)
@@ -250,10 +255,7 @@ class TrainingController(Controller):
         labels = failed[0]["metadata"]["labels"]
         role = next(role for role in self.roles(job) if role.lower() == labels[f"{_PREFIX}/replica-type"])
         same = sum(pod["metadata"]["labels"][f"{_PREFIX}/replica-type"] == role.lower() for pod in failed)
-        return f"{self.kind_name} {self.failed_name(job)} has failed because {same} {role} replica(s) failed."
-
-    def failed_name(self, job: Object) -> str:
-        return str(job["metadata"]["name"])
+        return self.failed_message(job, same, role)
 
     def _count(self, job: Object, status: Object, pods: dict[tuple[str, int], Object]) -> None:
         counted = {role: self.empty_status(job, role) for role in self.roles(job)}

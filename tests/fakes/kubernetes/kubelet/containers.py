@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.fakes.kubernetes.kubelet import environment
+from tests.fakes.kubernetes.kubelet import environment, names
+from tests.fakes.kubernetes.kubelet.images import entry_point
 from tests.fakes.kubernetes.kubelet.paths import Paths
 from tests.fakes.kubernetes.kubelet.processes import Command, Pretended, Process, Running
 from tests.fakes.kubernetes.kubelet.statuses import ContainerStatus
@@ -39,7 +40,8 @@ class Containers:
             log_path.write_text(pretence.log)
             return Pretended(self._cluster.number(), pretence.seconds, pretence.exit_code)
         (own / "termination-log").write_bytes(b"")
-        command = self.command(pod, spec, [*(spec.get("command") or []), *(spec.get("args") or [])], log_path)
+        argv = [*(spec.get("command") or entry_point(spec["image"])), *(spec.get("args") or [])]
+        command = self.command(pod, spec, argv, log_path)
         return Process.start(self._run_folder(status), command)
 
     def command(self, pod: Object, spec: Object, argv: list[str], log_path: Path) -> Command:
@@ -69,14 +71,16 @@ class Containers:
     def _environment(self, pod: Object, spec: Object, paths: Paths) -> dict[str, str]:
         own = self._own_folder(spec["name"])
         declared = environment.declared(self._cluster.verbs, _with_ip(pod, self._ip), spec)
-        host, _, port = self._cluster.address.rpartition("://")[2].partition(":")
+        scheme, _, address = self._cluster.address.partition("://")
+        host, _, port = address.partition(":")
         given = {
-            "PATH": self._cluster.settings.path,
+            "PATH": f"{names.commands(self._cluster.settings.folder)}:{self._cluster.settings.path}",
             "HOSTNAME": pod["spec"].get("hostname") or pod["metadata"]["name"],
             "HOME": str(own / "root"),
             "TMPDIR": str(own / "tmp"),
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": port,
+            "KUBERNETES_SERVICE_SCHEME": scheme,
         }
         return given | {name: paths.of(value) for name, value in declared.items()}
 
@@ -88,7 +92,8 @@ class Containers:
                 folder = folder / mount["subPath"].strip("/")
                 if not folder.exists():
                     folder.mkdir(parents=True)
-            mounts[mount["mountPath"]] = folder
+            if mount["mountPath"].rstrip("/") != "/dev/shm":  # the machine's own does as well
+                mounts[mount["mountPath"]] = folder
         message = spec.get("terminationMessagePath", "/dev/termination-log")
         mounts[message] = self._own_folder(spec["name"]) / "termination-log"
         found = Paths(mounts)

@@ -6,11 +6,21 @@ import asyncio
 import base64
 import json
 import re
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from tests.fakes.kubernetes.defaults import ACCOUNT_PATH
 from tests.fakes.kubernetes.kinds import SECRETS
 from tests.fakes.kubernetes.store import Object
 from tests.fakes.kubernetes.verbs import Verbs
+
+_BARRIER = [sys.executable, str(Path(__file__).with_name("barrier.py")), "/mnt/frameworkbarrier", ACCOUNT_PATH]
+
+
+def entry_point(image: str) -> list[str]:
+    """What an image starts when its container says no command; the few that are known."""
+    return _BARRIER if image.partition(":")[0] == "frameworkcontroller/frameworkbarrier" else []
 
 
 class NotPulled(Exception):

@@ -52,6 +52,33 @@ class Nodes:
                 running.kill()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
+    def lose(self, name: str) -> None:
+        """As when the machine is gone: NotReady, taints, and the end of its pods without their say."""
+        self._cluster.lost_nodes.add(name)
+        self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        for pod in self._verbs.all(PODS, fields=f"spec.nodeName={name}"):
+            if pod["status"].get("phase") in _OVER:
+                continue
+            namespace, pod_name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+            self._verbs.event(pod, "NodeNotReady", "Node is not ready", "Warning", "node-controller")
+            marking = f"Marking for deletion Pod {namespace}/{pod_name}"
+            self._verbs.event(pod, "TaintManagerEviction", marking, source="taint-eviction-controller")
+            life = self.life(pod)
+            self._verbs.remove_now(PODS, namespace, pod_name)
+            for running in list(life.running.values()) if life else ():
+                running.kill()
+
+    def find(self, name: str) -> None:
+        self._cluster.lost_nodes.discard(name)
+        self._set_ready(name, "True", "KubeletReady", "kubelet is posting ready status")
+        self.wake()
+
+    def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
+        node = self._verbs.get(NODES, "", name)
+        told = {"type": "Ready", "status": status, "reason": reason, "message": message,
+                "lastHeartbeatTime": now(), "lastTransitionTime": now()}  # fmt: skip
+        self._verbs.set_status(NODES, "", name, {**node["status"], "conditions": [told]})
+
     def wake(self) -> None:
         self._wake.set()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.fakes.kubernetes.kinds import PODS
-from tests.fakes.kubernetes.kubelet import statuses
+from tests.fakes.kubernetes.kubelet import names, statuses
 from tests.fakes.kubernetes.kubelet.containers import Containers
 from tests.fakes.kubernetes.kubelet.environment import NotConfigured
 from tests.fakes.kubernetes.kubelet.images import NotPulled
@@ -106,6 +106,7 @@ class PodLife:
             except NotMounted as error:
                 self._verbs.event(pod, "FailedMount", str(error), "Warning")
                 await self._pause(self._cluster.settings.back_off / 10)
+        names.add(self._cluster.settings.folder, pod, self._ip)
         self._starter = Containers(self._cluster, self.folder, folders, self._ip)
 
     async def _run_init(self) -> None:

@@ -1,0 +1,96 @@
+"""How tasks and frameworks end: completion codes of FrameworkController, and what is tried again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.fakes.kubernetes.store import Object
+
+Completion = dict[str, Any]
+_OF_CONTAINER = {200: ("ContainerTransientFailed", ["Transient"]), 210: ("ContainerPermanentFailed", ["Permanent"]),
+                 201: ("ContainerTransientConflictFailed", ["Transient", "Conflict"])}  # fmt: skip
+
+
+def _failed(code: int, phrase: str, attributes: list[str], diagnostics: str) -> Completion:
+    kind = {"name": "Failed", "attributes": attributes}
+    return {"code": code, "phrase": phrase, "type": kind, "diagnostics": diagnostics}
+
+
+def succeeded(diagnostics: str = "Pod succeeded") -> Completion:
+    return {
+        "code": 0,
+        "phrase": "Succeeded",
+        "type": {"name": "Succeeded", "attributes": []},
+        "diagnostics": diagnostics,
+    }
+
+
+def stopped() -> Completion:
+    return _failed(-210, "StopFrameworkRequested", ["Permanent"], "User has requested to stop the Framework")
+
+
+def config_map_deleted() -> Completion:
+    return _failed(-100, "ConfigMapExternalDeleted", ["Transient"], "ConfigMap was deleted by others")
+
+
+def pod_deleted() -> Completion:
+    return _failed(-101, "PodExternalDeleted", ["Transient"], "Pod was deleted by others")
+
+
+def attempt_over() -> Completion:
+    return _failed(-220, "FrameworkAttemptCompletion", ["Permanent"], "Stop to complete current FrameworkAttempt")
+
+
+def not_created(error: str) -> Completion:
+    return _failed(-200, "PodCreationPermanentError", ["Permanent"], f"Failed to create Pod: {error}")
+
+
+def triggered(ended: Completion, message: str, role: str, index: int) -> Completion:
+    """The end of the whole, by that of one task."""
+    kept = {name: value for name, value in ended.items() if name != "pod"}
+    return {**kept, "trigger": {"message": message, "taskRoleName": role, "taskIndex": index}}
+
+
+def of_pod(pod: Object) -> Completion:
+    containers = _containers(pod)
+    if pod["status"].get("phase") == "Succeeded":
+        return {**succeeded(), "pod": {"containers": containers}}
+    told = {name: pod["status"][name] for name in ("reason", "message") if pod["status"].get(name)}
+    shown = {**told, "containers": containers}
+    codes = [each["code"] for each in containers if each["code"]]
+    special = next((code for code in codes if code in _OF_CONTAINER), None)
+    if special is not None:
+        phrase, attributes = _OF_CONTAINER[special]
+        diagnostics = f"PodPattern matched: {json.dumps(shown, separators=(',', ':'))}"
+        return {**_failed(special, phrase, attributes, diagnostics), "pod": shown}
+    diagnostics = f"PodPattern unmatched: {json.dumps(shown, separators=(',', ':'))}"
+    if codes:
+        return {**_failed(codes[-1], "ContainerUnrecognizedFailed", [], diagnostics), "pod": shown}
+    return {**_failed(-300, "PodFailedWithoutFailedContainer", [], diagnostics), "pod": shown}
+
+
+def _containers(pod: Object) -> list[dict[str, Any]]:
+    status, told = pod["status"], []
+    for each in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        if ended := each["state"].get("terminated"):
+            message = {"message": ended["message"]} if ended.get("message") else {}
+            told.append({"name": each["name"], "reason": ended["reason"], **message, "code": ended["exitCode"]})
+    return told
+
+
+def retried(policy: Object, counted: Object, ended: Completion) -> bool:
+    """Whether there is another attempt; `counted` is what is written of that."""
+    most, attributes = policy.get("maxRetryCount", 0), ended["type"]["attributes"]
+    if ended["type"]["name"] == "Succeeded":
+        again, accountable = most == -2, False
+    elif policy.get("fancyRetryPolicy") and "Permanent" in attributes:
+        again, accountable = False, False
+    elif policy.get("fancyRetryPolicy") and "Transient" in attributes:
+        again, accountable = True, False
+    else:
+        again, accountable = most in (-1, -2) or counted["accountableRetriedCount"] < most, True
+    if again:
+        counted["totalRetriedCount"] += 1
+        counted["accountableRetriedCount"] += accountable
+    return again
