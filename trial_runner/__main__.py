@@ -16,6 +16,7 @@ from trial_runner import (
     replica,
     settings,
     stand_in_folder,
+    stored_code,
 )
 from trial_runner.claim import Claim
 from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
@@ -49,9 +50,6 @@ class _Ready(NamedTuple):
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
     python_version.check()
-    if sys.argv[1:2] == ["replica"]:  # for whoever makes a folder of it, in a shell
-        sys.stdout.write(replica.name(os.environ, sys.argv[2]))
-        return 0
     replica.settle(os.environ)
     if sys.argv[1:2]:
         return exec_door.main(sys.argv[1:])
@@ -136,6 +134,8 @@ def _let_be_read(told: Settings, container: str) -> _Ready:
     channel = protocol.EXEC if told.channel == protocol.EXEC else protocol.PULL
     if channel == protocol.EXEC:
         exec_door.begin(told.system_dir, told.code_dir, told.drain_s)
+    else:
+        stored_code.place(os.environ, told.system_dir, told.code_dir)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
         if not os.path.exists(path):
             raise _Failure(protocol.EXIT_USAGE, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))

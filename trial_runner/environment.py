@@ -15,6 +15,8 @@ _RUNNERS_OWN = (
     protocol.ENV_ROLE,
     protocol.ENV_CHANNEL,
     protocol.ENV_CODE,
+    protocol.ENV_CODE_ARCHIVE,
+    protocol.ENV_RECORD,
     protocol.ENV_DRAIN_S,
 )
 

@@ -158,6 +158,9 @@ ENV_ROLE = "NNI_RUNNER_ROLE"
 ENV_CHANNEL = "NNI_RUNNER_CHANNEL"
 #: fetch: from the manager; present: the code lies in `NNI_CODE_DIR`.
 ENV_CODE = "NNI_RUNNER_CODE"
+#: Where they lie on storage that the manager shares: the packed code, and the record of parameters.
+ENV_CODE_ARCHIVE = "NNI_RUNNER_CODE_ARCHIVE"
+ENV_RECORD = "NNI_RUNNER_RECORD"
 #: Seconds for which a runner with nothing else to do tries to reach the manager.
 ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
 

@@ -18,21 +18,17 @@ _DEFAULT_FOLDER = "nni"
 
 def settle(environment: MutableMapping[str, str]) -> None:
     """Changes what says who reports, and where this process works. Quiet where nothing says that there are several."""
-    replica = name(environment, environment.get(protocol.ENV_ROLE, ""))
-    if not replica:
+    role = environment.get(protocol.ENV_ROLE)
+    if not role:
+        return
+    index = _index(environment, role)
+    if environment.get(protocol.ENV_REPORTER) != "0" and index == 0:
         return
     environment[protocol.ENV_REPORTER] = "0"
-    for variable in (protocol.ENV_SYSTEM_DIR, protocol.ENV_OUTPUT_DIR):
-        folder = environment.get(variable) or (_DEFAULT_FOLDER if variable == protocol.ENV_SYSTEM_DIR else "")
+    for name in (protocol.ENV_SYSTEM_DIR, protocol.ENV_OUTPUT_DIR):
+        folder = environment.get(name) or (_DEFAULT_FOLDER if name == protocol.ENV_SYSTEM_DIR else "")
         if folder:
-            environment[variable] = os.path.join(folder, protocol.REPLICAS_FOLDER, replica)
-
-
-def name(environment: Mapping[str, str], role: str) -> str:
-    """Of a process that does not report, ``ROLE-INDEX``; empty: it does, or is alone."""
-    index = _index(environment, role) if role else 0
-    reports = environment.get(protocol.ENV_REPORTER) != "0" and index == 0
-    return "" if reports or not role else "{}-{}".format(role, index)
+            environment[name] = os.path.join(folder, protocol.REPLICAS_FOLDER, "{}-{}".format(role, index))
 
 
 def _index(environment: Mapping[str, str], role: str) -> int:

@@ -159,7 +159,8 @@ class Cluster(Connection):
     def _on_trouble(self, informer: Informer) -> None:
         if isinstance(informer.trouble, BadCredentials) and self._client is not None:
             asyncio.get_running_loop().create_task(self._renew_quietly(self._client))
-        troubles = [one.trouble for one in self._informers.values() if one.trouble and one.resource != EVENTS]
+        asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
+        troubles = [one.trouble for one in asked if one.trouble is not None]
         if troubles:
             self.note_down(str(troubles[0]))
         else:

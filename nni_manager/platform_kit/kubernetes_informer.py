@@ -85,6 +85,11 @@ class Informer:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    @property
+    def was_asked(self) -> bool:
+        """The server has answered, or refused, at least once."""
+        return self._synced.is_set()
+
     async def ready(self) -> None:
         """Returns when it knows, or knows why not, which it raises."""
         await self._synced.wait()

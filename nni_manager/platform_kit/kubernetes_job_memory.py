@@ -102,7 +102,7 @@ class JobMemory:
                 running = JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
                 return running, self._ended_s + _SETTLE_S - now_s
             return dataclasses.replace(found, place=where), None
-        message = "; ".join(filter(None, (found.message, f"pod {end.pod}: {end.reason}", end.message)))
+        message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
         return dataclasses.replace(
             found, state=JobState.PREEMPTED if end.is_taken and not _failed_itself(end) else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,

@@ -18,10 +18,6 @@ RUNNER_MOUNT = "/nni-manager"
 RUNNER_FILE = "runner.pyz"
 WORK_VOLUME = "nni-vol"
 RUNNER_VOLUME = "nni-runner"
-#: Stands for the role's name.
-ROLE_NAME = "{role}"
-#: Shell text: the folder of a process that does not report, below the attempt's; nothing for the one that does.
-REPLICA = f"$(python3 {RUNNER_MOUNT}/{RUNNER_FILE} replica {ROLE_NAME})"
 TOKEN_KEY = "token"  # noqa: S105 - a name, no token
 _REFERENCE = re.compile(r"\$\([-._a-zA-Z][-._a-zA-Z0-9]*\)")
 #: Seconds beyond the trial's own grace period that its pod has for telling how it ended.
@@ -64,8 +60,8 @@ class PodSettings:
     gpu_resource: str = "nvidia.com/gpu"
     priority_class: str = ""
     service_account: str = ""
-    #: Shell text that starts the runner where the storage has everything, with `ROLE_NAME` in it; empty: we send it.
-    start: str = ""
+    #: The packed code on the storage, as pods see it; empty: it is sent another way.
+    code_archive: str = ""
     #: Folder of the code in the image; empty: it is sent.
     code_in_image: str = ""
     #: Merged last, a pod template.
@@ -90,7 +86,7 @@ def pod_template(
     container: Object = {
         "name": role.container,
         "image": role.image,
-        "command": _command(role, settings),
+        "command": ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}"],
         "env": environment(spec, role, settings, secret, is_alone=is_alone),
         "resources": _resources(role, settings.gpu_resource),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -122,12 +118,6 @@ def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
     return {**labels, REPORTS: "first"} if role.reports else dict(labels)
 
 
-def _command(role: Role, settings: PodSettings) -> list[str]:
-    if not settings.start:
-        return ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}"]
-    return ["sh", "-c", _literal(settings.start.replace(ROLE_NAME, role.name))]
-
-
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
@@ -143,7 +133,7 @@ def environment(
         protocol.ENV_CHANNEL: settings.channel,
         protocol.ENV_REPORTER: "1" if role.reports else "0",
         **_code(spec, settings),
-        **({} if is_alone or settings.start else {protocol.ENV_ROLE: role.name}),
+        **({} if is_alone else {protocol.ENV_ROLE: role.name}),
         **({protocol.ENV_GPUS: ""} if role.gpus == 0 else {}),
     }
     found: list[Object] = [{"name": name, "value": _literal(value)} for name, value in values.items()]
@@ -156,6 +146,11 @@ def environment(
 def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
     if settings.code_in_image:
         return {protocol.ENV_CODE: "present", protocol.ENV_CODE_DIR: settings.code_in_image}
+    if settings.channel == protocol.PULL:
+        record = f"{system_directory(spec)}/{protocol.PARAMETER_FILE}"
+        return {
+            protocol.ENV_CODE: "present", protocol.ENV_CODE_ARCHIVE: settings.code_archive, protocol.ENV_RECORD: record
+        }  # fmt: skip
     return {protocol.ENV_CODE: "fetch" if settings.channel == protocol.PUSH else "present"}
 
 

@@ -16,7 +16,7 @@ from nni_manager.platform_kit import kubernetes_shared_objects as shared
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.kubernetes_client import MERGE_PATCH, Object, Refusal
 from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_pod import MOUNT, REPLICA, TOKEN_KEY, PodSettings
+from nni_manager.platform_kit.kubernetes_pod import MOUNT, TOKEN_KEY, PodSettings
 from nni_manager.platform_kit.kubernetes_resource import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
@@ -41,6 +41,8 @@ class Service:
         #: Path of a login → name of its Secret.
         self._logins: dict[str, str] = {}
         self._azure = ""
+        #: As pods see it.
+        self._code_archive = ""
         here = kubernetes_storage.mount_point(settings)
         #: Where this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
@@ -76,6 +78,9 @@ class Service:
         if self.storage is not None and self._here is not None:
             try:
                 await asyncio.to_thread(_make_open, self._here / _NNI_FOLDER)
+                self._code_archive = self.storage.code_archive(await self._host.code())
+            except InvalidInput as error:
+                raise SubmitRejected(str(error)) from None
             except OSError as error:
                 raise PlatformUnavailable(
                     f"the storage mounted at {self._here} cannot be written: {error.strerror}", refused=True
@@ -90,14 +95,11 @@ class Service:
                 raise
         return str(body["metadata"]["name"])
 
-    def pods(self, spec: JobSpec, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
+    def pods(self, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
         """What all pods of a job share."""
         settings = self._settings
-        start = ""
-        if self.storage is not None and (folder := self.folder(spec.attempt_directory)) is not None:
-            start = self.storage.start_command(folder, REPLICA)
         return PodSettings(
-            platform=self._platform, channel=self.channel, runner_map=self._runner_map, start=start,
+            platform=self._platform, channel=self.channel, runner_map=self._runner_map, code_archive=self._code_archive,
             storage=kubernetes_storage.volume(settings, self._azure),
             gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
             priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,

@@ -72,6 +72,10 @@ class MountedStorage:
         name = Path(attempt_directory).name
         return AttemptFolder(here=self.here / name, there=f"{self.there}/{name}")
 
+    def code_archive(self, code: Path) -> str:
+        """Where containers see the packed code after `put`; `code`: where it is packed here."""
+        return f"{self.there}/code-{code.name}"
+
     async def put(
         self, spec: JobSpec, variables: Mapping[str, str], code: Callable[[], Awaitable[Path]]
     ) -> AttemptFolder:

@@ -35,7 +35,7 @@ class AdlPlatform(KubernetesPlatform):
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         code = "" if self.sends_code(self.settings) else str(self.settings["trialCodeDirectory"])
-        pods = service.pods(spec, code_in_image=code)
+        pods = service.pods(code_in_image=code)
         return jobs.job(spec, self.settings, pods, labels, service.secret_name(name), name)
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:

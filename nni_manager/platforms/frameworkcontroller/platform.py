@@ -53,7 +53,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         secret = service.secret_name(name)
-        pods = service.pods(spec, service_account=str(self.settings.get("serviceAccountName") or ""))
+        pods = service.pods(service_account=str(self.settings.get("serviceAccountName") or ""))
         if (template := self._template) is not None:
             return jobs.from_template(template, spec, pods, labels, secret)
         wanted = jobs.roles(self.settings, spec.command, service.pull_secrets)

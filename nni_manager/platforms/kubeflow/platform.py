@@ -24,4 +24,4 @@ class KubeflowPlatform(KubernetesPlatform):
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         wanted = jobs.roles(self.settings, spec.command, spec.gpu_number, service.pull_secrets)
-        return jobs.job(spec, self.settings, wanted, service.pods(spec), labels, service.secret_name(name))
+        return jobs.job(spec, self.settings, wanted, service.pods(), labels, service.secret_name(name))
