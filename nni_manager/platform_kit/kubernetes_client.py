@@ -33,7 +33,7 @@ _CONNECT_S = 5.0
 _ANSWER_S = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)
 class Refusal(Exception):
     """An answer that is no success; `Status` of the API, as far as it was one."""
 
