@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-#: Read-only material of third parties beside a checkout; where it is absent, the short descriptions serve.
-PUBLISHED = Path(__file__).parents[4] / "shared" / "reference" / "crds"
 FOLDERS = ("adaptdl", "frameworkcontroller-v1.0.1")
 
 
-def published(operator_version: str = "v1.8.1", folder: Path = PUBLISHED) -> list[dict[str, Any]] | None:
-    """None where they are not."""
-    folders = [folder / name for name in (*FOLDERS, f"training-operator-{operator_version}")]
-    if not all(each.is_dir() for each in folders):
+def reference() -> Path | None:
+    """Read-only material of third parties, in `shared/reference` beside or above a checkout, if there is any."""
+    above = Path(__file__).parents[3:]
+    return next((found for folder in above if (found := folder / "shared" / "reference").is_dir()), None)
+
+
+@functools.cache
+def published(operator_version: str = "v1.8.1") -> list[dict[str, Any]] | None:
+    """None where they are not; then the short descriptions serve."""
+    found = reference()
+    folders = [found / "crds" / name for name in (*FOLDERS, f"training-operator-{operator_version}")] if found else []
+    if not folders or not all(each.is_dir() for each in folders):
         return None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [yaml.load(path.read_bytes(), loader) for each in folders for path in sorted(each.glob("*.yaml"))]

@@ -32,7 +32,7 @@ class Server:
         self.cluster = Cluster(settings)
         self._settings = settings
         self._answers = Answers(self.cluster)
-        self._control = Control(self)
+        self.control = Control(self)
         self._runner: web.AppRunner | None = None
         self._site: web.SockSite | None = None
         self.port = 0
@@ -118,7 +118,7 @@ class Server:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.path.startswith("/_control/"):
-            return await self._control.answer(request)
+            return await self.control.answer(request)
         fault = self.cluster.faults.take(request.method, request.path_qs)
         if fault is not None and fault.drop == "before":
             return _dropped(request)

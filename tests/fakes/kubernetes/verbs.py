@@ -54,6 +54,8 @@ class Verbs:
             metadata.pop(name, None)
         if kind.has_status:
             obj.pop("status", None)
+        obj = defaults.filled(kind, obj)
+        metadata = obj["metadata"]
         admission.require_valid(kind, obj)
         address = (namespace, metadata["name"])
         if self.store.get(kind.key, address) is not None:
@@ -63,7 +65,6 @@ class Verbs:
             metadata["generation"] = 1
         if kind.namespaced:
             metadata["namespace"] = namespace
-        obj = defaults.filled(kind, obj)
         return obj if dry_run else self.store.put(kind.key, address, obj)
 
     def update(

@@ -102,16 +102,16 @@ class Logs:
     ) -> None:  # fmt: skip
         """Until the container has ended and all was sent."""
         breaks = self._cluster.log_breaks
-        while limit is None or sent < limit:
-            over = self._is_over(target, pod, container, path)
-            data = _read_from(path, at)
-            at += len(data)
-            if data:
-                sent = await self._write(response, data, limit, sent, times)
-            elif over or self._cluster.log_breaks != breaks:
-                return
-            else:
-                await asyncio.sleep(_LOOK_S)
+        with path.open("rb") as file:  # stays readable when the pod's folder goes
+            file.seek(at)
+            while limit is None or sent < limit:
+                over = self._is_over(target, pod, container, path)
+                if data := file.read(_PIECE):
+                    sent = await self._write(response, data, limit, sent, times)
+                elif over or self._cluster.log_breaks != breaks:
+                    return
+                else:
+                    await asyncio.sleep(_LOOK_S)
 
     def _is_over(self, target: Target, pod: Object, container: str, path: Path) -> bool:
         now = self._cluster.verbs.find(PODS, target.namespace, target.name)
@@ -130,11 +130,3 @@ class Logs:
         for start in range(0, len(data), _PIECE):
             await response.write(data[start : start + _PIECE])
         return sent + len(data)
-
-
-def _read_from(path: Path, at: int) -> bytes:
-    if not path.exists():
-        return b""
-    with path.open("rb") as file:
-        file.seek(at)
-        return file.read(1 << 20)

@@ -45,11 +45,12 @@ class Nodes:
 
     async def close(self) -> None:
         """All that runs ends with the cluster."""
+        started = [each for life in self.lives.values() for each in life.running.values()]
         for task in list(self._tasks.values()):
             task.cancel()
-        for life in list(self.lives.values()):
-            for running in list(life.running.values()):
-                running.kill()
+        for running in started:
+            running.kill()
+            running.reap()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def lose(self, name: str) -> None:

@@ -39,6 +39,8 @@ class Running(Protocol):
 
     def kill(self) -> None: ...
 
+    def reap(self) -> None: ...
+
 
 @dataclass(frozen=True)
 class Command:
@@ -107,6 +109,11 @@ class Process:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def reap(self) -> None:
+        """After it was killed, when nobody waits for it any more."""
+        if self._popen is not None:
+            self._popen.wait()
+
     def _lives(self) -> bool:
         if self._popen is not None:
             return self._popen.poll() is None
@@ -150,6 +157,9 @@ class Pretended:
         if not self._told.is_set():
             self._exit_code = KILLED
         self._told.set()
+
+    def reap(self) -> None:
+        pass
 
 
 def _start_time(pid: int) -> str | None:

@@ -1,0 +1,344 @@
+"""The fake API server's objects, seen with the official client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_asyncio import client, watch
+
+from tests.fakes.kubernetes.testing import TestCluster, cluster, until
+
+pytestmark = pytest.mark.unit
+
+KUBEFLOW = ("kubeflow.org", "v1", "default", "tfjobs")
+ADAPTDL = ("adaptdl.petuum.com", "v1", "default", "adaptdljobs")
+FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", "default", "frameworks")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
+    async with cluster(tmp_path, controllers=False) as found:
+        yield found
+
+
+@pytest.fixture
+async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
+    async with world.client() as found:
+        yield found
+
+
+@pytest.fixture
+def core(api: client.ApiClient) -> client.CoreV1Api:
+    return client.CoreV1Api(api)
+
+
+@pytest.fixture
+def custom(api: client.ApiClient) -> client.CustomObjectsApi:
+    return client.CustomObjectsApi(api)
+
+
+def tfjob(name: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "tensorflow", "image": "x", "command": ["true"]}
+    worker = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": name},
+            "spec": {"tfReplicaSpecs": {"Worker": worker}, **spec}}  # fmt: skip
+
+
+def config_map(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}, "data": {"a": "1"}}
+
+
+def message(error: pytest.ExceptionInfo[client.ApiException]) -> str:
+    status = json.loads(error.value.body)
+    assert status["kind"] == "Status" and status["code"] == error.value.status
+    return str(status["message"])
+
+
+async def test_a_name_is_taken_once(custom: client.CustomObjectsApi) -> None:
+    made = await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a"))
+    assert made["metadata"]["uid"] and made["metadata"]["generation"] == 1
+    with pytest.raises(client.ApiException) as error:
+        await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a"))
+    assert error.value.status == 409 and message(error) == 'tfjobs.kubeflow.org "a" already exists'
+
+
+async def test_an_old_version_is_no_ground_to_write_on(core: client.CoreV1Api) -> None:
+    made = await core.create_namespaced_config_map("default", config_map("a"))
+    made.data["a"] = "2"
+    await core.replace_namespaced_config_map("a", "default", made)
+    made.data["a"] = "3"
+    with pytest.raises(client.ApiException) as error:
+        await core.replace_namespaced_config_map("a", "default", made)
+    assert error.value.status == 409 and "the object has been modified" in message(error)
+
+
+async def test_unknown_fields_are_pruned_or_refused(world: TestCluster, custom: client.CustomObjectsApi) -> None:
+    made = await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a", speed="high"))
+    assert "speed" not in made["spec"] and "tfReplicaSpecs" in made["spec"]
+    world.control.unknown_fields("refuse")
+    with pytest.raises(client.ApiException) as error:
+        await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("b", speed="high"))
+    assert error.value.status == 422 and "spec.speed" in message(error)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"tfReplicaSpecs": {}}, "spec.tfReplicaSpecs"),
+        ({"tfReplicaSpecs": {"Worker": {"replicas": "two"}}}, "spec.tfReplicaSpecs.Worker.replicas"),
+        ({"tfReplicaSpecs": {"Boss": {"replicas": 1}}}, "spec.tfReplicaSpecs[Boss]"),
+        ({"runPolicy": {"backoffLimit": "none"}}, "spec.runPolicy.backoffLimit"),
+    ],
+)
+async def test_an_invalid_job_is_refused(custom: client.CustomObjectsApi, change: Any, told: str) -> None:
+    with pytest.raises(client.ApiException) as error:
+        await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a", **change))
+    assert error.value.status == 422 and told in message(error)
+
+
+@pytest.mark.parametrize("name", ["with-hyphen", "Upper", "a" * 64])
+async def test_names_of_frameworks_are_short_and_plain(custom: client.CustomObjectsApi, name: str) -> None:
+    framework = {"metadata": {"name": name}, "spec": {"executionType": "Start", "taskRoles": []}}
+    with pytest.raises(client.ApiException) as error:
+        await custom.create_namespaced_custom_object(*FRAMEWORKS, framework)
+    assert error.value.status == 422 and "metadata.name" in message(error)
+
+
+async def test_where_status_is_a_subresource_it_changes_there_alone(custom: client.CustomObjectsApi) -> None:
+    given = {**tfjob("a"), "status": {"conditions": [], "replicaStatuses": {}}}
+    made = await custom.create_namespaced_custom_object(*KUBEFLOW, given)
+    assert "status" not in made
+    status = {"status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [], "replicaStatuses": {}}}
+    await custom.patch_namespaced_custom_object(*KUBEFLOW, "a", status, _content_type="application/merge-patch+json")
+    assert "status" not in await custom.get_namespaced_custom_object(*KUBEFLOW, "a")
+    changed = await custom.patch_namespaced_custom_object_status(
+        *KUBEFLOW, "a", status, _content_type="application/merge-patch+json"
+    )
+    assert changed["status"]["startTime"] == "2026-01-01T00:00:00Z" and changed["metadata"]["generation"] == 1
+
+
+async def test_a_framework_has_no_status_subresource(custom: client.CustomObjectsApi) -> None:
+    framework = {
+        "metadata": {"name": "a"},
+        "spec": {"executionType": "Start", "taskRoles": []},
+        "status": {"state": "x"},
+    }
+    made = await custom.create_namespaced_custom_object(*FRAMEWORKS, framework)
+    assert made["status"] == {"state": "x"}
+    with pytest.raises(client.ApiException) as error:
+        await custom.get_namespaced_custom_object_status(*FRAMEWORKS, "a")
+    assert error.value.status == 404
+    stop = {"spec": {"executionType": "Stop"}}
+    stopped = await custom.patch_namespaced_custom_object(
+        *FRAMEWORKS, "a", stop, _content_type="application/merge-patch+json"
+    )
+    assert stopped["spec"] == {"executionType": "Stop", "taskRoles": []} and stopped["metadata"]["generation"] == 2
+
+
+async def test_the_spec_of_an_adaptdl_job_stays(custom: client.CustomObjectsApi) -> None:
+    job = {"metadata": {"name": "a"}, "spec": {"maxReplicas": 1, "template": {"spec": {"containers": []}}}}
+    await custom.create_namespaced_custom_object(*ADAPTDL, job)
+    with pytest.raises(client.ApiException) as error:
+        await custom.patch_namespaced_custom_object(
+            *ADAPTDL, "a", {"spec": {"maxReplicas": 2}}, _content_type="application/merge-patch+json"
+        )
+    assert error.value.status == 422
+
+
+async def test_patches_of_each_kind(core: client.CoreV1Api) -> None:
+    await core.create_namespaced_config_map("default", config_map("a", x="1"))
+    merge = {"data": {"a": None, "b": "2"}}
+    patched = await core.patch_namespaced_config_map(
+        "a", "default", merge, _content_type="application/merge-patch+json"
+    )
+    assert patched.data == {"b": "2"}
+    operations = [{"op": "add", "path": "/data/c~1d", "value": "3"}, {"op": "remove", "path": "/data/b"}]
+    assert (await core.patch_namespaced_config_map("a", "default", operations)).data == {"c/d": "3"}
+    with pytest.raises(client.ApiException) as error:
+        await core.patch_namespaced_config_map("a", "default", [{"op": "test", "path": "/data/z", "value": "1"}])
+    assert error.value.status == 422
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"z": "1"}}
+    made = await core.patch_namespaced_config_map(
+        "new", "default", applied, field_manager="tests", _content_type="application/apply-patch+yaml"
+    )
+    assert made.data == {"z": "1"}
+
+
+async def test_lists_by_label_and_in_parts(core: client.CoreV1Api) -> None:
+    for number in range(7):
+        await core.create_namespaced_config_map("default", config_map(f"c{number}", odd=str(number % 2)))
+    odd = await core.list_namespaced_config_map("default", label_selector="odd=1")
+    assert [each.metadata.name for each in odd.items] == ["c1", "c3", "c5"]
+    some = await core.list_namespaced_config_map("default", label_selector="odd in (0, 1),odd!=1,!none")
+    assert len(some.items) == 4
+    names, token = [], None
+    while True:
+        part = await core.list_namespaced_config_map("default", label_selector="odd", limit=3, _continue=token)
+        names += [each.metadata.name for each in part.items]
+        if token is None:
+            await core.create_namespaced_config_map("default", config_map("c0a", odd="1"))
+        if not (token := part.metadata._continue):
+            break
+    assert names == [f"c{number}" for number in range(7)]
+
+
+async def test_a_continued_list_may_be_too_old(world: TestCluster, core: client.CoreV1Api) -> None:
+    for number in range(3):
+        await core.create_namespaced_config_map("default", config_map(f"c{number}"))
+    part = await core.list_namespaced_config_map("default", limit=1)
+    world.control.compact()
+    with pytest.raises(client.ApiException) as error:
+        await core.list_namespaced_config_map("default", limit=1, _continue=part.metadata._continue)
+    assert error.value.status == 410 and json.loads(error.value.body)["reason"] == "Expired"
+
+
+async def test_a_watch_tells_what_begins_and_ceases_to_fit(core: client.CoreV1Api) -> None:
+    listed = await core.list_namespaced_config_map("default")
+    await core.create_namespaced_config_map("default", config_map("a", mine="yes"))
+    await core.create_namespaced_config_map("default", config_map("b", mine="no"))
+    for value in ("no", "yes"):
+        label = {"metadata": {"labels": {"mine": value}}}
+        await core.patch_namespaced_config_map("a", "default", label, _content_type="application/merge-patch+json")
+    await core.delete_namespaced_config_map("a", "default")
+    told = []
+    async with watch.Watch() as events:
+        async for event in events.stream(
+            core.list_namespaced_config_map, "default", label_selector="mine=yes", timeout_seconds=1,
+            resource_version=listed.metadata.resource_version,
+        ):  # fmt: skip
+            told.append((event["type"], event["object"].metadata.name))
+    assert told == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]
+
+
+async def test_a_watch_from_a_forgotten_version_is_told_410(world: TestCluster, core: client.CoreV1Api) -> None:
+    listed = await core.list_namespaced_config_map("default")
+    await core.create_namespaced_config_map("default", config_map("a"))
+    world.control.compact()
+    with pytest.raises(client.ApiException) as error:
+        async with watch.Watch() as events:
+            async for _ in events.stream(
+                core.list_namespaced_config_map, "default", resource_version=listed.metadata.resource_version
+            ):
+                pass
+    assert error.value.status == 410
+
+
+async def test_bookmarks_tell_how_far_a_watch_is(tmp_path: Path) -> None:
+    async with cluster(tmp_path, controllers=False, bookmark_every=0.1) as world, world.client() as api:
+        core = client.CoreV1Api(api)
+        listed = await core.list_namespaced_config_map("default")
+        await core.create_namespaced_secret("default", {"metadata": {"name": "other"}})
+        async with watch.Watch() as events:
+            async for event in events.stream(
+                core.list_namespaced_config_map, "default", resource_version=listed.metadata.resource_version,
+                allow_watch_bookmarks=True, timeout_seconds=5,
+            ):  # fmt: skip
+                assert event["type"] == "BOOKMARK"
+                break
+        assert world.server is not None
+        version = event["raw_object"]["metadata"]["resourceVersion"]
+        assert int(version) == world.server.cluster.store.revision
+
+
+async def test_what_is_owned_goes_with_its_owner(core: client.CoreV1Api) -> None:
+    owner = await core.create_namespaced_config_map("default", config_map("owner"))
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
+    for name in ("one", "two"):
+        owned = config_map(name)
+        owned["metadata"]["ownerReferences"] = [{**reference, "blockOwnerDeletion": name == "two"}]
+        await core.create_namespaced_config_map("default", owned)
+
+    async def left() -> list[str]:
+        listed = await core.list_namespaced_config_map("default")
+        return [each.metadata.name for each in listed.items if each.metadata.name != "kube-root-ca.crt"]
+
+    await core.delete_namespaced_config_map("owner", "default", body={"propagationPolicy": "Foreground"})
+    assert "foregroundDeletion" in str(await core.read_namespaced_config_map("owner", "default"))
+
+    async def nothing() -> bool:
+        return not await left()
+
+    await until(nothing)
+
+
+async def test_orphans_stay(core: client.CoreV1Api) -> None:
+    owner = await core.create_namespaced_config_map("default", config_map("owner"))
+    owned = config_map("one")
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
+    ]
+    await core.create_namespaced_config_map("default", owned)
+    await core.delete_namespaced_config_map("owner", "default", propagation_policy="Orphan")
+
+    async def alone() -> bool:
+        return not (await core.read_namespaced_config_map("one", "default")).metadata.owner_references
+
+    await until(alone)
+
+
+async def test_a_finalizer_holds_an_object(core: client.CoreV1Api) -> None:
+    held = config_map("a")
+    held["metadata"]["finalizers"] = ["tests/hold"]
+    await core.create_namespaced_config_map("default", held)
+    await core.delete_namespaced_config_map("a", "default")
+    assert (await core.read_namespaced_config_map("a", "default")).metadata.deletion_timestamp
+    await core.patch_namespaced_config_map(
+        "a", "default", {"metadata": {"finalizers": None}}, _content_type="application/merge-patch+json"
+    )
+    with pytest.raises(client.ApiException) as error:
+        await core.read_namespaced_config_map("a", "default")
+    assert error.value.status == 404
+
+
+async def test_another_object_of_the_same_name_is_spared(core: client.CoreV1Api) -> None:
+    await core.create_namespaced_config_map("default", config_map("a"))
+    with pytest.raises(client.ApiException) as error:
+        await core.delete_namespaced_config_map("a", "default", body={"preconditions": {"uid": "another"}})
+    assert error.value.status == 409
+    assert (await core.read_namespaced_config_map("a", "default")).data
+
+
+async def test_a_namespace_ends_with_all_it_holds(core: client.CoreV1Api, custom: client.CustomObjectsApi) -> None:
+    await core.create_namespace({"metadata": {"name": "team"}})
+    await core.create_namespaced_config_map("team", config_map("a"))
+    await core.delete_namespace("team")
+    with pytest.raises(client.ApiException) as error:
+        await core.create_namespaced_config_map("team", config_map("b"))
+    assert error.value.status in (403, 404)
+
+    async def gone() -> bool:
+        return all(each.metadata.name != "team" for each in (await core.list_namespace()).items)
+
+    await until(gone)
+    with pytest.raises(client.ApiException) as error:
+        await custom.create_namespaced_custom_object("kubeflow.org", "v1", "team", "tfjobs", tfjob("a"))
+    assert error.value.status == 404 and message(error) == 'namespaces "team" not found'
+
+
+async def test_a_dry_run_changes_nothing(core: client.CoreV1Api) -> None:
+    await core.create_namespaced_config_map("default", config_map("a"), dry_run="All")
+    with pytest.raises(client.ApiException) as error:
+        await core.read_namespaced_config_map("a", "default")
+    assert error.value.status == 404
+
+
+async def test_discovery_tells_what_is_served(api: client.ApiClient) -> None:
+    groups = await client.ApisApi(api).get_api_versions()
+    assert {"kubeflow.org", "frameworkcontroller.microsoft.com", "adaptdl.petuum.com"} <= {
+        g.name for g in groups.groups
+    }
+    resources = await client.CustomObjectsApi(api).get_api_resources("kubeflow.org", "v1")
+    named = {each.name: each.verbs for each in resources.resources}
+    assert {"tfjobs", "tfjobs/status", "pytorchjobs"} <= set(named) and "watch" in named["tfjobs"]
+    assert (await client.VersionApi(api).get_code()).major == "1"
+
+
+async def test_a_kind_comes_and_goes_with_its_definition(world: TestCluster, custom: client.CustomObjectsApi) -> None:
+    world.control.delete("customresourcedefinitions.apiextensions.k8s.io", "", "tfjobs.kubeflow.org")
+    with pytest.raises(client.ApiException) as error:
+        await custom.create_namespaced_custom_object(*KUBEFLOW, tfjob("a"))
+    assert error.value.status == 404
