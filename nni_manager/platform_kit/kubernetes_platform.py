@@ -20,6 +20,7 @@ from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavaila
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit import (
+    attempt_file,
     kubernetes_logs,
     kubernetes_names,
     kubernetes_refusals,
@@ -309,6 +310,9 @@ class KubernetesPlatform(Platform):
     # Logs
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        folder = self._entered[1].folder(str(json.loads(handle.data).get("folder", "")))
+        if folder is not None:
+            return await asyncio.to_thread(attempt_file.read_stretch, folder.here, name, offset, limit)
         memory = self._memory(handle)
         if name != protocol.STDOUT_FILE or not memory.pods:
             raise NotFound(f"job {handle.job_name} has no {name} in the cluster")
