@@ -37,7 +37,9 @@ _TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"model": Error, "descriptio
 
 
 async def _sha256(
-    sha256: Annotated[str, PathParameter(description="SHA-256 of the packed code, 64 digits in hex.", examples=["0f" * 32])],
+    sha256: Annotated[
+        str, PathParameter(description="SHA-256 of the packed code, 64 digits in hex.", examples=["0f" * 32])
+    ],
 ) -> str:
     """Raises NotFound for what cannot be one."""
     if not is_sha256(sha256):

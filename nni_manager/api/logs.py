@@ -88,7 +88,8 @@ async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tup
 async def read_experiment(
     id: ExperimentId,
     name: Annotated[
-        str, PathParameter(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote.")
+        str,
+        PathParameter(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote."),
     ],
     context: Context,
     offset: _Offset = 0,
