@@ -1,4 +1,4 @@
-"""A test that opens an experiment closes its log: it fails when a handler stays with the logger, and not a later test."""
+"""A test that opens an experiment closes its log: it fails itself when a log handler stays behind."""
 
 from __future__ import annotations
 
