@@ -195,6 +195,15 @@ def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
     return [name for (name,) in rows]
 
 
+def has_any(connection: sqlite3.Connection, service: str) -> bool:
+    """Whether an attempt of the service is open, or it still keeps something of one."""
+    query = (
+        "SELECT 1 FROM attempts WHERE service = ? AND (closed = 0 OR forgotten = 0 AND (handle IS NOT NULL"
+        f" OR {_MAY_RUN})) LIMIT 1"
+    )
+    return connection.execute(query, (service,)).fetchone() is not None
+
+
 def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[str, ...]]:
     """Service → names of jobs of which it may keep something; `running`: of those that may still run."""
     found: dict[str, list[str]] = {}
