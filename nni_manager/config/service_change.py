@@ -54,11 +54,9 @@ def read(
     names = _names(given)
     filled = [_filled(raw, before.get(name)) for raw, name in zip(given, names, strict=True)]
     sections = dialect_v2.read_services(filled, spec.canonical, source)
-    places = [
-        spell((_FIELD, number) if isinstance(change.sections, list) else (_FIELD,)) for number in range(len(given))
-    ]
-    for raw, name, section, place in zip(given, names, sections, places, strict=True):
+    for number, (raw, name, section) in enumerate(zip(given, names, sections, strict=True)):
         if name in before:
+            place = spell((_FIELD, number) if isinstance(change.sections, list) else (_FIELD,))
             _require_same(raw, name, section, before[name], place)
     changed = replace(from_canonical({**spec.canonical, _FIELD: _named(sections, names)}), warnings=spec.warnings)
     _require_values(changed, {**values, **source.secrets})

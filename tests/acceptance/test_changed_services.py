@@ -1,4 +1,4 @@
-"""Machines drained and added, and a service removed, under a real daemon: no job is lost, and a kill changes nothing."""
+"""Machines drained and added, and a service removed, under a real daemon that is killed: no job is lost."""
 
 from __future__ import annotations
 

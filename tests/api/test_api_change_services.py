@@ -49,7 +49,7 @@ async def test_a_service_is_added(api: httpx.AsyncClient, world: World) -> None:
 
 
 async def test_a_removed_service_goes_on_until_its_last_job_is_forgotten(api: httpx.AsyncClient, world: World) -> None:
-    id_, first, second = await one_on_each(api, world)
+    id_, first, _ = await one_on_each(api, world)
     answer = await change(api, id_, {**LOCAL, "name": "local-2"})
     assert answer.status_code == 200, answer.text
     services = by_name(answer.json())

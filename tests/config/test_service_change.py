@@ -81,5 +81,5 @@ def test_what_was_removed_comes_back_as_it_was(tmp_path: Path) -> None:
     after = service_change.read(before, wish, known, {}).spec
     assert after.platforms[1].settings["launch"] == "process"
     other = ServiceChange(sections=[{"platform": "scripted", "launch": "none"}])
-    with pytest.raises(InvalidInput, match="launch: cannot be changed while scripted exists; .*machines.* can"):
+    with pytest.raises(InvalidInput, match=r"launch: cannot be changed while scripted exists; .*machines.* can"):
         service_change.read(before, other, known, {})
