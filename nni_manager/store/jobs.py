@@ -195,6 +195,14 @@ def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
     return [name for (name,) in rows]
 
 
+def left_of(connection: sqlite3.Connection, trial_id: str) -> str | None:
+    """The service on which a job of the trial may still run although its attempt is closed; None: none does."""
+    row = connection.execute(
+        f"SELECT service FROM attempts WHERE trial_id = ? AND closed = 1 AND {_MAY_RUN}", (trial_id,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def has_any(connection: sqlite3.Connection, service: str) -> bool:
     """Whether an attempt of the service is open, or it still keeps something of one."""
     query = (

@@ -118,6 +118,18 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
     assert found.wake_at == NOW
 
 
+def test_a_trial_waits_wherever_there_is_room_while_its_last_job_may_run() -> None:
+    two = spec(platforms=tuple(PlatformSpec(name="fake", service=name, settings={}) for name in ("fake", "fake-2")))
+    away = {"fake": ServiceState(away_since_ms=NOW, trouble="no route to host", retry_at_ms=NOW + 1000)}
+    trials = waiting("aaaaa", attempt=2), waiting("bbbbb", attempt=2)
+    found = Plan(*trials, config=two, services=away, left={"aaaaa": "fake"})
+    assert found.submitted == ["bbbbb"]
+    (wait,) = found.records(SetWait)
+    assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.PLATFORM_UNAVAILABLE)
+    assert wait.wait.sentence == "its last job may still run on fake: no route to host"
+    assert Plan(*trials, config=two, services=away).submitted == ["aaaaa", "bbbbb"]
+
+
 def test_trials_of_an_experiment_in_error_say_so() -> None:
     row = experiment("ERROR", error="the trial runner is version 0.5.1")
     found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=row)
