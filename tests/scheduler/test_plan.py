@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode, PlatformSpec
 from nni_manager.domain.trial import StopRequest
 from nni_manager.domain.wait import WaitCode
 from nni_manager.scheduler.decisions import (
@@ -25,6 +25,7 @@ from nni_manager.scheduler.decisions import (
     StartTrial,
 )
 from nni_manager.scheduler.plan import MAX_ASKED
+from nni_manager.scheduler.snapshot import ServiceState
 from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
 
