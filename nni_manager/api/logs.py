@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
+from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
 from nni_manager.api import attempt_file, log_file
@@ -44,7 +45,7 @@ _ANSWER = {
 async def read_trial(
     id: ExperimentId,
     trial_id: TrialId,
-    name: Annotated[str, Path(description="`stdout`, `stderr` or `trial.log`.")],
+    name: Annotated[str, PathParameter(description="`stdout`, `stderr` or `trial.log`.")],
     context: Context,
     offset: _Offset = 0,
     limit: _Limit = None,
@@ -65,7 +66,8 @@ async def read_trial(
 async def read_experiment(
     id: ExperimentId,
     name: Annotated[
-        str, Path(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote.")
+        str,
+        PathParameter(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote."),
     ],
     context: Context,
     offset: _Offset = 0,
