@@ -41,10 +41,11 @@ class Settings:
     trial_host: str = "0.0.0.0"  # noqa: S104  (runners come from other machines; each shows its attempt's token)
     #: TCP port of the trial listener; 0: the service's + 1. ``trialPort``, ``NNI_MANAGER_TRIAL_PORT``.
     trial_port: int = 0
-    #: Certificate (PEM, with what stands between it and its authority) and key of the trial listener; empty: runners
-    #: come without TLS. Files; relative ones lie in the data directory. ``trialTlsCertificate``,
-    #: ``NNI_MANAGER_TRIAL_TLS_CERTIFICATE``; ``trialTlsKey``, ``NNI_MANAGER_TRIAL_TLS_KEY``.
+    #: Certificate of the trial listener, PEM, with what stands between it and its authority; empty: runners come
+    #: without TLS. A relative path starts at the data directory, as those below.
+    #: ``trialTlsCertificate``, ``NNI_MANAGER_TRIAL_TLS_CERTIFICATE``.
     trial_tls_certificate: str = ""
+    #: Its key, PEM. ``trialTlsKey``, ``NNI_MANAGER_TRIAL_TLS_KEY``.
     trial_tls_key: str = ""
     #: What runners trust beside their own machine's authorities, PEM file; empty: the certificate.
     #: ``trialTlsAuthority``, ``NNI_MANAGER_TRIAL_TLS_AUTHORITY``.
