@@ -53,7 +53,8 @@ def read(
     before = {**known, **{platform.service: platform.settings for platform in spec.platforms}}
     names = _names(given)
     filled = [_filled(raw, before.get(name)) for raw, name in zip(given, names, strict=True)]
-    sections = dialect_v2.read_services(filled, spec.canonical, source)
+    raws = filled if isinstance(change.sections, list) else filled[0]
+    sections = dialect_v2.read_services(raws, spec.canonical, source)
     for number, (raw, name, section) in enumerate(zip(given, names, sections, strict=True)):
         if name in before:
             place = spell((_FIELD, number) if isinstance(change.sections, list) else (_FIELD,))
@@ -71,7 +72,9 @@ def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[Pla
 
 def _names(given: list[Any]) -> list[str]:
     """What the sections' services are called; anything for a section that is none, which is refused later."""
-    folded = [{fold(key): value for key, value in raw.items()} if isinstance(raw, dict) else {} for raw in given]
+    folded = [
+        {fold(key): value for key, value in reversed(raw.items())} if isinstance(raw, dict) else {} for raw in given
+    ]
     return service_names((_platform(values.get("platform")), str(values.get(NAME) or "")) for values in folded)
 
 

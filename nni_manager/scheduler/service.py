@@ -68,7 +68,8 @@ class Service:
             before, now_ms = experiment.spec, self._means.clock()
             spec = experiment_file.change(before, fields)
             if services is not None:
-                _require_text({"trainingService": services.sections})
+                texts = {"trainingService": services.sections, "directory": services.directory}
+                _require_text({**texts, "secrets": dict(services.secrets)})
                 spec = await self._change_services(experiment, spec, services)
             elif spec.canonical == before.canonical:
                 return

@@ -250,7 +250,9 @@ class ExperimentChange(Wire):
     secrets: dict[str, str] = Field(
         default={}, repr=False, description="Values of what secret fields of `trainingService` refer to, by reference."
     )
-    directory: str = Field(default="", description="Where relative paths in `trainingService` start; absolute.")
+    directory: str = Field(
+        default="", description="Where relative paths in `trainingService` start; absolute.", pattern=r"^(/[^\x00]*)?$"
+    )
     now: bool = Field(
         default=False, description="Trials on services that are removed are cancelled; otherwise they run to their end."
     )
