@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon, assert_gone
 
@@ -28,6 +29,7 @@ def test_the_other_never_stops(daemon: Daemon, code: Path) -> None:
     with Watcher(daemon, id_) as watcher:
         held = daemon.wait_for(id_, lambda _: watcher.hold("scripted-2"))
         assert held["hold"] is None, "the other service goes on"
+        until(lambda: any("wrongCredentials" in sentence for sentence in watcher.sentences), 10)
         daemon.call("PUT", f"/experiments/{id_}/credentials", json={"secrets": {"${TOKEN}": "new"}})
         daemon.wait(id_, "DONE", timeout_s=60)
     _check_results(daemon, id_)
