@@ -155,7 +155,7 @@ class ScriptedConfig(PlatformSection):
     trials: list[Rule] = Field(default=[], description="What happens to which trial; the first rule that fits counts.")
     enter_outage: Span | None = Field(default=None, description="When it cannot be connected to.")
     outage: Span | None = Field(default=None, description="When the platform cannot be reached.")
-    wrong_credentials: Span | None = Field(default=None, description="When it refuses our credentials.")
+    wrong_credentials: Span | None = Field(default=None, description="When it refuses every token but `acceptedToken`.")
     no_room: NoRoom | None = Field(default=None, description="When it takes no jobs.")
     retry_after: RetryAfter | None = Field(default=None, description="When it answers few questions.")
     hang: Hang | None = Field(default=None, description="When a question is never answered.")
@@ -163,7 +163,9 @@ class ScriptedConfig(PlatformSection):
     unreachable_grace: float | None = _seconds("How long a job may be unreachable until it is lost; not set: for ever.")
     token: str | None = secret("What the cluster is shown with every call.", default=None)
     accepted_token: str | None = Field(
-        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256, in hex, of the only `token` that it accepts."
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        description="SHA-256, in hex, of the only `token` that it accepts; with `wrongCredentials`, while that lasts.",
     )
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(

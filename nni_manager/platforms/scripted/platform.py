@@ -45,6 +45,14 @@ _SLOW_POLL_S = 5.0
 class ScriptedPlatform(Platform):
     """`clock`: what the script goes by."""
 
+    #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
+    changeable = frozenset(
+        {
+            "machines", "gpuIndices", "maxTrialNumberPerGpu", "trials", "enterOutage", "outage", "wrongCredentials",
+            "noRoom", "retryAfter", "hang", "unreachable", "acceptedToken",
+        }
+    )  # fmt: skip
+
     def __init__(self, settings: Json, host: Host, clock: Clock = now_ms) -> None:
         super().__init__(settings, host)
         config = ScriptedConfig.model_validate(settings)
