@@ -32,7 +32,7 @@ from nni_manager.platform_kit.testing.observing import (
     told_end,
     unavailable,
 )
-from nni_manager.platform_kit.testing.world import Feature, World
+from nni_manager.platform_kit.testing.world import World
 from trial_runner import protocol
 
 _MANY = 100
