@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite(f"{__name__}.platform_contract")
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in ("platform_contract", "service_contract", "observing"))
+)
 
 from nni_manager.platform_kit.testing.feature import Feature  # noqa: E402
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage, lagging_storage  # noqa: E402

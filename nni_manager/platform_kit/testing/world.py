@@ -206,8 +206,8 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def cut_off(self, handle: JobHandle) -> None:
-        """The machine of this job, of an instance of `make_on_machines`, cannot be reached from now on; its job runs on.
-        Unless Feature.MACHINES is absent."""
+        """The machine of this job, of an instance of `make_on_machines`, cannot be reached from now on; its job runs
+        on. Unless Feature.MACHINES is absent."""
         raise NotImplementedError
 
     async def reconnect(self, handle: JobHandle) -> None:
@@ -237,7 +237,8 @@ class World(abc.ABC):
 
     async def traces(self, experiment_id: str) -> Collection[str]:
         """Whatever the platform holds of an experiment, a line each: jobs in any state, uploaded code, volumes,
-        configurations, folders. Not what lies in the experiment's own folder. Unless Feature.TRACES is absent."""
+        configurations, folders. Not what lies in the experiment's own folder, nor what jobs wrote for their users on
+        storage of theirs. Unless Feature.TRACES is absent."""
         raise NotImplementedError
 
 
