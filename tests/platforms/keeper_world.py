@@ -25,7 +25,7 @@ from tests.platforms.obedient_job import SCRIPT, Pipes, ended
 from trial_runner import protocol
 
 
-class _KeeperOfTest(LocalKeeper):
+class KeeperOfTest(LocalKeeper):
     """Knows all that it started: one that finds another running ends, and nobody waits for it."""
 
     def __init__(self, directory: Path, socket: Path) -> None:
@@ -49,7 +49,7 @@ class KeeperWorld(World):
         self.code = directory / "code"
         self._keeper_directory = directory / "keeper"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))  # paths of sockets are short
-        self._process = _KeeperOfTest(self._keeper_directory, self._runtime / "keeper.sock")
+        self._process = KeeperOfTest(self._keeper_directory, self._runtime / "keeper.sock")
         self._pipes: dict[str, Pipes] = {}
         self.keeper: CountingKeeper
 

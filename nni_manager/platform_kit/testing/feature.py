@@ -22,6 +22,8 @@ class Feature(StrEnum):
     STORAGE = "storage"
     #: Results that come through the adapter (`Host.deliver`), whatever way; absent where all of them are posted.
     RESULTS = "results"
+    #: Logs that the adapter itself reads, where its capabilities say that it reads files.
+    LOGS = "logs"
     #: Several machines that are reached each on its own.
     MACHINES = "machines"
     #: "No room now" as an answer of `submit`; absent where the platform queues whatever it is given.
@@ -39,8 +41,12 @@ class Feature(StrEnum):
     #: A limit to how often that connection asks.
     PACE = "pace"
 
-    # What can be played; absent for real services alone
+    # What can be played or looked at; absent for real services alone
 
+    #: A count of the questions that it was asked.
+    CALLS = "calls"
+    #: The list of its documented states.
+    STATES = "states"
     #: An outage.
     OUTAGE = "outage"
     #: A job that is removed behind our back.

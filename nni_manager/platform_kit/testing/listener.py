@@ -45,7 +45,9 @@ Misbehaviour = Callable[[str, Body], Answer | None]
 class FakeListener:
     """Stores as the contract says: what continues is stored, what does not is answered with what is stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        """`address`: of this machine, as runners reach it."""
+        self._address = address
         self.news = threading.Condition()
         self.parameters: Body = {"parameter_id": 3, "parameter_source": "algorithm", "parameters": {"lr": 0.1}}
         self.code: bytes | None = None
@@ -70,11 +72,11 @@ class FakeListener:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}{PATH}"
+        return f"http://{self._address}:{self.port}{PATH}"
 
     def variables(self, port: int | None = None) -> Mapping[str, str]:
         """What a runner of the attempt is told; `port`: of who stands before the listener."""
-        url = f"http://127.0.0.1:{self.port if port is None else port}{PATH}"
+        url = f"http://{self._address}:{self.port if port is None else port}{PATH}"
         return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
 
     def open(self) -> None:
@@ -83,7 +85,7 @@ class FakeListener:
         class Handler(_Handler):
             owner = listener
 
-        self._server = _Server(("127.0.0.1", self.port), Handler)
+        self._server = _Server((self._address, self.port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 

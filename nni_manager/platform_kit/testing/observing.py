@@ -16,7 +16,6 @@ from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.recorder import Recorder
 from nni_manager.platform_kit.testing.world import World
-from trial_runner import protocol
 
 _T = TypeVar("_T")
 #: Seconds between two looks at a platform that tells nothing by itself.
@@ -105,7 +104,7 @@ async def check_results(
 ) -> None:
     """These are its results, and there are no others."""
     async with asyncio.timeout(world.patience_s):
-        found = await (recorder or world.recorder).until_lines(handle.job_name, protocol.MAIN_OUTBOX, len(lines))
+        found = await world.arrived(handle, len(lines), recorder or world.recorder)
     assert found == list(lines)
 
 

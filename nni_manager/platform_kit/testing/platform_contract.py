@@ -121,6 +121,7 @@ class PlatformContract(ServiceContract):
 
     async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:
         """5"""
+        needs(world, Feature.CALLS)
         async with world.make() as platform:
             handles = [await accepted(world, platform, f"t{number}") for number in range(_MANY)]
             for handle in handles:
@@ -236,6 +237,7 @@ class PlatformContract(ServiceContract):
 
     async def test_every_documented_state_is_in_the_table(self, world: World) -> None:
         """13"""
+        needs(world, Feature.STATES)
         assert world.native_states
         assert [native for native in world.native_states if world.state_of(native) is JobState.UNKNOWN] == []
         assert world.state_of("no such state") is JobState.UNKNOWN
@@ -254,6 +256,7 @@ class PlatformContract(ServiceContract):
 
     async def test_a_log_is_read_from_any_offset(self, world: World) -> None:
         """15"""
+        needs(world, Feature.LOGS)
         async with world.make() as platform:
             if not platform.capabilities.reads_files:
                 pytest.skip("the platform declares that it reads no files")
@@ -295,7 +298,7 @@ class PlatformContract(ServiceContract):
         before = leftovers()
         async with world.make() as platform:
             handle = await running(world, platform, "a")
-            if platform.capabilities.reads_files:
+            if platform.capabilities.reads_files and Feature.LOGS not in world.absent:
                 await platform.read_file(handle, world.log_name, 0, 100)
         assert await new_leftovers(before, 2.0) == frozenset()
 

@@ -15,6 +15,7 @@ from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage
 from nni_manager.platform_kit.testing.recorder import Recorder
+from trial_runner import protocol
 
 
 class World(abc.ABC):
@@ -144,6 +145,11 @@ class World(abc.ABC):
     async def report(self, handle: JobHandle, line: str) -> None:
         """The running job adds a line to its main outbox. Unless Feature.RESULTS is absent."""
         raise NotImplementedError
+
+    async def arrived(self, handle: JobHandle, count: int, recorder: Recorder) -> list[str]:
+        """Lines of its main outbox, as soon as there are so many. Override where they are posted to a listener of the
+        world's own; `recorder`: of the job's experiment."""
+        return await recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, count)
 
     async def report_from(self, handle: JobHandle, replica: int, line: str) -> None:
         """The same, said by one of the processes of a job of `make_replicated`: 0 is the one that the platform, or the
