@@ -60,6 +60,10 @@ class FakeListener:
         #: What each request says of the container it comes from.
         self.containers: list[str | None] = []
         self.stop: float | None = None
+        #: Seconds between two heartbeats of a runner.
+        self.heartbeat_s = 0.05
+        #: False: hangs up after every answer, so that nothing of it stays open.
+        self.keeps_alive = True
         self.connections = 0
         #: The attempt is decided by the word about its end, as the manager does it: from then on logs alone are taken.
         self.decides = False
@@ -150,7 +154,7 @@ class FakeListener:
                 self.statuses.append(body)
                 return Answer(body=self._stop())
             case "heartbeat":
-                return Answer(body={"everyS": 0.05, **self._stop()})
+                return Answer(body={"everyS": self.heartbeat_s, **self._stop()})
             case "metrics":
                 return Answer(body={"offset": self._store_lines(body)})
             case "log":
@@ -203,6 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.owner.is_open:
             self.close_connection = True
             return
+        self.close_connection = self.close_connection or not self.owner.keeps_alive
         folder, _, route = self.path.rpartition("/")
         self.owner.containers.append(self.headers[protocol.CONTAINER_HEADER])
         if self.headers["Authorization"] != f"Bearer {TOKEN}" or folder != PATH:

@@ -42,6 +42,8 @@ from nni_manager.platform_kit.testing.world import World
 from trial_runner import protocol
 
 _MANY = 100
+#: Of these, that run: a hundred real processes at a time say no more.
+_SOME = 5
 _GRACE_S = 1.0
 #: Turns of the loop after which a submission is cut off.
 _CUTS = (0, 1, 2, 3, 5, 10, 100, 1000)
@@ -124,7 +126,7 @@ class PlatformContract(ServiceContract):
         needs(world, Feature.CALLS)
         async with world.make() as platform:
             handles = [await accepted(world, platform, f"t{number}") for number in range(_MANY)]
-            for handle in handles:
+            for handle in handles[:_SOME]:
                 await world.begin(handle)
             before = world.remote_calls
             reports = await insist(world, lambda: platform.observe(handles))

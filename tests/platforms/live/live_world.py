@@ -17,10 +17,9 @@ from types import TracebackType
 from typing import Self
 
 from nni_manager.config import credentials
-from nni_manager.config.experiment_file import load_file
-from nni_manager.config.secrets import follow
+from nni_manager.config.experiment_file import Reading, read_file
 from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.experiment import PlatformSpec
 from nni_manager.domain.ids import job_name, new_experiment_id
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit import registry
@@ -70,10 +69,10 @@ class LiveWorld(World):
         self.recorder.experiment_id = new_experiment_id()
         self.recorder.folder = directory / self.recorder.experiment_id
         self._service = service
-        self._spec, self._section = _section(service)
-        values = {reference: follow(reference, os.environ) or "" for reference in credentials.outside(self._spec)}
-        self._settings = credentials.filled(self._section, values)
-        self.secrets = (*filter(None, values.values()), "the-token-of-this-attempt")
+        reading = read_file(service.config, environment=os.environ)
+        self._spec, self._section = reading.spec, _section(reading, service)
+        self._settings = credentials.filled(self._section, reading.secrets)
+        self.secrets = (*reading.secrets.values(), "the-token-of-this-attempt")
         self._code = directory / "code"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))
         self._process = KeeperOfTest(directory / "keeper", self._runtime / "keeper.sock")
@@ -148,6 +147,7 @@ class LiveWorld(World):
         if not self.make().capabilities.has_runner:
             return {}
         listener = self._listeners[name] = FakeListener(self._service.address)
+        listener.heartbeat_s, listener.keeps_alive = 1.0, False
         listener.parameters = json.loads(_RECORD)
         listener.code = self.recorder.code_archive.read_bytes()
         return listener.variables()
@@ -203,9 +203,8 @@ class LiveWorld(World):
         self.recorder.code_archive = pack(self._code, self.recorder.folder / "code").path
 
 
-def _section(service: Service) -> tuple[ExperimentSpec, PlatformSpec]:
-    spec = load_file(service.config)
-    found = [section for section in spec.platforms if service.name in (section.service, section.name)]
+def _section(reading: Reading, service: Service) -> PlatformSpec:
+    found = [section for section in reading.spec.platforms if service.name in (section.service, section.name)]
     if not found:
         raise NniManagerError(f"{service.config} has no training service {service.name}")
-    return spec, found[0]
+    return found[0]
