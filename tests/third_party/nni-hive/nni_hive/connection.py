@@ -36,6 +36,8 @@ class HiveConnection(Connection):
             await self._call("GET", "/v1/account", credential)
 
     async def use(self, credential: str) -> None:
+        if credential == self._credential and self._session:
+            return
         answer = await self._call("POST", "/v1/sessions", credential)
         self._credential, self._session = credential, answer.json()["session"]
 
@@ -58,6 +60,8 @@ class HiveConnection(Connection):
             sentence = f"the Hive cannot be reached: {error or type(error).__name__}"
             self.note_down(sentence)
             raise PlatformUnavailable(sentence, refused=isinstance(error, httpx.ConnectError)) from error
+        if answer.status_code == 401 and secret == self._session:
+            self._credential = self._session = ""  # it has run out: the next use logs in again
         return self._judged(answer)
 
     def _judged(self, answer: httpx.Response) -> httpx.Response:
