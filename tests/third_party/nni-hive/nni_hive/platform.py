@@ -37,7 +37,7 @@ class HivePlatform(Platform):
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
         self._group = f"/v1/groups/{host.experiment_id}"
-        self._token = settings["token"]
+        self._token = str(settings["token"])
         self._entered = AsyncExitStack()
         self._lease: Lease[HiveConnection] | None = None
         self._asking_for_room: asyncio.Task[None] | None = None
@@ -145,13 +145,14 @@ class HivePlatform(Platform):
 
     @asynccontextmanager
     async def _leased(self) -> AsyncIterator[Lease[HiveConnection]]:
-        settings, key = self.settings, self.connection_key(self.settings)
+        url, account, token = (str(self.settings[name]) for name in ("url", "account", "token"))
+        key = self.connection_key(self.settings)
         owner = f"{self.host.experiment_id}/{self.host.service}"
 
         def make() -> HiveConnection:
-            return HiveConnection(key, settings["url"], settings["account"])
+            return HiveConnection(key, url, account)
 
-        async with self.host.connections.lease(key, owner, make, settings["token"]) as lease:
+        async with self.host.connections.lease(key, owner, make, token) as lease:
             yield lease
 
     async def _call(
@@ -161,7 +162,7 @@ class HivePlatform(Platform):
         if lease is None:
             raise PlatformUnavailable("the Hive is not connected", refused=True)
         if self._token != self.settings["token"]:  # `renew` has set another
-            self._token = self.settings["token"]
+            self._token = str(self.settings["token"])
             await lease.renew(self._token)
         try:
             return await (await lease.use()).call(method, path, **options)
