@@ -118,6 +118,22 @@ class Machine(Part):
     places: int = Field(ge=1, le=1024, description="Places (GPUs, say) that it has, with indices from 0.")
 
 
+class Account(Part):
+    """Whose questions the cluster counts."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same account share its login and its pace."
+    )
+    calls: int = Field(default=10, ge=1, description="How many questions the account may ask…")
+    per: float = Field(
+        default=1.0, gt=0, description="…in any so long a time.", json_schema_extra={"format": "seconds"}
+    )
+    log: str | None = Field(
+        default=None, description="File to which every login and every question adds a line.",
+        json_schema_extra={"format": "path"},
+    )  # fmt: skip
+
+
 class ScriptedConfig(PlatformSection):
     """``trainingService: {platform: scripted, …}``."""
 
@@ -167,6 +183,7 @@ class ScriptedConfig(PlatformSection):
         pattern="^[0-9a-f]{64}$",
         description="SHA-256, in hex, of the only `token` that it accepts; with `wrongCredentials`, while that lasts.",
     )
+    account: Account | None = Field(default=None, description="Whose questions the cluster counts; not set: nobody's.")
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(
         default=False, description="Everything is told twice, and after every change the state before it once more."
