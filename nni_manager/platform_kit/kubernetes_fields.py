@@ -59,8 +59,7 @@ class PvcStorage(Part):
     )
 
 
-#: Kinds that every Kubernetes platform takes.
-SharedFolder = Annotated[NfsStorage | AzureStorage, Field(discriminator="storage_type")]
+#: Kinds that Kubernetes platforms take.
 AnyStorage = Annotated[NfsStorage | AzureStorage | PvcStorage, Field(discriminator="storage_type")]
 
 

@@ -35,7 +35,9 @@ class FrameworkcontrollerConfig(KubernetesSection):
     platform: Literal["frameworkcontroller"] = Field(
         default="frameworkcontroller", description="Always `frameworkcontroller`."
     )
-    storage: AnyStorage = Field(description="What manager and containers share.")
+    storage: AnyStorage | None = Field(
+        default=None, description="What containers, and perhaps the manager, share. Default: nothing outlives a pod."
+    )
     service_account_name: str | None = Field(
         default=None, min_length=1, description="Service account that the barrier of a framework runs as."
     )
@@ -63,8 +65,8 @@ class FrameworkcontrollerConfig(KubernetesSection):
     def faults(self, experiment: Json) -> Iterator[Remark]:
         if self.task_roles is None and self.config_path is None:
             yield "taskRoles", "is required and not set; add it, or a configPath that names a template"
-        if isinstance(self.storage, PvcStorage) and self.config_path is None:
-            yield "configPath", "is required with storage of type pvc, as the template mounts the volume; add it"
+        if isinstance(self.storage, PvcStorage) and self.storage.claim_name is None and self.config_path is None:
+            yield "storage.claimName", "is required with storage of type pvc where no template mounts it; add it"
         names = [role.name for role in self.task_roles or ()]
         for number, name in enumerate(names):
             if name in names[:number]:

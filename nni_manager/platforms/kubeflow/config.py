@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes_fields import KubernetesSection, Replica, SharedFolder
+from nni_manager.platform_kit.kubernetes_fields import AnyStorage, KubernetesSection, Replica
 from nni_manager.platform_kit.section_model import Remark
 
 TF = "tf-operator"
@@ -30,7 +30,9 @@ class KubeflowConfig(KubernetesSection):
     api_version: Literal["v1alpha2", "v1beta1", "v1beta2", "v1"] = Field(
         description="Version of the operator's API in the cluster."
     )
-    storage: SharedFolder = Field(description="What manager and containers share.")
+    storage: AnyStorage | None = Field(
+        default=None, description="What containers, and perhaps the manager, share. Default: nothing outlives a pod."
+    )
     worker: Role | None = Field(default=None, description="The workers; tf-operator needs them.")
     ps: Role | None = Field(default=None, description="The parameter servers, of tf-operator alone.")
     master: Role | None = Field(default=None, description="The master; pytorch-operator needs it, and it alone.")

@@ -1,0 +1,102 @@
+"""What pods and events say of a job: why it waits, and how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.wait import WaitCode
+from nni_manager.platform_kit import kubernetes_evidence as evidence
+from nni_manager.platform_kit.kubernetes_job_memory import STUCK_S, JobMemory
+
+pytestmark = pytest.mark.unit
+
+
+def pod(
+    name: str = "p-0", phase: str = "Running", state: dict[str, Any] | None = None, **status: Any
+) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i", "state": state}] if state else []
+    return {"metadata": {"name": name}, "status": {"phase": phase, "containerStatuses": containers, **status}}
+
+
+def ended(code: int, reason: str = "Error", **fields: Any) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:00:00Z", **fields}}
+
+
+def memory(state: JobState, *pods: dict[str, Any], **fields: Any) -> JobReport:
+    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={"kind": "TFJob"}, **fields)
+    one.pods = {pod["metadata"]["name"]: pod for pod in pods}
+    return one.report(lambda _: JobReport(state=state, reason="told"), 1000.0)[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "reason", "code"),
+    [
+        (pod(phase="Failed", state=ended(3)), JobState.FAILED, "told", 3),
+        (pod(phase="Failed", state=ended(137, "OOMKilled")), JobState.FAILED, "OOMKilled", 137),
+        (pod(phase="Failed", reason="Evicted", message="low on memory"), JobState.PREEMPTED, "Evicted", None),
+        (pod(phase="Failed", state=ended(143), reason="NodeLost"), JobState.PREEMPTED, "NodeLost", 143),
+        (
+            pod(
+                phase="Failed", state=ended(143),
+                conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
+            ), JobState.PREEMPTED, "PreemptionByScheduler", 143,
+        ),
+    ],
+)  # fmt: skip
+def test_how_a_failed_job_ended(found: dict[str, Any], state: JobState, reason: str, code: int | None) -> None:
+    report = memory(JobState.FAILED, found)
+    assert (report.state, report.reason, report.exit_code) == (state, reason, code)
+
+
+def test_of_two_pods_the_first_that_failed_by_itself_explains_it() -> None:
+    later = pod("p-1", "Failed", ended(143, finishedAt="2026-01-01T00:00:09Z"))
+    assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
+
+
+def test_the_end_waits_a_moment_for_pods_that_have_not_told_theirs() -> None:
+    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
+    read = lambda _: JobReport(state=JobState.FAILED)  # noqa: E731
+    report, again_s = one.report(read, 0.0)
+    assert report.state is JobState.RUNNING and again_s
+    assert one.report(read, again_s)[0].state is JobState.FAILED
+
+
+def test_who_deletes_it_cancels_it_and_what_is_merely_missing_is_lost() -> None:
+    assert memory(JobState.RUNNING, removed_s=999.0, was_deleted=True).state is JobState.CANCELLED
+    assert memory(JobState.RUNNING, removed_s=999.0).state is JobState.LOST
+    assert memory(JobState.RUNNING, pod(), removed_s=999.0).state is JobState.RUNNING, "while its pods end"
+    assert memory(JobState.SUCCEEDED, removed_s=999.0).state is JobState.SUCCEEDED
+
+
+def test_an_image_that_cannot_be_pulled_fails_the_job_after_a_while() -> None:
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, pods={"p": pod("p", "Pending", waiting)})
+    read = lambda _: JobReport(state=JobState.PENDING)  # noqa: E731
+    report, again_s = one.report(read, 0.0)
+    assert report.wait is not None and report.wait.code is WaitCode.IMAGE and again_s == STUCK_S
+    report = one.report(read, STUCK_S)[0]
+    assert (report.state, report.reason) == (JobState.FAILED, "ImagePullBackOff") and "not found" in report.message
+
+
+def test_what_ran_and_is_pending_again_is_being_restarted() -> None:
+    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
+    states = iter([JobState.PENDING, JobState.RUNNING, JobState.PENDING])
+    read = lambda _: JobReport(state=next(states))  # noqa: E731
+    assert [one.report(read, 0.0)[0].state for _ in range(3)] == [JobState.PENDING, JobState.RUNNING, JobState.RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "code"),
+    [
+        ("FailedScheduling", "0/3 nodes are available", WaitCode.UNSCHEDULABLE),
+        ("FailedCreatePod", 'pods "x" is forbidden: exceeded quota: team', WaitCode.QUOTA),
+        ("FailedMount", "configmap not found", WaitCode.SUBMITTED),
+    ],
+)
+def test_events_say_why_a_job_waits(reason: str, message: str, code: WaitCode) -> None:
+    event = {"metadata": {"name": "e"}, "reason": reason, "message": message, "involvedObject": {"name": "p"}}
+    found = evidence.wait([], [event])
+    assert found is not None and found.code is code and message in found.sentence
