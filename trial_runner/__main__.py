@@ -13,8 +13,10 @@ from trial_runner import (
     processes,
     protocol,
     python_version,
+    replica,
     settings,
     stand_in_folder,
+    stored_code,
 )
 from trial_runner.claim import Claim
 from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
@@ -48,6 +50,7 @@ class _Ready(NamedTuple):
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
     python_version.check()
+    replica.settle(os.environ)
     if sys.argv[1:2]:
         return exec_door.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -131,6 +134,8 @@ def _let_be_read(told: Settings, container: str) -> _Ready:
     channel = protocol.EXEC if told.channel == protocol.EXEC else protocol.PULL
     if channel == protocol.EXEC:
         exec_door.begin(told.system_dir, told.code_dir, told.drain_s)
+    else:
+        stored_code.place(os.environ, told.system_dir, told.code_dir)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
         if not os.path.exists(path):
             raise _Failure(protocol.EXIT_USAGE, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))

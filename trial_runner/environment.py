@@ -12,8 +12,11 @@ _RUNNERS_OWN = (
     protocol.ENV_COMMAND,
     protocol.ENV_GRACE_S,
     protocol.ENV_REPORTER,
+    protocol.ENV_ROLE,
     protocol.ENV_CHANNEL,
     protocol.ENV_CODE,
+    protocol.ENV_CODE_ARCHIVE,
+    protocol.ENV_RECORD,
     protocol.ENV_DRAIN_S,
 )
 

@@ -3,17 +3,18 @@
 For clusters that can neither reach us nor share storage with us. The container runs the archive with
 `NNI_RUNNER_CHANNEL=exec`, and waits; the manager starts the same archive beside it, as often as it needs::
 
-    python3 runner.pyz fill FOLDER       stdin: a frame {"record": text, "code": bytes of the archive}, then the tar.gz
+    python3 runner.pyz fill [FOLDER]      stdin: a frame {"record": text, "code": bytes of the archive}, then the tar.gz
                                          stdout: a frame {"filled": true}
-    python3 runner.pyz read FOLDER       stdin: a frame {"outboxes": {name: offset}, "logs": {name: offset}}
+    python3 runner.pyz read [FOLDER]      stdin: a frame {"outboxes": {name: offset}, "logs": {name: offset}}
                                          stdout: frames {"event": "greeting", …runner.json}, {"event": "lines",
                                          "outbox", "start", "end", "lines"}, {"event": "log", "file", "offset", "data"
                                          (base64)}, {"event": "exited", …exit.json}, and last, always, {"event": "read"}
-    python3 runner.pyz release FOLDER    stdin: nothing; the container may end. stdout: a frame {"released": true}
+    python3 runner.pyz release [FOLDER]   stdin: nothing; the container may end. stdout: a frame {"released": true}
 
-Frames are those of `protocol`. Each call is complete in itself and harmless to repeat: one that broke off is made
-again from what is stored. `exited` comes only in a call that has nothing more to tell, so whoever has stored all of it
-is done. Exit codes: 0; `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
+Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
+itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
+has nothing more to tell, so whoever has stored all of it is done. Exit codes: 0;
+`EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
 """
 
 import base64
@@ -42,12 +43,13 @@ class _BadCall(Exception):
 
 
 def main(arguments: List[str]) -> int:
-    """`arguments`: what to do, and the attempt's folder."""
+    """`arguments`: what to do, and the attempt's folder, or none."""
     verbs = {"fill": _fill, "read": _read, "release": _release}
     try:
-        if len(arguments) != 2 or arguments[0] not in verbs:
+        if len(arguments) > 2 or arguments[0] not in verbs:
             raise _BadCall("call it without arguments, or with {} and a folder.".format(", ".join(sorted(verbs))))
-        verbs[arguments[0]](os.path.realpath(arguments[1]))
+        folder = arguments[1] if len(arguments) == 2 else os.environ.get(protocol.ENV_SYSTEM_DIR) or "nni"
+        verbs[arguments[0]](os.path.realpath(folder))
     except (_BadCall, code_archive.BadArchive, ValueError, protocol.FrameTooLarge) as error:
         return _fail(protocol.EXIT_USAGE, str(error))
     except OSError as error:

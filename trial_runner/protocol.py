@@ -152,10 +152,15 @@ ENV_COMMAND = "NNI_RUNNER_COMMAND"
 ENV_GRACE_S = "NNI_RUNNER_GRACE_S"
 #: 1: this process reports metrics; 0: it only forwards its logs.
 ENV_REPORTER = "NNI_RUNNER_REPORTER"
+#: Name of this process's role, in jobs of several; see `replica`.
+ENV_ROLE = "NNI_RUNNER_ROLE"
 #: auto, push, pull or exec.
 ENV_CHANNEL = "NNI_RUNNER_CHANNEL"
 #: fetch: from the manager; present: the code lies in `NNI_CODE_DIR`.
 ENV_CODE = "NNI_RUNNER_CODE"
+#: Where they lie on storage that the manager shares: the packed code, and the record of parameters.
+ENV_CODE_ARCHIVE = "NNI_RUNNER_CODE_ARCHIVE"
+ENV_RECORD = "NNI_RUNNER_RECORD"
 #: Seconds for which a runner with nothing else to do tries to reach the manager.
 ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
 
@@ -173,6 +178,8 @@ TRIAL_LOG_FILE = "trial.log"
 #: What a trial says in its folder: where runners write, and what people may read.
 LOG_FILES = (STDOUT_FILE, STDERR_FILE, TRIAL_LOG_FILE)
 CODE_FOLDER = "code"
+#: Below an attempt's folder: those of the processes that do not report.
+REPLICAS_FOLDER = "replicas"
 #: What a runner that is not heard says about itself.
 RUNNER_FILE = "runner.json"
 #: On the channel exec: everything was read, the container may end.

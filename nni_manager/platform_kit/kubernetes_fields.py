@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, marked
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
 
 #: `storage` is the key that NNI's own Python classes write.
 _OTHER_NAMES = ("storage",)
@@ -23,6 +23,10 @@ class NfsStorage(Part):
     storage_type: Literal["nfs"] = marked("Kind of storage: `nfs`.", other_names=_OTHER_NAMES)
     server: str = Field(min_length=1, description="Name or address of the NFS server.")
     path: str = Field(min_length=1, description="Folder that the server exports.")
+    local_mount_point: str | None = marked(
+        "Where it is mounted on the manager's machine, if it is: results are then read there.",
+        default=None, format="absolute",
+    )  # fmt: skip
 
 
 class AzureStorage(Part):
@@ -33,6 +37,11 @@ class AzureStorage(Part):
     azure_share: str = _name(63, "Name of the file share.", 3)
     key_vault_name: str = _name(127, "Name of the key vault.")
     key_vault_key: str = _name(127, "Name of the vault's entry that holds the key; no secret.")
+    azure_account_key: str | None = secret("Key of the storage account, in place of the key vault's.", default=None)
+    local_mount_point: str | None = marked(
+        "Where it is mounted on the manager's machine, if it is: results are then read there.",
+        default=None, format="absolute",
+    )  # fmt: skip
     upload_retry_count: int | None = Field(
         default=None, ge=1, le=99_999, description="How often an upload to the share is tried again."
     )
@@ -69,3 +78,28 @@ class Replica(Part):
     private_registry_auth_path: str | None = marked(
         "A docker `config.json` with the login of a private registry.", default=None, format="file"
     )
+
+
+class KubernetesSection(PlatformSection):
+    """What every Kubernetes platform has beside NNI's fields."""
+
+    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
+    kubeconfig: str | None = marked(
+        "How the cluster is reached. Default: `KUBECONFIG` of the daemon, `~/.kube/config`, or, in a pod, its account.",
+        default=None, format="file",
+    )  # fmt: skip
+    context: str | None = Field(
+        default=None, min_length=1, description="Context of the kubeconfig. Default: its current one."
+    )
+    channel: Literal["push", "pull", "exec"] | None = Field(
+        default=None,
+        description="How results come. `push`: pods reach this machine; `pull`: through storage that is mounted here, "
+        "too; `exec`: through the cluster's API, which needs neither. Default: `pull` where the storage has a "
+        "`localMountPoint`, else `push`.",
+    )
+    pod_template: dict[str, Any] | None = marked(
+        "A pod template that is merged last into that of every role; entries of lists that have a name, by it.",
+        default=None, opaque=True,
+    )  # fmt: skip
+    gpu_resource_name: str = Field(default="nvidia.com/gpu", min_length=1, description="What the cluster calls a GPU.")
+    priority_class_name: str | None = Field(default=None, min_length=1, description="Priority class of all pods.")

@@ -1,4 +1,4 @@
-"""Jobs of AdaptDL, on Kubernetes. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Jobs of AdaptDL, on Kubernetes. May import `platform_kit` and `domain`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nni_manager.platforms.adl.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="adl",
     config=AdlConfig,
+    adapter="nni_manager.platforms.adl.platform:AdlPlatform",
     summary="jobs of AdaptDL, on Kubernetes",
     first_format=FIRST_FORMAT,
 )

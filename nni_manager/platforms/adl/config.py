@@ -11,7 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, Remark, marked
+from nni_manager.platform_kit.kubernetes_fields import KubernetesSection
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
 
 
 class PullSecret(Part):
@@ -35,7 +36,7 @@ class Checkpoint(Part):
     storage_size: str = marked("Its size, a quantity of Kubernetes such as `1Gi`.", format="quantity")
 
 
-class AdlConfig(PlatformSection):
+class AdlConfig(KubernetesSection):
     """``trainingService: {platform: adl, …}``."""
 
     platform: Literal["adl"] = Field(default="adl", description="Always `adl`.")
@@ -44,7 +45,6 @@ class AdlConfig(PlatformSection):
         default=None, format="elsewhere",
     )  # fmt: skip
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
-    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
     adaptive: bool = Field(default=False, description="Whether the cluster may change a job's number of replicas.")
     trial_cpu_number: int = Field(default=1, gt=0, description="CPU cores of a trial.")
     trial_memory_size: str = marked(

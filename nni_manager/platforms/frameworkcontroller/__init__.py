@@ -1,4 +1,4 @@
-"""Frameworks of FrameworkController, on Kubernetes. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Frameworks of FrameworkController, on Kubernetes. May import `platform_kit` and `domain`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nni_manager.platforms.frameworkcontroller.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="frameworkcontroller",
     config=FrameworkcontrollerConfig,
+    adapter="nni_manager.platforms.frameworkcontroller.platform:FrameworkcontrollerPlatform",
     summary="frameworks of FrameworkController, on Kubernetes",
     first_format=FIRST_FORMAT,
 )

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes_fields import AnyStorage, PvcStorage, Replica
-from nni_manager.platform_kit.section_model import Part, PlatformSection, Remark, marked
+from nni_manager.platform_kit.kubernetes_fields import AnyStorage, KubernetesSection, PvcStorage, Replica
+from nni_manager.platform_kit.section_model import Part, Remark, marked
 
 
 class CompletionPolicy(Part):
@@ -29,7 +29,7 @@ class TaskRole(Replica):
     framework_attempt_completion_policy: CompletionPolicy = Field(description="When the whole is over.")
 
 
-class FrameworkcontrollerConfig(PlatformSection):
+class FrameworkcontrollerConfig(KubernetesSection):
     """``trainingService: {platform: frameworkcontroller, …}``."""
 
     platform: Literal["frameworkcontroller"] = Field(
@@ -47,7 +47,6 @@ class FrameworkcontrollerConfig(PlatformSection):
         default=None, format="file", holds=("metadata.name", "spec.taskRoles"),
     )  # fmt: skip
     reuse_mode: bool = Field(default=True, description="Whether one framework runs many trials.")
-    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
     api_version: str | None = Field(
         default=None, min_length=1, description="Version of the Framework object. Default: what the cluster has."
     )

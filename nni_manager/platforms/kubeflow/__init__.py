@@ -1,6 +1,6 @@
 """Jobs of Kubeflow's operators for TensorFlow and PyTorch.
 
-May import `platform_kit` and `domain`. There is no adapter yet.
+May import `platform_kit` and `domain`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from nni_manager.platforms.kubeflow.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="kubeflow",
     config=KubeflowConfig,
+    adapter="nni_manager.platforms.kubeflow.platform:KubeflowPlatform",
     summary="jobs of Kubeflow's operators for TensorFlow and PyTorch",
     first_format=FIRST_FORMAT,
 )

@@ -8,8 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes_fields import Replica, SharedFolder
-from nni_manager.platform_kit.section_model import PlatformSection, Remark
+from nni_manager.platform_kit.kubernetes_fields import KubernetesSection, Replica, SharedFolder
+from nni_manager.platform_kit.section_model import Remark
 
 TF = "tf-operator"
 PYTORCH = "pytorch-operator"
@@ -22,7 +22,7 @@ class Role(Replica):
     replicas: int = Field(gt=0, description="How many containers.")
 
 
-class KubeflowConfig(PlatformSection):
+class KubeflowConfig(KubernetesSection):
     """``trainingService: {platform: kubeflow, …}``."""
 
     platform: Literal["kubeflow"] = Field(default="kubeflow", description="Always `kubeflow`.")
@@ -35,7 +35,6 @@ class KubeflowConfig(PlatformSection):
     ps: Role | None = Field(default=None, description="The parameter servers, of tf-operator alone.")
     master: Role | None = Field(default=None, description="The master; pytorch-operator needs it, and it alone.")
     reuse_mode: bool = Field(default=True, description="Whether one job of the cluster runs many trials.")
-    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
     max_trial_number_per_gpu: int | None = Field(
         default=None, gt=0, description="How many trials may share a GPU at a time."
     )

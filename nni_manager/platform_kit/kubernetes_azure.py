@@ -1,0 +1,32 @@
+"""The key of a storage account of Azure: as given, or out of a key vault."""
+
+from __future__ import annotations
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.domain.experiment import Json
+
+
+async def account_key(storage: Json) -> str:
+    """Secret. Raises BadCredentials and PlatformUnavailable."""
+    given = storage.get("azureAccountKey")
+    return str(given) if given else await _from_vault(str(storage["keyVaultName"]), str(storage["keyVaultKey"]))
+
+
+async def _from_vault(vault: str, name: str) -> str:
+    try:
+        from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundError, ServiceRequestError
+        from azure.identity.aio import DefaultAzureCredential
+        from azure.keyvault.secrets.aio import SecretClient
+    except ImportError:
+        raise BadCredentials("reading a key vault needs `pip install 'nni-manager[azure]'`") from None
+    address = f"https://{vault}.vault.azure.net"
+    try:
+        async with DefaultAzureCredential() as credential, SecretClient(address, credential) as client:
+            return str((await client.get_secret(name)).value)
+    except (ClientAuthenticationError, ResourceNotFoundError) as error:
+        raise BadCredentials(
+            f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
+            "log in with `az login`, or give storage.azureAccountKey"
+        ) from None
+    except ServiceRequestError as error:
+        raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None

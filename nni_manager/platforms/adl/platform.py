@@ -1,0 +1,46 @@
+"""Runs trials as jobs of AdaptDL, which gives adaptive ones more or fewer replicas while they run."""
+
+from __future__ import annotations
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit import kubernetes_names
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_cluster import Cluster
+from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes_resource import CLAIMS
+from nni_manager.platform_kit.kubernetes_service import Service, owner
+from nni_manager.platforms.adl import jobs
+
+
+class AdlPlatform(KubernetesPlatform):
+    """One AdaptDLJob for every attempt. Adaptive ones are started again by their scheduler, from checkpoints."""
+
+    name = "adl"
+
+    @classmethod
+    def restarts(cls, settings: Json) -> bool:
+        return bool(settings.get("adaptive"))
+
+    @classmethod
+    def sends_code(cls, settings: Json) -> bool:
+        return not settings.get("trialCodeDirectory")
+
+    def job_kind(self) -> Kind:
+        return jobs.kind()
+
+    def object_name(self, spec: JobSpec) -> str:
+        return kubernetes_names.dashed(spec)
+
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+        code = "" if self.sends_code(self.settings) else str(self.settings["trialCodeDirectory"])
+        pods = service.pods(code_in_image=code)
+        return jobs.job(spec, self.settings, pods, labels, service.secret_name(name), name)
+
+    async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
+        await super().on_created(cluster, created, spec, service)
+        meta = created["metadata"]
+        claim = jobs.claim(self.settings, meta["name"], meta["labels"], owner(created))
+        if claim is not None:
+            await service.put(CLAIMS, claim)

@@ -1,0 +1,199 @@
+"""Frameworks of a trial, as FrameworkController wants them. Pure."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_pod import PodSettings, Role, merged, pod_template
+from nni_manager.platforms.frameworkcontroller.states import report
+
+CONTAINER = "framework"
+_BARRIER = "frameworkbarrier"
+_BARRIER_VOLUME = "frameworkbarrier-volume"
+_BARRIER_MOUNT = "/mnt/frameworkbarrier"
+_FIRST_PORT = 4000
+#: Nothing is tried again here: the manager does that, under another name.
+_NO_RETRY: Object = {"fancyRetryPolicy": False, "maxRetryCount": 0}
+
+
+def kind(settings: Json) -> Kind:
+    """Of the section."""
+    version = str(settings.get("apiVersion") or "")
+    return Kind(
+        group="frameworkcontroller.microsoft.com", plural="frameworks", kind="Framework", container=CONTAINER,
+        read=report, version=version.rpartition("/")[2], stop={"spec": {"executionType": "Stop"}},
+        operator="FrameworkController (https://github.com/microsoft/frameworkcontroller)",
+    )  # fmt: skip
+
+
+def role_name(name: str) -> str:
+    """As the API takes it: ``[a-z0-9]``."""
+    return re.sub(r"[^a-z0-9]+", "", name.lower()) or "role"
+
+
+def roles(
+    settings: Json, command: str, pull_secrets: Callable[[object], Sequence[str]]
+) -> list[tuple[Role, Mapping[str, Any]]]:
+    """With what the config says of each. The first reports."""
+    told: Sequence[Mapping[str, Any]] = settings["taskRoles"]  # type: ignore[assignment]
+    ports = _ports(told)
+    return [(_role(one, command, pull_secrets, number == 0, ports), one) for number, one in enumerate(told)]
+
+
+def _role(
+    told: Mapping[str, Any], command: str, pull_secrets: Callable[[object], Sequence[str]], is_first: bool,
+    ports: Mapping[str, int],
+) -> Role:  # fmt: skip
+    own = str(told.get("command") or command)
+    return Role(
+        name=role_name(told["name"]), count=int(told["taskNumber"]),
+        command=with_barrier(own, ports) if ports else own, image=str(told["dockerImage"]), container=CONTAINER,
+        reports=is_first, gpus=int(told.get("gpuNumber") or 0),
+        resources={"cpu": str(told["cpuNumber"]), "memory": f"{told['memorySize']}Mi"},
+        pull_secrets=pull_secrets(told.get("privateRegistryAuthPath")),
+    )  # fmt: skip
+
+
+def _ports(told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Role → port; none where a single task has nobody to wait for."""
+    if sum(int(one["taskNumber"]) for one in told) == 1:
+        return {}
+    return {role_name(one["name"]): _FIRST_PORT + number for number, one in enumerate(told)}
+
+
+def with_barrier(command: str, ports: Mapping[str, int]) -> str:
+    """Tells the tasks of each other, as NNI does."""
+    exports = " ".join(f"FB_{name.upper()}_PORT={port}" for name, port in ports.items())
+    return f"export {exports}; . {_BARRIER_MOUNT}/injector.sh && {{ {command}\n}}"
+
+
+def framework(
+    spec: JobSpec, wanted: Sequence[tuple[Role, Mapping[str, Any]]], pods: PodSettings, labels: Mapping[str, str],
+    secret: str,
+) -> Object:  # fmt: skip
+    """The `spec` of the object, in an object of nothing else."""
+    is_alone = sum(role.count for role, _ in wanted) == 1
+    task_roles = [
+        {
+            "name": role.name,
+            "taskNumber": role.count,
+            "frameworkAttemptCompletionPolicy": policy(told.get("frameworkAttemptCompletionPolicy")),
+            "task": {
+                "retryPolicy": dict(_NO_RETRY),
+                "podGracefulDeletionTimeoutSec": 600,
+                "pod": _pod(spec, role, pods, labels, secret, number, is_alone),
+            },
+        }
+        for number, (role, told) in enumerate(wanted)
+    ]
+    return {"spec": {"executionType": "Start", "retryPolicy": dict(_NO_RETRY), "taskRoles": task_roles}}
+
+
+def policy(told: Mapping[str, Any] | None) -> Object:
+    """0 passes the schema and means nothing: it is never."""
+    found = told or {}
+    succeeded = found.get("minSucceedTaskCount", found.get("minSucceededTaskCount", -1))
+    return {
+        "minFailedTaskCount": int(found.get("minFailedTaskCount") or 0) or 1,
+        "minSucceededTaskCount": int(succeeded or 0) or -1,
+    }
+
+
+def _pod(
+    spec: JobSpec, role: Role, pods: PodSettings, labels: Mapping[str, str], secret: str, number: int, is_alone: bool
+) -> Object:
+    template = pod_template(spec, role, pods, labels, secret, is_alone=is_alone)
+    if is_alone:
+        return template
+    mount = {"name": _BARRIER_VOLUME, "mountPath": _BARRIER_MOUNT}
+    barrier: Object = {
+        "spec": {
+            "initContainers": [
+                {"name": _BARRIER, "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": [mount]}
+            ],
+            "containers": [
+                {
+                    "name": CONTAINER,
+                    "ports": [{"containerPort": _FIRST_PORT + number}],
+                    "volumeMounts": [*template["spec"]["containers"][0]["volumeMounts"], mount],
+                }
+            ],
+            "volumes": [*template["spec"]["volumes"], {"name": _BARRIER_VOLUME, "emptyDir": {}}],
+        }
+    }
+    return merged(template, barrier, CONTAINER)
+
+
+# A template of the user's
+
+
+def template_roles(template: Object) -> list[tuple[Role, Mapping[str, Any]]]:
+    """Of a Framework that a file describes: one container each, whose command is the trial's."""
+    found = []
+    for number, told in enumerate(template["spec"]["taskRoles"]):
+        container = told["task"]["pod"]["spec"]["containers"][0]
+        role = Role(
+            name=told["name"], count=int(told.get("taskNumber", 1)), command=shell_text(container),
+            image=container["image"], container=container["name"], reports=number == 0,
+        )  # fmt: skip
+        found.append((role, told))
+    return found
+
+
+def shell_text(container: Mapping[str, Any]) -> str:
+    """Shell text that runs what the container would."""
+    return shlex.join([*(container.get("command") or ()), *(container.get("args") or ())])
+
+
+def from_template(template: Object, spec: JobSpec, pods: PodSettings, labels: Mapping[str, str], secret: str) -> Object:
+    """The user's Framework with our runner in each role; everything else stays as it was written."""
+    found = copy.deepcopy(template)
+    wanted = template_roles(template)
+    is_alone = sum(role.count for role, _ in wanted) == 1
+    found["spec"].setdefault("executionType", "Start")
+    for (role, _), told in zip(wanted, found["spec"]["taskRoles"], strict=True):
+        told.setdefault("taskNumber", 1)
+        told["frameworkAttemptCompletionPolicy"] = policy(
+            told.get("frameworkAttemptCompletionPolicy") or {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+        )
+        pod = told["task"]["pod"]
+        told["task"]["pod"] = _in_template(pod, pod_template(spec, role, pods, labels, secret, is_alone=is_alone), role)
+    return {"spec": found["spec"]}
+
+
+def _in_template(pod: Object, ours: Object, role: Role) -> Object:
+    """Ours: command, environment, the runner's volume, labels; where the user mounts something at our folder, that."""
+    container, own = pod["spec"]["containers"][0], ours["spec"]["containers"][0]
+    container.pop("args", None)
+    mounted = {one.get("mountPath") for one in container.get("volumeMounts") or ()}
+    mounts = [one for one in own["volumeMounts"] if one["mountPath"] not in mounted]
+    names = {one["name"] for one in mounts}
+    added: Object = {
+        "metadata": ours["metadata"],
+        "spec": {
+            "containers": [
+                {
+                    "name": role.container,
+                    "command": own["command"],
+                    "env": [*(container.get("env") or ()), *own["env"]],
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts],
+                }
+            ],
+            "volumes": [
+                *(pod["spec"].get("volumes") or ()),
+                *(one for one in ours["spec"]["volumes"] if one["name"] in names),
+            ],
+        },
+    }
+    pod["spec"].setdefault("restartPolicy", "Never")
+    pod["spec"].setdefault("terminationGracePeriodSeconds", ours["spec"]["terminationGracePeriodSeconds"])
+    return merged(pod, added, role.container)

@@ -1,0 +1,60 @@
+"""Runs trials as Frameworks of FrameworkController."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from nni_manager.domain.errors import SubmitRejected
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit import kubernetes_names
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platforms.frameworkcontroller import jobs
+
+
+class FrameworkcontrollerPlatform(KubernetesPlatform):
+    """One Framework for every attempt. A completed one has lost its pods: it says itself how it ended."""
+
+    name = "frameworkcontroller"
+
+    @classmethod
+    def restarts(cls, settings: Json) -> bool:
+        return bool(settings.get("configPath"))  # its policies may
+
+    def job_kind(self) -> Kind:
+        return jobs.kind(self.settings)
+
+    @cached_property
+    def _template(self) -> Object | None:
+        """Raises SubmitRejected."""
+        path = self.settings.get("configPath")
+        if not path:
+            return None
+        try:
+            template: Object = yaml.safe_load(Path(str(path)).read_text(encoding="utf-8"))
+            jobs.template_roles(template)
+        except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
+            raise SubmitRejected(f"configPath: {path} is no Framework that can be used ({error!r})") from None
+        return template
+
+    def _role_names(self) -> list[str]:
+        if (template := self._template) is not None:
+            return [role.name for role, _ in jobs.template_roles(template)]
+        return [jobs.role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
+
+    def object_name(self, spec: JobSpec) -> str:
+        return kubernetes_names.alphanumeric(spec, max(map(len, self._role_names())))
+
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+        secret = service.secret_name(name)
+        pods = service.pods(service_account=str(self.settings.get("serviceAccountName") or ""))
+        if (template := self._template) is not None:
+            return jobs.from_template(template, spec, pods, labels, secret)
+        wanted = jobs.roles(self.settings, spec.command, service.pull_secrets)
+        return jobs.framework(spec, wanted, pods, labels, secret)

@@ -1,0 +1,67 @@
+"""What the states of a Framework mean. What is completed says why by type and code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_evidence import milliseconds
+
+COMPLETED = "Completed"
+STATES = {
+    "AttemptCreationPending": JobState.PENDING,
+    "AttemptCreationRequested": JobState.PENDING,
+    "AttemptPreparing": JobState.PENDING,
+    "AttemptRunning": JobState.RUNNING,
+    "AttemptDeletionPending": JobState.RUNNING,
+    "AttemptDeletionRequested": JobState.RUNNING,
+    "AttemptDeleting": JobState.RUNNING,
+    "AttemptCompleted": JobState.RUNNING,  # a retry may follow
+    COMPLETED: JobState.FAILED,  # unless its completion says that it succeeded, or was stopped
+}
+#: Somebody asked for the stop.
+_STOPPED = -210
+#: Codes of the platform's own failures that another attempt may not meet: pods lost, evicted, deleted from outside.
+_TRANSIENT = range(-199, -99)
+_LARGEST_EXIT_CODE = 255
+
+
+def state_of(state: str) -> JobState:
+    """Of `status.state`."""
+    return STATES.get(state, JobState.UNKNOWN)
+
+
+def report(framework: Object) -> JobReport:
+    """Of an object as the API gives it."""
+    status: dict[str, Any] = framework.get("status") or {}
+    state = str(status.get("state") or "AttemptCreationPending")
+    attempt: dict[str, Any] = status.get("attemptStatus") or {}
+    started_ms = milliseconds(attempt.get("runTime")) or milliseconds(status.get("startTime"))
+    if state != COMPLETED:
+        found = state_of(state)
+        return JobReport(state=found, reason=state, started_ms=None if found is JobState.PENDING else started_ms)
+    return _completed(attempt.get("completionStatus") or {}, started_ms, milliseconds(status.get("completionTime")))
+
+
+def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | None) -> JobReport:
+    code = told.get("code")
+    number = code if isinstance(code, int) else None
+    message = "; ".join(filter(None, (_trigger(told), str(told.get("diagnostics") or ""))))
+    return JobReport(
+        state=_end(str((told.get("type") or {}).get("name") or ""), number),
+        exit_code=number if number is not None and 0 <= number <= _LARGEST_EXIT_CODE else None,
+        reason=str(told.get("phrase") or ""), message=message, started_ms=started_ms, ended_ms=ended_ms,
+    )  # fmt: skip
+
+
+def _end(kind: str, code: int | None) -> JobState:
+    if kind == "Succeeded":
+        return JobState.SUCCEEDED
+    if code == _STOPPED:
+        return JobState.CANCELLED
+    return JobState.PREEMPTED if code in _TRANSIENT else JobState.FAILED
+
+
+def _trigger(told: dict[str, Any]) -> str:
+    return str((told.get("trigger") or {}).get("message") or "")

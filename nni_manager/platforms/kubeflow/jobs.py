@@ -1,0 +1,70 @@
+"""TFJobs and PyTorchJobs of a trial, as their operators want them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_pod import PodSettings, Role, pod_template
+from nni_manager.platforms.kubeflow.config import PYTORCH
+from nni_manager.platforms.kubeflow.states import report
+
+#: Seconds for which an ended job is kept when nobody is there to remove it: a week.
+_TTL_S = 7 * 24 * 3600
+#: Our name of a role → the operator's.
+_ROLES = {"worker": "Worker", "ps": "PS", "master": "Master"}
+_OPERATOR = "Kubeflow's training operator (https://github.com/kubeflow/trainer, release 1.x)"
+
+
+def kind(settings: Json) -> Kind:
+    """Of the section's operator."""
+    is_torch = settings["operator"] == PYTORCH
+    return Kind(
+        group="kubeflow.org", plural="pytorchjobs" if is_torch else "tfjobs",
+        kind="PyTorchJob" if is_torch else "TFJob", container="pytorch" if is_torch else "tensorflow", read=report,
+        version=str(settings.get("apiVersion") or ""), operator=_OPERATOR,
+    )  # fmt: skip
+
+
+def roles(
+    settings: Json, command: str, gpus: int | None, pull_secrets: Callable[[object], Sequence[str]]
+) -> list[Role]:
+    """Of a job; the master reports, else the first worker."""
+    return list(_roles(settings, command, gpus, pull_secrets))
+
+
+def _roles(
+    settings: Json, command: str, gpus: int | None, pull_secrets: Callable[[object], Sequence[str]]
+) -> Iterator[Role]:
+    reporter = "master" if settings.get("master") else "worker"
+    for name in _ROLES:
+        told = settings.get(name)
+        if isinstance(told, Mapping):
+            yield Role(
+                name=name, count=int(told["replicas"]), command=str(told.get("command") or command),
+                image=str(told["dockerImage"]), container=kind(settings).container, reports=name == reporter,
+                gpus=int(told.get("gpuNumber") or 0),
+                resources={"cpu": str(told["cpuNumber"]), "memory": f"{told['memorySize']}Mi"},
+                pull_secrets=pull_secrets(told.get("privateRegistryAuthPath")),
+            )  # fmt: skip
+
+
+def job(
+    spec: JobSpec, settings: Json, wanted: Sequence[Role], pods: PodSettings, labels: Mapping[str, str], secret: str
+) -> Object:
+    """The `spec` of the object, in an object of nothing else."""
+    is_alone = sum(role.count for role in wanted) == 1
+    replicas = {
+        _ROLES[role.name]: {
+            "replicas": role.count,
+            "restartPolicy": "Never",
+            "template": pod_template(spec, role, pods, labels, secret, is_alone=is_alone),
+        }
+        for role in wanted
+    }
+    policy = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _TTL_S, "backoffLimit": 0}
+    field = "pytorchReplicaSpecs" if settings["operator"] == PYTORCH else "tfReplicaSpecs"
+    return {"spec": {"runPolicy": policy, field: replicas}}

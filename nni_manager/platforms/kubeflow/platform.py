@@ -1,0 +1,27 @@
+"""Runs trials as TFJobs or PyTorchJobs of Kubeflow's training operator."""
+
+from __future__ import annotations
+
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit import kubernetes_names
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platforms.kubeflow import jobs
+
+
+class KubeflowPlatform(KubernetesPlatform):
+    """One job of the operator for every attempt."""
+
+    name = "kubeflow"
+
+    def job_kind(self) -> Kind:
+        return jobs.kind(self.settings)
+
+    def object_name(self, spec: JobSpec) -> str:
+        return kubernetes_names.dashed(spec)
+
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+        wanted = jobs.roles(self.settings, spec.command, spec.gpu_number, service.pull_secrets)
+        return jobs.job(spec, self.settings, wanted, service.pods(), labels, service.secret_name(name))

@@ -1,0 +1,39 @@
+"""What conditions of TFJobs and PyTorchJobs mean. They accumulate, and may be false: types count, never positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes_evidence import milliseconds
+
+#: The first of these that is true says what is so.
+STATES = {
+    "Failed": JobState.FAILED,
+    "Succeeded": JobState.SUCCEEDED,
+    "Suspended": JobState.PENDING,
+    "Restarting": JobState.RUNNING,
+    "Running": JobState.RUNNING,
+    "Created": JobState.PENDING,
+}
+
+
+def state_of(condition: str) -> JobState:
+    """Of one type of condition."""
+    return STATES.get(condition, JobState.UNKNOWN)
+
+
+def report(job: Object) -> JobReport:
+    """Of an object as the API gives it."""
+    status: dict[str, Any] = job.get("status") or {}
+    true = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
+    found = next((kind for kind in STATES if kind in true), None)
+    if found is None:
+        return JobReport(state=JobState.UNKNOWN if true else JobState.PENDING)
+    state, told = STATES[found], true[found]
+    return JobReport(
+        state=state, reason=str(told.get("reason") or found), message=str(told.get("message") or ""),
+        started_ms=None if state is JobState.PENDING else milliseconds(status.get("startTime")),
+        ended_ms=milliseconds(status.get("completionTime")) if state.is_final else None,
+    )  # fmt: skip

@@ -1,0 +1,28 @@
+"""`adl` keeps the platform contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nni_manager.platform_kit.testing import PlatformContract
+from nni_manager.platforms.adl import states
+from nni_manager.platforms.adl.platform import AdlPlatform
+from tests.platforms.kubernetes_world import KubernetesWorld, Operated
+
+pytestmark = pytest.mark.contract
+
+
+class TestAdaptDLJob(PlatformContract):
+    def make_world(self, directory: Path) -> KubernetesWorld:
+        settings = {
+            "platform": "adl", "dockerImage": "example/trial:1", "trialCpuNumber": 1, "trialMemorySize": "64Mi",
+        }  # fmt: skip
+        return KubernetesWorld(
+            directory,
+            Operated(
+                adapter=AdlPlatform, resource="adaptdljobs.adaptdl.petuum.com", settings=settings,
+                native_states=tuple(states.PHASES), state_of=states.state_of,
+            ),  # fmt: skip
+        )

@@ -1,0 +1,31 @@
+"""`frameworkcontroller` keeps the platform contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nni_manager.platform_kit.testing import PlatformContract
+from nni_manager.platforms.frameworkcontroller import states
+from nni_manager.platforms.frameworkcontroller.platform import FrameworkcontrollerPlatform
+from tests.platforms.kubernetes_world import KubernetesWorld, Operated
+
+pytestmark = pytest.mark.contract
+
+_ROLE = {
+    "name": "worker", "taskNumber": 1, "dockerImage": "example/trial:1", "cpuNumber": 1, "memorySize": 64,
+    "gpuNumber": 0, "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
+}  # fmt: skip
+
+
+class TestFramework(PlatformContract):
+    def make_world(self, directory: Path) -> KubernetesWorld:
+        return KubernetesWorld(
+            directory,
+            Operated(
+                adapter=FrameworkcontrollerPlatform, resource="frameworks.frameworkcontroller.microsoft.com",
+                settings={"platform": "frameworkcontroller", "taskRoles": [_ROLE]},
+                native_states=tuple(states.STATES), state_of=states.state_of,
+            ),  # fmt: skip
+        )

@@ -1,0 +1,34 @@
+"""`kubeflow`, with both operators, keeps the platform contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nni_manager.platform_kit.testing import PlatformContract
+from nni_manager.platforms.kubeflow import states
+from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
+from tests.platforms.kubernetes_world import KubernetesWorld, Operated
+
+pytestmark = pytest.mark.contract
+
+_ROLE = {"replicas": 1, "dockerImage": "example/trial:1", "cpuNumber": 1, "memorySize": 64, "gpuNumber": 0}
+
+
+def operated(operator: str, role: str, plural: str) -> Operated:
+    return Operated(
+        adapter=KubeflowPlatform, resource=f"{plural}.kubeflow.org", native_states=tuple(states.STATES),
+        settings={"platform": "kubeflow", "operator": operator, "apiVersion": "v1", role: _ROLE},
+        state_of=states.state_of,
+    )  # fmt: skip
+
+
+class TestTFJob(PlatformContract):
+    def make_world(self, directory: Path) -> KubernetesWorld:
+        return KubernetesWorld(directory, operated("tf-operator", "worker", "tfjobs"))
+
+
+class TestPyTorchJob(PlatformContract):
+    def make_world(self, directory: Path) -> KubernetesWorld:
+        return KubernetesWorld(directory, operated("pytorch-operator", "master", "pytorchjobs"))

@@ -1,0 +1,221 @@
+"""A cluster as a `World`: the fake API server with its controllers, and pods whose commands are led through pipes on
+storage that this machine mounts, too."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.ids import job_name
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit.archive import pack
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import Host, Platform
+from nni_manager.platform_kit.testing import Lag, LaggingStorage, World, lagging_storage
+from nni_manager.platform_kit.testing.world import unreachable_keeper
+from tests.fakes.kubernetes.control import Control
+from tests.fakes.kubernetes.kubeconfig import Credentials
+from tests.fakes.kubernetes.pretences import Pretence
+from tests.fakes.kubernetes.server import Server
+from tests.fakes.kubernetes.settings import Settings
+from tests.platforms.keeper_world import job_spec
+from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes
+from trial_runner import protocol
+
+RUNNER_TOKEN = "t0ken-of-the-runner"
+WRONG_TOKEN = "wr0ng-t0ken"
+SERVER, EXPORT = "10.0.0.1", "/export"
+#: Of trials whose pods need not really run.
+_CROWD = re.compile(r"t\d+")
+_LOOK_AGAIN_S = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operated:
+    """One kind of job of an adapter. `resource`: as the fake calls it."""
+
+    adapter: Callable[[Json, Host], Platform]
+    settings: Json
+    resource: str
+    native_states: Collection[str]
+    state_of: Callable[[str], JobState]
+
+
+class KubernetesWorld(World):
+    patience_s = 30.0
+
+    def __init__(self, directory: Path, operated: Operated) -> None:
+        super().__init__()
+        self.operated = operated
+        self.native_states = operated.native_states
+        self.mounted = directory / "mounted"
+        self.folder = self.recorder.folder = directory / "experiment"
+        self.code = directory / "code"
+        self._directory = directory
+        self._pipes: dict[str, Pipes] = {}
+        #: Names of jobs that may start.
+        self._begun: set[str] = set()
+        exports = {f"{SERVER}:{EXPORT}": self.mounted}
+        self.server = Server(Settings(directory / "cluster", back_off=0.1, exports=exports))
+        self.control = Control(self.server)
+
+    async def __aenter__(self) -> Self:
+        for folder in (self.mounted, self.code, self.folder / "code"):
+            folder.mkdir(parents=True)
+        (self.code / "job.sh").write_text(SCRIPT)
+        for name, text in self.code_files.items():
+            (self.code / name).write_text(text)
+        self.recorder.code_archive = pack(self.code, self.folder / "code").path
+        await self.server.start()
+        self.kubeconfig = self.server.kubeconfig(self._directory / "kubeconfig")
+        admin = self.server.admin()
+        self.secrets = (RUNNER_TOKEN, WRONG_TOKEN, admin.token)
+        self._hold_back()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        await self.server.close()
+        for pipes in self._pipes.values():
+            pipes.close()
+
+    # The adapter
+
+    def make(self, **settings: Any) -> Platform:
+        storage = {"storageType": "nfs", "server": SERVER, "path": EXPORT, "localMountPoint": str(self.mounted)}
+        return self._make({"storage": storage, **settings})
+
+    def make_pushing(self) -> Platform:
+        self._release_all()
+        return self._make({"storage": {"storageType": "nfs", "server": SERVER, "path": EXPORT}, "channel": "push"})
+
+    def make_unauthorised(self) -> Platform:
+        path = self.server.kubeconfig(self._directory / "wrong", Credentials(token=WRONG_TOKEN))
+        return self.make(kubeconfig=str(path))
+
+    def _make(self, settings: dict[str, Any]) -> Platform:
+        whole = {"kubeconfig": str(self.kubeconfig), "namespace": "default", **self.operated.settings, **settings}
+        return self.operated.adapter(whole, self.recorder.host(unreachable_keeper()))
+
+    def state_of(self, native: str) -> JobState:
+        return self.operated.state_of(native)
+
+    async def restart(self) -> None:
+        self.recorder.connections = Connections()
+
+    # Jobs
+
+    def job(self, trial_id: str) -> JobSpec:
+        spec = self.command(trial_id, "exec /bin/sh job.sh")
+        if spec.name not in self._pipes:
+            self._pipes[spec.name] = Pipes(self.directory(spec.name))
+        return spec
+
+    def command(self, trial_id: str, command: str) -> JobSpec:
+        experiment_id = self.recorder.experiment_id
+        return job_spec(
+            name=job_name(experiment_id, trial_id, 1), experiment_id=experiment_id, trial_id=trial_id, attempt=1,
+            command=command, caller_environment={}, code_directory=str(self.code), nonce="nonce",
+            attempt_directory=str(self.folder / "trials" / trial_id),
+            runner_environment={protocol.ENV_TOKEN: RUNNER_TOKEN, protocol.ENV_MANAGER_URL: "http://127.0.0.1:9/none"},
+        )  # fmt: skip
+
+    def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
+        return dataclasses.replace(self.command(trial_id, command), runner_environment=runner_environment)
+
+    def directory(self, job_name: str) -> Path:
+        """Where the runner of a job works, on the storage."""
+        return self.mounted / "nni" / self.recorder.experiment_id / job_name.rpartition("_")[2]
+
+    async def begin(self, handle: JobHandle) -> None:
+        trial_id = handle.job_name.rpartition("_")[2]
+        if _CROWD.fullmatch(trial_id):
+            self.server.cluster.pretences.add(Pretence(f"nni-manager/trial={trial_id}", 1000.0))
+        self._begun.add(self.object_name(handle))
+        self._hold_back()
+        self.server.cluster.nodes.wake()
+        if not _CROWD.fullmatch(trial_id):
+            await self._until(lambda: (self.directory(handle.job_name) / "starts").exists())
+
+    async def end(self, handle: JobHandle, exit_code: int) -> None:
+        self._pipes[handle.job_name].order(f"exit {exit_code}")
+        await self._until(lambda: not any(pod["status"].get("phase") == "Running" for pod in self.pods(handle)))
+
+    async def vanish(self, handle: JobHandle) -> None:
+        control = self.control
+        control.vanish(self.operated.resource, "default", self.object_name(handle))
+        for pod in self.pods(handle):
+            control.lose_pod("default", pod["metadata"]["name"])
+
+    async def count(self, job_name: str) -> int:
+        await self._pipes[job_name].tell("ping")
+        return len((self.directory(job_name) / "starts").read_text().splitlines())
+
+    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
+        await self._pipes[handle.job_name].tell("environment")
+        return dict(entry.split("=", 1) for entry in self._shown(handle).rstrip("\0").split("\0"))
+
+    async def code_file(self, handle: JobHandle, name: str) -> str:
+        await self._pipes[handle.job_name].tell(f"show {name}")
+        return self._shown(handle)
+
+    async def parameter_record(self, handle: JobHandle) -> str:
+        await self._pipes[handle.job_name].tell(f'show "$NNI_SYS_DIR"/{protocol.PARAMETER_FILE}')
+        return (self.directory(handle.job_name) / protocol.PARAMETER_FILE).read_text()
+
+    async def write_log(self, handle: JobHandle, line: str) -> None:
+        await self._pipes[handle.job_name].tell(f"print {line}")
+
+    async def report(self, handle: JobHandle, line: str) -> None:
+        await self._pipes[handle.job_name].tell(f"report {line}")
+
+    def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
+        return lagging_storage(self.mounted, lag)
+
+    # The platform
+
+    @property
+    def remote_calls(self) -> int:
+        return sum(self.server.cluster.counts.values())
+
+    async def start_outage(self) -> None:
+        await self.server.stop_listening()
+
+    async def end_outage(self) -> None:
+        await self.server.listen()
+
+    def object_name(self, handle: JobHandle) -> str:
+        found: str = re.sub(r'.*"name": "([^"]*)".*', r"\1", handle.data)
+        return found
+
+    def pods(self, handle: JobHandle) -> list[dict[str, Any]]:
+        """Of a job, as they are now."""
+        name = self.object_name(handle)
+        everything = self.server.cluster.store.all("pods", "default")
+        return [pod for pod in everything if (pod["metadata"].get("labels") or {}).get("nni-manager/job") == name]
+
+    def _hold_back(self) -> None:
+        """No pod gets a node but those of jobs that were begun."""
+        begun = "|".join(f"{re.escape(name)}-" for name in self._begun) or "(?!)"
+        self.server.cluster.unschedulable.clear()
+        self.control.unschedulable(f"^(?!{begun})", "0/1 nodes are available: 1 Insufficient cpu.")
+
+    def _release_all(self) -> None:
+        self.control.schedulable()
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not holds():  # noqa: ASYNC110 (files and the fake's store tell nobody)
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _shown(self, handle: JobHandle) -> str:
+        return (self.directory(handle.job_name) / "shown").read_text()
