@@ -88,6 +88,16 @@ class Replay:
             self.is_troubled = False
             self._moved.notify_all()
 
+    def held(self, plural: str) -> dict[str, Object]:
+        """What there is now, by name."""
+        found: dict[str, Object] = {}
+        for event in self._events[: self._at]:
+            if event.plural == plural:
+                found[event.object["metadata"]["name"]] = event.object
+                if event.kind == "DELETED":
+                    del found[event.object["metadata"]["name"]]
+        return found
+
     async def call(self, method: str, path: str, *, query: Query = (), **_: Any) -> Object:
         """A list."""
         plural = path.rpartition("/")[2]
@@ -96,13 +106,7 @@ class Replay:
             counts.failures += 1
             raise PlatformUnavailable("the replayed server is away")
         counts.lists += 1
-        held: dict[str, Object] = {}
-        for event in self._events[: self._at]:
-            if event.plural == plural:
-                held[event.object["metadata"]["name"]] = event.object
-                if event.kind == "DELETED":
-                    del held[event.object["metadata"]["name"]]
-        return {"items": list(held.values()), "metadata": {"resourceVersion": str(self._version)}}
+        return {"items": list(self.held(plural).values()), "metadata": {"resourceVersion": str(self._version)}}
 
     @asynccontextmanager
     async def lines(self, path: str, query: Query, limit_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -118,6 +122,7 @@ class Replay:
             yield _line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
             return
         while True:
+            seen = (self._at, self.is_troubled)
             for event in [one for one in self._events[: self._at] if one.version > version and one.plural == plural]:
                 version = event.version
                 yield _line(event.kind, event.object)
@@ -128,11 +133,14 @@ class Replay:
                     if self._chance.random() < 0.5:
                         raise PlatformUnavailable("the replayed watch broke")
                     return
-            if self._at == len(self._events) and not self.is_troubled:  # nothing more will happen
-                await asyncio.sleep(limit_s)
-                return
-            async with self._moved:
-                await self._moved.wait()
+            await self._change(seen, limit_s)
+
+    async def _change(self, seen: tuple[int, bool], limit_s: float) -> None:
+        """The clock has moved, or calm has come, or nothing more will happen for as long as a watch may last."""
+        if self._at == len(self._events) and not self.is_troubled:
+            return await asyncio.sleep(limit_s)
+        async with self._moved:
+            await self._moved.wait_for(lambda: seen != (self._at, self.is_troubled))
 
     async def _trouble_after(self, plural: str, event: Recorded, counts: Counts) -> AsyncIterator[bytes]:
         """Old news, as a server that was restored may tell them."""

@@ -102,6 +102,7 @@ class Play:
         await asyncio.sleep(60)
         for informer in self._informers:
             await informer.stop()
+            assert _versions(informer.objects) == _versions(self.replay.held(informer.resource.plural))
         self._following.close()
         return self.seen
 
@@ -163,3 +164,7 @@ def test_the_table_is_of_what_was_recorded() -> None:
     for plural, stream in STREAMS.items():
         lines = Path(folder / "k8s-events" / f"{plural}.jsonl").read_text().splitlines()
         assert {json.loads(line)["object"]["metadata"]["name"] for line in lines} == set(stream.ends)
+
+
+def _versions(objects: dict[str, Object]) -> dict[str, str]:
+    return {name: found["metadata"]["resourceVersion"] for name, found in objects.items()}
