@@ -147,7 +147,8 @@ class Replay:
         if self._happens(0.5):
             counts.repetitions += 1
             past = [one for one in self._events[: self._at] if one.plural == plural and one.version <= event.version]
-            for one in past[-self._chance.randint(1, 4) :]:
+            start = max(0, len(past) - self._chance.randint(1, 6))
+            for one in past[start : start + self._chance.randint(1, 6)]:
                 yield _line(one.kind, one.object)
 
     def _happens(self, weight: float) -> bool:

@@ -80,6 +80,7 @@ class Play:
     def __init__(self, plural: str, seed: int, trouble: float) -> None:
         self._stream = STREAMS[plural]
         self._chance = random.Random(seed)
+        random.seed(seed)  # the informers' own waits, so that a play can be played again
         self.replay = Replay(recorded(plural), self._chance, trouble)
         self.seen: dict[str, list[JobReport]] = {name: [] for name in self._stream.ends}
         informers = [self._informer(each) for each in (self._stream.resource, PODS, EVENTS)]
