@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
@@ -20,6 +20,7 @@ from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavaila
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit import (
+    attempt_file,
     kubernetes_logs,
     kubernetes_names,
     kubernetes_refusals,
@@ -27,13 +28,14 @@ from nni_manager.platform_kit import (
     kubernetes_submission,
 )
 from nni_manager.platform_kit.connections import Lease
-from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform
+from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding
 from nni_manager.platform_kit.kubernetes_access import Access
 from nni_manager.platform_kit.kubernetes_client import Object, Refusal
 from nni_manager.platform_kit.kubernetes_cluster import Cluster
 from nni_manager.platform_kit.kubernetes_following import Following
 from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
 from nni_manager.platform_kit.kubernetes_kind import Kind
+from nni_manager.platform_kit.kubernetes_preflight import Preflight
 from nni_manager.platform_kit.kubernetes_reading import Reading, reading
 from nni_manager.platform_kit.kubernetes_resource import EVENTS, PODS, SECRETS, Resource
 from nni_manager.platform_kit.kubernetes_service import Service
@@ -97,6 +99,14 @@ class KubernetesPlatform(Platform):
     @classmethod
     def connection_key(cls, settings: Json) -> str:
         return Access.of(settings).key
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        return await Preflight(self.settings, self.access, self.job_kind(), self.look_further).findings()
+
+    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
+        """What else may be wrong, of a section of this platform alone."""
+        for finding in ():
+            yield finding
 
     # Entering and leaving
 
@@ -309,6 +319,9 @@ class KubernetesPlatform(Platform):
     # Logs
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        folder = self._entered[1].folder(str(json.loads(handle.data).get("folder", "")))
+        if folder is not None:
+            return await asyncio.to_thread(attempt_file.read_stretch, folder.here, name, offset, limit)
         memory = self._memory(handle)
         if name != protocol.STDOUT_FILE or not memory.pods:
             raise NotFound(f"job {handle.job_name} has no {name} in the cluster")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit import kubernetes_names
+from nni_manager.platform_kit.contract import PreflightFinding
 from nni_manager.platform_kit.kubernetes_client import Object
 from nni_manager.platform_kit.kubernetes_cluster import Cluster
 from nni_manager.platform_kit.kubernetes_kind import Kind
 from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes_preflight import secrets_there, storage_class_there
 from nni_manager.platform_kit.kubernetes_resource import CLAIMS
 from nni_manager.platform_kit.kubernetes_service import Service, owner
 from nni_manager.platforms.adl import jobs
@@ -37,6 +42,15 @@ class AdlPlatform(KubernetesPlatform):
         code = "" if self.sends_code(self.settings) else str(self.settings["trialCodeDirectory"])
         pods = service.pods(code_in_image=code)
         return jobs.job(spec, self.settings, pods, labels, service.secret_name(name), name)
+
+    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
+        secrets: Any = self.settings.get("imagePullSecrets") or ()
+        async for finding in secrets_there(cluster, [one["name"] for one in secrets]):
+            yield finding
+        checkpoint: Any = self.settings.get("checkpoint")
+        if checkpoint:
+            async for finding in storage_class_there(cluster, checkpoint["storageClass"]):
+                yield finding
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
         await super().on_created(cluster, created, spec, service)

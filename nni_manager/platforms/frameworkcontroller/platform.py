@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 from pathlib import Path
 
@@ -28,7 +29,10 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
         return bool(settings.get("configPath"))  # its policies may
 
     def job_kind(self) -> Kind:
-        return jobs.kind(self.settings)
+        found = jobs.kind(self.settings)
+        if (template := self._template) is None:
+            return found
+        return dataclasses.replace(found, container=jobs.template_roles(template)[0][0].container)
 
     @cached_property
     def _template(self) -> Object | None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.platform_kit.testing import PlatformContract
 from nni_manager.platforms.adl import states
 from nni_manager.platforms.adl.platform import AdlPlatform
+from tests.platforms.kubernetes_contract import KubernetesContract
 from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 
 pytestmark = pytest.mark.contract
 
 
-class TestAdaptDLJob(PlatformContract):
+class TestAdaptDLJob(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
         settings = {
             "platform": "adl", "dockerImage": "example/trial:1", "trialCpuNumber": 1, "trialMemorySize": "64Mi",
@@ -22,7 +22,10 @@ class TestAdaptDLJob(PlatformContract):
         return KubernetesWorld(
             directory,
             Operated(
-                adapter=AdlPlatform, resource="adaptdljobs.adaptdl.petuum.com", settings=settings,
-                native_states=tuple(states.PHASES), state_of=states.state_of,
-            ),  # fmt: skip
+                adapter=AdlPlatform,
+                resource="adaptdljobs.adaptdl.petuum.com",
+                settings=settings,
+                native_states=tuple(states.PHASES),
+                state_of=states.state_of,
+            ),
         )

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.platform_kit.testing import PlatformContract
 from nni_manager.platforms.frameworkcontroller import states
 from nni_manager.platforms.frameworkcontroller.platform import FrameworkcontrollerPlatform
+from tests.platforms.kubernetes_contract import KubernetesContract
 from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 
 pytestmark = pytest.mark.contract
@@ -19,13 +19,15 @@ _ROLE = {
 }  # fmt: skip
 
 
-class TestFramework(PlatformContract):
+class TestFramework(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
         return KubernetesWorld(
             directory,
             Operated(
-                adapter=FrameworkcontrollerPlatform, resource="frameworks.frameworkcontroller.microsoft.com",
+                adapter=FrameworkcontrollerPlatform,
+                resource="frameworks.frameworkcontroller.microsoft.com",
                 settings={"platform": "frameworkcontroller", "taskRoles": [_ROLE]},
-                native_states=tuple(states.STATES), state_of=states.state_of,
-            ),  # fmt: skip
+                native_states=tuple(states.STATES),
+                state_of=states.state_of,
+            ),
         )

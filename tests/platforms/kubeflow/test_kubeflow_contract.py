@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.platform_kit.testing import PlatformContract
 from nni_manager.platforms.kubeflow import states
 from nni_manager.platforms.kubeflow.platform import KubeflowPlatform
+from tests.platforms.kubernetes_contract import KubernetesContract
 from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 
 pytestmark = pytest.mark.contract
@@ -24,11 +24,11 @@ def operated(operator: str, role: str, plural: str) -> Operated:
     )  # fmt: skip
 
 
-class TestTFJob(PlatformContract):
+class TestTFJob(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
         return KubernetesWorld(directory, operated("tf-operator", "worker", "tfjobs"))
 
 
-class TestPyTorchJob(PlatformContract):
+class TestPyTorchJob(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
         return KubernetesWorld(directory, operated("pytorch-operator", "master", "pytorchjobs"))

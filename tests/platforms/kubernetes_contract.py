@@ -1,0 +1,38 @@
+"""The platform contract for adapters whose cluster is played in the test's own process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nni_manager.domain.job import JobState
+from nni_manager.platform_kit.testing import PlatformContract, World
+from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
+from nni_manager.platform_kit.testing.observing import running, seen, unavailable
+
+
+class KubernetesContract(PlatformContract):
+    """What is left shows once the cluster is gone, too."""
+
+    async def test_nothing_is_left_after_leaving(self, tmp_path: Path) -> None:  # type: ignore[override]
+        """16"""
+        before = leftovers()
+        async with self.make_world(tmp_path) as world, world.make() as platform:
+            handle = await running(world, platform, "a")
+            await platform.read_file(handle, world.log_name, 0, 100)
+            await world.end(handle, 0)
+            await seen(world, platform, handle, JobState.SUCCEEDED)
+        assert await new_leftovers(before, 5.0) == frozenset()
+
+    async def test_nothing_is_left_after_leaving_during_an_outage(self, tmp_path: Path) -> None:  # type: ignore[override]
+        """16"""
+        before = leftovers()
+        async with self.make_world(tmp_path) as world:
+            await _leave_in_an_outage(world)
+        assert await new_leftovers(before, 5.0) == frozenset()
+
+
+async def _leave_in_an_outage(world: World) -> None:
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        await world.start_outage()
+        await unavailable(world, lambda: platform.observe([handle]))
