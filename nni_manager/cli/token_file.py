@@ -9,7 +9,7 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.token import parse_token
 
-VARIABLE = "NNI_MANAGER_" + "TOKEN"
+VARIABLE = "NNI_MANAGER_TOKEN"
 
 
 def read_token(file: Path | None) -> str | None:
