@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
-from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable
+from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit import (
@@ -28,7 +28,7 @@ from nni_manager.platform_kit import (
     kubernetes_submission,
 )
 from nni_manager.platform_kit.connections import Lease
-from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding
+from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
 from nni_manager.platform_kit.kubernetes_access import Access
 from nni_manager.platform_kit.kubernetes_client import Object, Refusal
 from nni_manager.platform_kit.kubernetes_cluster import Cluster
@@ -101,11 +101,16 @@ class KubernetesPlatform(Platform):
         return Access.of(settings).key
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        return await Preflight(self.settings, self.access, self.job_kind(), self.look_further).findings()
+        try:
+            kind = self.job_kind()
+        except SubmitRejected as error:
+            return [PreflightFinding(severity=Severity.WRONG, subject="config", sentence=str(error))]
+        return await Preflight(self.settings, self.access, kind, self.look_further).findings()
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
         """What else may be wrong, of a section of this platform alone."""
-        for finding in ():
+        nothing: Sequence[PreflightFinding] = ()
+        for finding in nothing:
             yield finding
 
     # Entering and leaving
