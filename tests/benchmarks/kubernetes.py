@@ -62,7 +62,7 @@ def _report(table: Table, daemon: Daemon, id_: str, seen: dict[str, dict[str, fl
             for moments in [told[name]]
         )
         assert len(late) > TRIALS / 2, f"{len(late)} of {TRIALS} trials were seen {status}"
-        # what pods that only pretend never deliver is waited for at their end, which is no measure of how soon it is seen
+        # of pods that only pretend, a last delivery is waited for in vain: their ends are no measure of what is seen
         bars = [at_most(200)] if status == "RUNNING" else []
         table.row(f"ms from `{word}` in the cluster to {status} on the trial, p95", late[int(0.95 * len(late))], *bars)
 

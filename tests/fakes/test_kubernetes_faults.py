@@ -83,6 +83,7 @@ async def test_what_vanishes_is_told_to_nobody(world: TestCluster, core: client.
     world.control.vanish("configmaps", "default", "a")
     with pytest.raises(aiohttp.ClientPayloadError):
         await answer.content.read()
+    answer.close()
     again = await core.list_namespaced_config_map(
         "default", watch=True, resource_version=version, _preload_content=False
     )
