@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds that entering waits for the first list.
 _ENTER_S = 20.0
+#: Seconds after which a quota that was used up is tried again.
+_ROOM_AGAIN_S = 3.0
 
 
 class KubernetesPlatform(Platform):
@@ -193,6 +195,7 @@ class KubernetesPlatform(Platform):
             created = await self._create(cluster, spec)
         except Refusal as refusal:
             if (why := kubernetes_refusals.quota(refusal)) is not None:
+                asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # nobody tells of room
                 return NoRoom(why=why)
             error = kubernetes_refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.observing import running, seen, unavailable
+
+#: Seconds that the scheduler gives an adapter to leave.
+_EXIT_S = 10.0
 
 
 class KubernetesContract(PlatformContract):
@@ -28,6 +32,21 @@ class KubernetesContract(PlatformContract):
         before = leftovers()
         async with self.make_world(tmp_path) as world:
             await _leave_in_an_outage(world)
+        assert await new_leftovers(before, 5.0) == frozenset()
+
+    async def test_it_is_left_also_while_nothing_is_answered(self, tmp_path: Path) -> None:  # type: ignore[override]
+        """22"""
+        before = leftovers()
+        async with self.make_world(tmp_path) as world:
+            platform = world.make()
+            await platform.__aenter__()
+            handle = await running(world, platform, "a")
+            await world.start_hanging()
+            async with asyncio.timeout(_EXIT_S):
+                await platform.__aexit__(None, None, None)
+            await world.end_hanging()
+            async with world.make() as platform:
+                await seen(world, platform, handle, JobState.RUNNING)
         assert await new_leftovers(before, 5.0) == frozenset()
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import job_name
@@ -19,7 +19,8 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
-from nni_manager.platform_kit.testing import Lag, LaggingStorage, World, lagging_storage
+from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
+from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, World, lagging_storage
 from nni_manager.platform_kit.testing.world import unreachable_keeper
 from tests.fakes.kubernetes.control import Control
 from tests.fakes.kubernetes.kubeconfig import Credentials
@@ -47,10 +48,17 @@ class Operated:
     resource: str
     native_states: Collection[str]
     state_of: Callable[[str], JobState]
+    #: `spec` of somebody else's job, which runs for long.
+    foreign: Json
 
 
 class KubernetesWorld(World):
     patience_s = 30.0
+    absent: ClassVar[Mapping[Feature, str]] = {
+        Feature.MACHINES: "a cluster hides its machines",
+        Feature.PACE: "the server says itself when it wants to be left alone",
+        Feature.REPLICAS: "jobs of several pods have experiments of their own as tests",
+    }
 
     def __init__(self, directory: Path, operated: Operated) -> None:
         super().__init__()
@@ -98,13 +106,17 @@ class KubernetesWorld(World):
         self._release_all()
         return self._make({"storage": {"storageType": "nfs", "server": SERVER, "path": EXPORT}, "channel": "push"})
 
+    def make_of(self, recorder: Recorder) -> Platform:
+        storage = {"storageType": "nfs", "server": SERVER, "path": EXPORT, "localMountPoint": str(self.mounted)}
+        return self._make({"storage": storage}, recorder)
+
     def make_unauthorised(self) -> Platform:
         path = self.server.kubeconfig(self._directory / "wrong", Credentials(token=WRONG_TOKEN))
         return self.make(kubeconfig=str(path))
 
-    def _make(self, settings: dict[str, Any]) -> Platform:
+    def _make(self, settings: dict[str, Any], recorder: Recorder | None = None) -> Platform:
         whole = {"kubeconfig": str(self.kubeconfig), "namespace": "default", **self.operated.settings, **settings}
-        return self.operated.adapter(whole, self.recorder.host(unreachable_keeper()))
+        return self.operated.adapter(whole, (recorder or self.recorder).host(unreachable_keeper()))
 
     def state_of(self, native: str) -> JobState:
         return self.operated.state_of(native)
@@ -115,17 +127,20 @@ class KubernetesWorld(World):
     # Jobs
 
     def job(self, trial_id: str) -> JobSpec:
-        spec = self.command(trial_id, "exec /bin/sh job.sh")
+        return self.job_of(self.recorder, trial_id)
+
+    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
+        spec = self.command(trial_id, "exec /bin/sh job.sh", recorder)
         if spec.name not in self._pipes:
             self._pipes[spec.name] = Pipes(self.directory(spec.name))
         return spec
 
-    def command(self, trial_id: str, command: str) -> JobSpec:
-        experiment_id = self.recorder.experiment_id
+    def command(self, trial_id: str, command: str, recorder: Recorder | None = None) -> JobSpec:
+        experiment_id = (recorder or self.recorder).experiment_id
         return job_spec(
             name=job_name(experiment_id, trial_id, 1), experiment_id=experiment_id, trial_id=trial_id, attempt=1,
             command=command, caller_environment={}, code_directory=str(self.code), nonce="nonce",
-            attempt_directory=str(self.folder / "trials" / trial_id),
+            attempt_directory=str((recorder or self.recorder).folder / "trials" / trial_id),
             runner_environment={protocol.ENV_TOKEN: RUNNER_TOKEN, protocol.ENV_MANAGER_URL: "http://127.0.0.1:9/none"},
         )  # fmt: skip
 
@@ -134,7 +149,8 @@ class KubernetesWorld(World):
 
     def directory(self, job_name: str) -> Path:
         """Where the runner of a job works, on the storage."""
-        return self.mounted / "nni" / self.recorder.experiment_id / job_name.rpartition("_")[2]
+        _, _, experiment_id, _, trial_id = job_name.split("_")
+        return self.mounted / "nni" / experiment_id / trial_id
 
     async def begin(self, handle: JobHandle) -> None:
         trial_id = handle.job_name.rpartition("_")[2]
@@ -157,7 +173,10 @@ class KubernetesWorld(World):
             control.lose_pod("default", pod["metadata"]["name"])
 
     async def count(self, job_name: str) -> int:
-        await self._pipes[job_name].tell("ping")
+        if not (self.directory(job_name) / "starts").exists():
+            return 0
+        if self._runs(job_name):
+            await self._pipes[job_name].tell("ping")
         return len((self.directory(job_name) / "starts").read_text().splitlines())
 
     async def environment(self, handle: JobHandle) -> Mapping[str, str]:
@@ -181,7 +200,73 @@ class KubernetesWorld(World):
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
         return lagging_storage(self.mounted, lag)
 
+    async def hold_back(self, handle: JobHandle, number: int) -> str:
+        words = ("1 Insufficient cpu", "1 Insufficient nvidia.com/gpu")[number]
+        self._hold_back(words)
+        self.server.cluster.nodes.wake()
+        return words
+
+    async def cancel_in_portal(self, handle: JobHandle) -> None:
+        self.control.delete(self.operated.resource, "default", self.object_name(handle))
+
+    async def plant(self, spec: JobSpec) -> None:
+        name = self._name_of(spec)
+        kind = self.server.cluster.kinds.by_key(self.operated.resource)
+        assert kind is not None
+        labels = {"app": "nni-kubernetes-trial", "expId": spec.experiment_id, "trialId": spec.trial_id}
+        body = {
+            "apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind, "spec": dict(self.operated.foreign),
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+        }  # fmt: skip
+        self.server.cluster.verbs.create(kind, "default", body)
+
+    async def is_planted(self, spec: JobSpec) -> bool:
+        found = [one["metadata"] for one in self._objects(self.operated.resource)]
+        return [one["labels"].get("app") for one in found if one["name"] == self._name_of(spec)] == [
+            "nni-kubernetes-trial"
+        ]
+
+    def _name_of(self, spec: JobSpec) -> str:
+        platform = self.make()
+        assert isinstance(platform, KubernetesPlatform)
+        return platform.object_name(spec)
+
+    async def traces(self, experiment_id: str) -> Collection[str]:
+        return [
+            f"{resource} {one['metadata']['name']}"
+            for resource in (self.operated.resource, "pods", "secrets", "configmaps", "persistentvolumeclaims")
+            for one in self._objects(resource)
+            if (one["metadata"].get("labels") or {}).get("nni-manager/experiment") == experiment_id
+        ]
+
+    def _objects(self, resource: str) -> list[dict[str, Any]]:
+        return list(self.server.cluster.store.all(resource, "default"))
+
     # The platform
+
+    @property
+    def sessions_seen(self) -> int:
+        """Lists of the jobs: each connection makes one."""
+        return self.server.cluster.counts.get(f"list {self.operated.resource.partition('.')[0]}", 0)
+
+    async def start_hanging(self) -> None:
+        self.control.fault(delay=3600.0, times=-1)
+
+    async def end_hanging(self) -> None:
+        self.server.cluster.faults.clear()
+
+    async def lose_answer(self) -> None:
+        self.control.fault(method="POST", path=f"/{self.operated.resource.partition('.')[0]}", drop="after")
+
+    async def start_shortage(self) -> None:
+        message = "jobs are forbidden: exceeded quota: team, requested: count=1, used: count=1, limited: count=1"
+        self.control.fault(
+            method="POST", path=f"/{self.operated.resource.partition('.')[0]}", times=-1, status=403,
+            reason="Forbidden", message=message,
+        )  # fmt: skip
+
+    async def end_shortage(self) -> None:
+        self.server.cluster.faults.clear()
 
     @property
     def remote_calls(self) -> int:
@@ -203,11 +288,20 @@ class KubernetesWorld(World):
         everything = self.server.cluster.store.all("pods", "default")
         return [pod for pod in everything if (pod["metadata"].get("labels") or {}).get("nni-manager/job") == name]
 
-    def _hold_back(self) -> None:
+    def _runs(self, job_name: str) -> bool:
+        _, _, experiment_id, _, trial_id = job_name.split("_")
+        for pod in self._objects("pods"):
+            labels = pod["metadata"].get("labels") or {}
+            ours = (labels.get("nni-manager/experiment"), labels.get("nni-manager/trial")) == (experiment_id, trial_id)
+            if ours and pod["status"].get("phase") == "Running":
+                return True
+        return False
+
+    def _hold_back(self, why: str = "1 Insufficient cpu") -> None:
         """No pod gets a node but those of jobs that were begun."""
         begun = "|".join(f"{re.escape(name)}-" for name in self._begun) or "(?!)"
         self.server.cluster.unschedulable.clear()
-        self.control.unschedulable(f"^(?!{begun})", "0/1 nodes are available: 1 Insufficient cpu.")
+        self.control.unschedulable(f"^(?!{begun})", f"0/1 nodes are available: {why}.")
 
     def _release_all(self) -> None:
         self.control.schedulable()

@@ -13,6 +13,8 @@ from tests.platforms.kubernetes_world import KubernetesWorld, Operated
 
 pytestmark = pytest.mark.contract
 
+_POD = {"spec": {"containers": [{"name": "main", "image": "x", "command": ["sleep", "1000"]}]}}
+
 
 class TestAdaptDLJob(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
@@ -27,5 +29,6 @@ class TestAdaptDLJob(KubernetesContract):
                 settings=settings,
                 native_states=tuple(states.PHASES),
                 state_of=states.state_of,
+                foreign={"template": _POD},
             ),
         )

@@ -18,6 +18,12 @@ _ROLE = {
     "gpuNumber": 0, "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceedTaskCount": 1},
 }  # fmt: skip
 
+_POD = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x", "command": ["sleep", "1000"]}]}}
+_FOREIGN = {
+    "executionType": "Start",
+    "taskRoles": [{"name": "worker", "taskNumber": 1, "task": {"pod": _POD}}],
+}
+
 
 class TestFramework(KubernetesContract):
     def make_world(self, directory: Path) -> KubernetesWorld:
@@ -29,5 +35,6 @@ class TestFramework(KubernetesContract):
                 settings={"platform": "frameworkcontroller", "taskRoles": [_ROLE]},
                 native_states=tuple(states.STATES),
                 state_of=states.state_of,
+                foreign=_FOREIGN,
             ),
         )

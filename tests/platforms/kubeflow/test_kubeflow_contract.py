@@ -17,10 +17,14 @@ _ROLE = {"replicas": 1, "dockerImage": "example/trial:1", "cpuNumber": 1, "memor
 
 
 def operated(operator: str, role: str, plural: str) -> Operated:
+    container = {"name": "tensorflow" if role == "worker" else "pytorch", "image": "x", "command": ["sleep", "1000"]}
+    template = {"spec": {"containers": [container]}}
+    field, name = ("tfReplicaSpecs", "Worker") if role == "worker" else ("pytorchReplicaSpecs", "Master")
     return Operated(
         adapter=KubeflowPlatform, resource=f"{plural}.kubeflow.org", native_states=tuple(states.STATES),
         settings={"platform": "kubeflow", "operator": operator, "apiVersion": "v1", role: _ROLE},
         state_of=states.state_of,
+        foreign={field: {name: {"replicas": 1, "restartPolicy": "Never", "template": template}}},
     )  # fmt: skip
 
 
