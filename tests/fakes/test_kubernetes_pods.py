@@ -341,3 +341,15 @@ async def test_an_invalid_pod_is_refused(core: client.CoreV1Api, change: Any, to
     with pytest.raises(client.ApiException) as error:
         await core.create_namespaced_pod("default", given)
     assert error.value.status == 422 and told in error.value.body
+
+
+async def test_a_quota_holds_for_all_pods_together(core: client.CoreV1Api) -> None:
+    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "3"}}}
+    await core.create_namespaced_resource_quota("default", quota)
+    given = pod("a", "sleep 300")
+    given["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "2"}}
+    await core.create_namespaced_pod("default", given)
+    given["metadata"]["name"] = "b"
+    with pytest.raises(client.ApiException) as error:
+        await core.create_namespaced_pod("default", given)
+    assert error.value.status == 403 and "exceeded quota: team, requested: requests.cpu=2" in error.value.body

@@ -30,6 +30,7 @@ from tests.fakes.kubernetes.requests import Pages, Target
 from tests.fakes.kubernetes.settings import Settings
 from tests.fakes.kubernetes.storage import Storage
 from tests.fakes.kubernetes.store import Object, Store
+from tests.fakes.kubernetes.timeline import Timeline
 from tests.fakes.kubernetes.verbs import Verbs
 from tests.fakes.kubernetes.watches import Watches
 
@@ -53,6 +54,8 @@ class Cluster:
         self.address = ""
         self.authority = Authority(folder / "certificates")
         self.store = Store(folder / "objects.jsonl")
+        self.timeline = Timeline()
+        self.store.listen(self.timeline.hear)
         self.kinds = Kinds()
         self.verbs = Verbs(self.store, self.kinds)
         self.verbs.unknown_fields = settings.unknown_fields

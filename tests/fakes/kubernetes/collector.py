@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.fakes.kubernetes import refusals
+from tests.fakes.kubernetes.kinds import EVENTS
 from tests.fakes.kubernetes.store import Change, Object
 from tests.fakes.kubernetes.verbs import FOREGROUND, ORPHAN, Verbs
 
@@ -34,7 +35,7 @@ class Collector:
             self._wake.set()
 
     def collect(self) -> None:
-        everything = list(self._verbs.store.everything())
+        everything = [(key, obj) for key, obj in self._verbs.store.everything() if key != EVENTS.key]
         living = {obj["metadata"]["uid"]: (key, obj) for key, obj in everything}
         dependants: dict[str, list[tuple[str, Object]]] = {}
         for key, obj in everything:

@@ -96,6 +96,10 @@ class Control:
         """How often each verb was asked of each resource."""
         return dict(self._cluster.counts)
 
+    def timeline(self, resource: str) -> dict[str, dict[str, float]]:
+        """When each job first was what it is, in milliseconds since 1970."""
+        return self._cluster.timeline.moments.get(resource, {})
+
     # pods and nodes
 
     def pretend(self, selector: str, seconds: float = 0.0, exit_code: int = 0, log: str = "") -> None:

@@ -6,7 +6,7 @@ import logging
 import uuid
 from typing import Any
 
-from tests.fakes.kubernetes import admission, defaults, patches, refusals, selectors
+from tests.fakes.kubernetes import admission, defaults, patches, quotas, refusals, selectors
 from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, Kind, Kinds, of_definition
 from tests.fakes.kubernetes.store import Change, Object, Store
 
@@ -23,6 +23,8 @@ class Verbs:
         self.store, self.kinds = store, kinds
         #: "prune" as a real server, or "refuse": 422 on unknown fields.
         self.unknown_fields = "prune"
+        #: Names of the events that were written: those that say the same are counted.
+        self._told: dict[tuple[str, str, str, str], str] = {}
         #: Says what was pruned, for whoever answers a request.
         self.warnings: list[str] = []
         for definition in store.all(DEFINITIONS.key):
@@ -65,6 +67,7 @@ class Verbs:
             metadata["generation"] = 1
         if kind.namespaced:
             metadata["namespace"] = namespace
+        quotas.require_room(self.store, kind, obj)
         return obj if dry_run else self.store.put(kind.key, address, obj)
 
     def update(
@@ -181,12 +184,12 @@ class Verbs:
         """An Event about an object; the same again counts up."""
         metadata = about["metadata"]
         namespace = metadata.get("namespace") or "default"
-        same = (metadata["uid"], reason, message)
-        for old in self.store.all(EVENTS.key, namespace):
-            if (old["involvedObject"].get("uid"), old["reason"], old["message"]) == same:
-                counted = {**old, "count": old["count"] + 1, "lastTimestamp": defaults.now()}
-                self.store.put(EVENTS.key, (namespace, old["metadata"]["name"]), counted)
-                return
+        same = (namespace, metadata["uid"], reason, message)
+        old = self.store.get(EVENTS.key, (namespace, self._told.get(same, "")))
+        if old is not None:
+            counted = {**old, "count": old["count"] + 1, "lastTimestamp": defaults.now()}
+            self.store.put(EVENTS.key, (namespace, old["metadata"]["name"]), counted)
+            return
         known = [name for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata]
         involved = {
             "apiVersion": about["apiVersion"],
@@ -201,7 +204,7 @@ class Verbs:
             "reportingComponent": source, "reportingInstance": "",
         }  # fmt: skip
         try:
-            self.create(EVENTS, namespace, body)
+            self._told[same] = self.create(EVENTS, namespace, body)["metadata"]["name"]
         except refusals.Refused as refused:  # the namespace is about to go
             log.info("event %s about %s was not written: %s", reason, metadata["name"], refused)
 

@@ -62,9 +62,9 @@ def of_pod(pod: Object) -> Completion:
     special = next((code for code in codes if code in _OF_CONTAINER), None)
     if special is not None:
         phrase, attributes = _OF_CONTAINER[special]
-        diagnostics = f"PodPattern matched: {json.dumps(shown, separators=(',', ':'))}"
+        diagnostics = f"Pod failed: PodPattern matched: {json.dumps(shown, separators=(',', ':'))}"
         return {**_failed(special, phrase, attributes, diagnostics), "pod": shown}
-    diagnostics = f"PodPattern unmatched: {json.dumps(shown, separators=(',', ':'))}"
+    diagnostics = f"Pod failed: PodPattern unmatched: {json.dumps(shown, separators=(',', ':'))}"
     if codes:
         return {**_failed(codes[-1], "ContainerUnrecognizedFailed", [], diagnostics), "pod": shown}
     return {**_failed(-300, "PodFailedWithoutFailedContainer", [], diagnostics), "pod": shown}
