@@ -100,5 +100,7 @@ class KubernetesSection(PlatformSection):
         "A pod template that is merged last into that of every role; entries of lists that have a name, by it.",
         default=None, opaque=True,
     )  # fmt: skip
-    gpu_resource_name: str = Field(default="nvidia.com/gpu", min_length=1, description="What the cluster calls a GPU.")
+    gpu_resource_name: str | None = Field(
+        default=None, min_length=1, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
+    )
     priority_class_name: str | None = Field(default=None, min_length=1, description="Priority class of all pods.")
