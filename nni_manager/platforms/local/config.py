@@ -24,9 +24,15 @@ class LocalConfig(PlatformSection):
         validate_default=True,
         description="Whether GPUs that other processes use may be taken; must be set when trialGpuNumber is above 0.",
     )
-    max_trial_number_per_gpu: int = Field(
-        default=1, gt=0, description="How many trials may share a GPU at a time, when trialGpuNumber is above 0."
-    )
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, gt=0,
+        description="How many trials may share a GPU at a time, when trialGpuNumber is above 0. Default: 1, or, with "
+        "trialGpuMemory, as many as its memory allows.",
+    )  # fmt: skip
+    trial_gpu_memory: int | None = marked(
+        "Memory that a trial needs of each of its GPUs, e.g. 8 GB: trials share GPUs as far as their memory goes.",
+        default=None, gt=0, format="memory",
+    )  # fmt: skip
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
@@ -48,8 +54,8 @@ class LocalConfig(PlatformSection):
 
     @field_validator("max_trial_number_per_gpu")
     @classmethod
-    def _needs_gpus(cls, value: int, info: ValidationInfo) -> int:
-        if value != 1 and not _uses_gpus(info):
+    def _needs_gpus(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value not in (None, 1) and not _uses_gpus(info):
             raise ValueError("has a meaning only when trialGpuNumber is above 0; set that, or remove this field")
         return value
 
