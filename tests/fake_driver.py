@@ -41,7 +41,7 @@ class FakeDriver:
         self._state = directory / "cards"
         self.show({})
         program = directory / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {_PROGRAM} {self._state} \"$@\"\n")
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {_PROGRAM} {self._state} "$@"\n')
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         if has_library:
             self._build()

@@ -50,6 +50,8 @@ class Reading:
     """All cards of a machine at a moment."""
 
     cards: tuple[Card, ...]
+    #: What was asked: nvml or nvidia-smi.
+    source: str = ""
     #: Why they could not be read; empty: they were.
     error: str = ""
     #: There is no driver on the machine, so that there is no use in waiting.
@@ -62,13 +64,14 @@ class Reading:
             sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
             return cls(cards=(), error=sentence)
         cards = tuple(_card(entry) for entry in told.get("cards", ()))
-        return cls(cards=cards, error=str(told.get("error", "")), is_absent=bool(told.get("is_absent")))
+        source, error = str(told.get("source", "")), str(told.get("error", ""))
+        return cls(cards=cards, source=source, error=error, is_absent=bool(told.get("is_absent")))
 
 
 def in_words(size: int) -> str:
     """``11 GiB``, ``1.5 GiB``, ``512 MiB``."""
     if size < _GIB:
-        return f"{max(1, round(size / _MIB))} MiB"
+        return f"{round(size / _MIB)} MiB"
     return f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"
 
 

@@ -8,6 +8,7 @@ How an adapter whose jobs are kept by keepers uses this:
 * Entering, each `KeeperJobs` is entered with its machine: ``jobs.enter([machine])``.
 * `submit`: ``found = await park.reserve(spec.name, is_repeat=spec.is_repeat)``. A `NoRoom` is the answer. Otherwise
   the job is started at ``found.jobs`` with `gpu_environment` in its environment, within ``park.held(found, name)``.
+* What `KeeperJobs.reports` answers has the GPUs in `place`.
 * `room`, `want` and `plan` are asked of it; `want(0)` when the adapter is left. ``park.reach({name: sentence})`` says
   which machines are away: they get nothing, and the sentence stands in the wait reason.
 """
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.domain.wait import WaitCode
-from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, Room
+from nni_manager.platform_kit import gpu_preflight
+from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, PreflightFinding, Room
 from nni_manager.platform_kit.keeper_jobs import KeeperJobs
 from nni_manager.platform_kit.ledger import ANY_NUMBER, Demand, Reservation
 from nni_manager.platform_kit.placement import Placement
@@ -35,7 +37,7 @@ def demand_of(
     gpu_number: int | None, *, gpu_indices: Sequence[int] | None, max_trial_number_per_gpu: int | None,
     use_active_gpu: bool | None, gpu_memory_mib: int | None = None,
 ) -> Demand:  # fmt: skip
-    """Of the fields of a machine, or of the section. `max_trial_number_per_gpu` None: 1, or as many as memory allows."""
+    """Of the fields of a machine or section. `max_trial_number_per_gpu` None: 1, or as many as memory allows."""
     if not gpu_number:
         return Demand(count=0)
     by_memory = ANY_NUMBER if gpu_memory_mib else 1
@@ -104,9 +106,19 @@ class MachinePark:
         self._placement.want(jobs)
 
     async def plan(self, jobs: int) -> JobPlan:
-        """Where so many jobs would go now."""
-        await self._refresh(self._reached)
+        """Where so many jobs would go now. The `KeeperJobs` are entered."""
+        await self._look()
         return self._placement.plan(jobs)
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        """What there is to say about the machines' GPUs. The `KeeperJobs` are entered."""
+        await self._look()
+        found: list[PreflightFinding] = []
+        for parked in self._reached:
+            ledger = self._places.find(parked.machine.name)
+            if ledger is not None:
+                found += gpu_preflight.findings(ledger, parked.demand)
+        return found
 
     async def reserve(self, name: str, *, is_repeat: bool) -> Found | NoRoom:
         """A machine and its places for a job about to be submitted.
@@ -155,11 +167,13 @@ class MachinePark:
         with self._placement.held(None if found.is_started else found.reservation, name):
             yield
 
-    def place_of(self, reservation: Reservation | None) -> str:
-        """For `JobReport.place`."""
-        return "" if reservation is None else self._placement.place_of(reservation)
-
     # Helpers
+
+    async def _look(self) -> None:
+        """At all machines that can be reached."""
+        reached = self._reached
+        await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
+        await self._refresh(reached)
 
     async def _refresh(self, machines: Iterable[ParkedMachine]) -> None:
         """What else happens on their GPUs is known. One that does not say gets no job, or one by what is known."""

@@ -51,12 +51,14 @@ class Reservation:
     memory_bytes: int = 0
     #: Of the places, in their order, where they are GPUs that tell it.
     uuids: tuple[str, ...] = ()
+    #: GPUs in words, for people: ``hostA, gpu 0``; empty where places are none.
+    place: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """As it stands in the keeper's claim."""
         entry = {"machine": self.machine, "places": list(self.places), "share": self.share}
-        memory = {"memory_bytes": self.memory_bytes} if self.memory_bytes else {}
-        return {**entry, **memory, **({"uuids": list(self.uuids)} if self.uuids else {})}
+        others = {"memory_bytes": self.memory_bytes, "uuids": list(self.uuids), "place": self.place}
+        return {**entry, **{name: value for name, value in others.items() if value}}
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Self | None:
@@ -67,6 +69,7 @@ class Reservation:
         return cls(
             machine=entry["machine"], places=tuple(places), share=entry.get("share", 1),
             memory_bytes=entry.get("memory_bytes", 0), uuids=tuple(uuids) if len(uuids) == len(places) else (),
+            place=entry.get("place", ""),
         )  # fmt: skip
 
     @property
@@ -154,7 +157,7 @@ class MachineLedger:
         uuids = tuple(self.cards[place].uuid for place in chosen if place in self.cards)
         reservation = Reservation(
             machine=self.name, places=chosen, share=demand.share, memory_bytes=demand.memory_bytes,
-            uuids=uuids if all(uuids) else (),
+            uuids=uuids if all(uuids) else (), place=self.in_words(chosen) if self.has_gpus else "",
         )  # fmt: skip
         self._entries[job_name] = _Entry(reservation, self._connection)
         return reservation
@@ -171,6 +174,11 @@ class MachineLedger:
     def jobs(self) -> int:
         """How many there are, with places and without."""
         return len(self._entries)
+
+    def in_words(self, places: Sequence[int]) -> str:
+        """``hostA, gpu 0, 1``; the machine alone when there are none."""
+        kind = "gpu" if self.has_gpus else "place"
+        return f"{self.called}, {kind} {', '.join(map(str, places))}" if places else self.called
 
     # What fits
 

@@ -104,6 +104,7 @@ class Line:
         waiting = self._waiting.pop(owner)
         waiting.offered_s = None
         self._waiting[owner] = waiting
+
     def wake_all(self, machine: str) -> None:
         """Why there is no room on this machine changed."""
         for waiting in tuple(self._waiting.values()):
@@ -122,7 +123,7 @@ def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, 
     while len(found) < most and (machine := choose(known, demands)) is not None:
         if demands[machine.name].count == 0 and most == _MOST:  # as many as one likes
             return [Reservation(machine=machine.name)] * most
-        reservation = machine.reserve(f"{owner}/{len(found)}", demands[machine.name])
+        reservation = machine.reserve(f"{owner} {len(found) + 1}", demands[machine.name])
         assert reservation is not None, "the machine was chosen because it fits"
         found.append(reservation)
     return found

@@ -101,14 +101,9 @@ class Placement:
         machines = {machine.name: machine for machine in after}
         elsewhere = {m.called: why for m in after if (why := why_not.sentence(m, self._demands[m.name]))}
         return JobPlan(
-            places=[why_not.place_names(machines[one.machine], one.places) for one in found],
+            places=[machines[one.machine].in_words(one.places) for one in found],
             why_not={**elsewhere, **{self._called(name): why for name, why in self._away.items()}},
         )  # fmt: skip
-
-    def place_of(self, reservation: Reservation) -> str:
-        """``hostA, gpu 0, 1``, for `JobReport.place`."""
-        machine = self._places.find(reservation.machine)
-        return "" if machine is None else why_not.place_names(machine, reservation.places)
 
     def _known(self) -> Sequence[MachineLedger]:
         return [machine for name in self._demands if (machine := self._places.find(name)) is not None]

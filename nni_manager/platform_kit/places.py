@@ -78,7 +78,7 @@ class Places:
     def try_out(self, demands: Demands, most: int) -> tuple[list[Reservation], Sequence[MachineLedger]]:
         """Where as many jobs would go, if nobody else waited, and how the machines would be then."""
         trial = {name: machine.copy() for name in demands if (machine := self._machines.get(name)) is not None}
-        return placed(trial, "", demands, most), tuple(trial.values())
+        return placed(trial, "trial", demands, most), tuple(trial.values())
 
     def note_change(self) -> None:
         """Something of a machine changed: whoever has room now is told."""

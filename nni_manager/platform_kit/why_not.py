@@ -82,12 +82,6 @@ def place_name(machine: MachineLedger, place: int) -> str:
     return f"{'gpu' if machine.has_gpus else 'place'} {place} on {machine.called}"
 
 
-def place_names(machine: MachineLedger, places: Sequence[int]) -> str:
-    """``hostA, gpu 0, 1``; the machine alone when there are none."""
-    kind = "gpu" if machine.has_gpus else "place"
-    return f"{machine.called}, {kind} {', '.join(map(str, places))}" if places else machine.called
-
-
 def _place_details(machine: MachineLedger, place: int, users: Sequence[User]) -> Mapping[str, object]:
     card = machine.cards.get(place)
     found: dict[str, object] = {"jobs": [user.job for user in users]}
@@ -95,8 +89,11 @@ def _place_details(machine: MachineLedger, place: int, users: Sequence[User]) ->
         found["processes"] = [
             {"pid": process.pid, "user": process.user, "memoryBytes": process.memory_bytes} for process in card.foreign
         ]
-    limits = [user.share for user in users if user.share < ANY_NUMBER]
-    return {**found, **({"limit": min(limits)} if limits else {}), **({"error": card.error} if card and card.error else {})}
+        if card.error:
+            found["error"] = card.error
+    if limits := [user.share for user in users if user.share < ANY_NUMBER]:
+        found["limit"] = min(limits)
+    return found
 
 
 def _gpus(count: int) -> str:

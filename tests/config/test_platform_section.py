@@ -35,6 +35,13 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "trialGpuNumber": True}, "trialGpuNumber", "must be a whole number"),
     ({"platform": "local", "trialGpuNumber": -1}, "trialGpuNumber", "must be at least 0"),
     ({"platform": "local", "maxTrialNumberPerGpu": 2}, "maxTrialNumberPerGpu", "only when trialGpuNumber"),
+    ({"platform": "local", "gpuIndices": [0]}, "gpuIndices", "only when trialGpuNumber is above 0"),
+    ({"platform": "local", "trialGpuMemory": "4GB"}, "trialGpuMemory", "only when trialGpuNumber is above 0"),
+    ({"platform": "local", "trialGpuMemory": "much"}, "trialGpuMemory", "must be an amount of memory such as 8GB"),
+    (
+        {"platform": "local", "trialGpuNumber": 2, "useActiveGpu": False, "gpuIndices": [1]},
+        "gpuIndices", "names 1 GPU, and a trial needs 2; name more, or lower trialGpuNumber",
+    ),
     ({"platform": "local", "maxTrialNumberPerGpu": 0}, "maxTrialNumberPerGpu", "must be above 0"),
     ({"platform": "local", "maxTrialNumberPerGpu": "2"}, "maxTrialNumberPerGpu", "must be a whole number"),
     ({"platform": "local", "gpuIndices": []}, "gpuIndices", "must name at least one GPU"),

@@ -233,7 +233,8 @@ class Load:
         smallest = max(len(self.keepers[m].places) for m in machines)
         demand = Demand(count=self.random.randint(1, smallest), share=self.random.choice([1, 1, 1, 2, 3]))
         return Experiment(
-            f"e{number}", {machine: demand for machine in machines}, trials=self.random.randint(1, 12), concurrency=self.random.randint(1, 6),
+            f"e{number}", dict.fromkeys(machines, demand),
+            trials=self.random.randint(1, 12), concurrency=self.random.randint(1, 6),
             duration_s=self.random.choice([0.1, 1, 5]),
         )  # fmt: skip
 

@@ -39,7 +39,7 @@ class _Refused(SmiFailed):
 
 def _run(program: str, *arguments: str) -> str:
     try:
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(
             [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             timeout=_MOST_S,
         )  # fmt: skip

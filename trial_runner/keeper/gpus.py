@@ -106,10 +106,12 @@ class Gpus:
             self._finish(_parsed(text))
 
     def _broke(self, process: "_Process") -> None:
+        was_killed = process.is_killed
         process.kill()
         self.close()
         if self._reading_since is not None:
-            self._finish(_failure("the process that reads the GPUs broke down"))
+            why = "the driver hangs" if was_killed else "the process that reads them broke down"
+            self._finish(_failure("the GPUs cannot be read: {}".format(why)))
 
     def _kill(self) -> None:
         """It hangs. What cannot be killed, since the driver does not let go of it, stays the reading under way."""
@@ -196,6 +198,7 @@ class _Process:
             for descriptor in (theirs_in, theirs_out, null):
                 os.close(descriptor)
         self.received = b""
+        self.is_killed = False
 
     def close(self, loop: Loop) -> None:
         loop.unwatch(self.output)
@@ -204,6 +207,7 @@ class _Process:
 
     def kill(self) -> None:
         """With what it started: it leads a session. Whoever reaps orphans reaps it."""
+        self.is_killed = True
         stat = processes.read_stat(self.pid)
         if stat is not None and stat.parent == os.getpid() and stat.session == self.pid:
             os.killpg(self.pid, signal.SIGKILL)

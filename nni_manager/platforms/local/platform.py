@@ -11,7 +11,7 @@ from typing import Self
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit.attempt_file import read_stretch
-from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
+from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
 from nni_manager.platform_kit.keeper_jobs import KeeperJobs
 from nni_manager.platform_kit.ledger import Reservation
@@ -44,6 +44,12 @@ class LocalPlatform(Platform):
         )  # fmt: skip
         parked = ParkedMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
         return MachinePark(self.host, [parked], lambda: self.host.wake(""))
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        if self._park is None:
+            return ()
+        async with self:
+            return await self._park.preflight()
 
     async def __aenter__(self) -> Self:
         await self.jobs.enter([_THIS_MACHINE] if self._park is not None else [])

@@ -35,7 +35,8 @@ def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> P
     demand = Demand(count=config.places_of_trial, share=config.max_trial_number_per_gpu, only=only)
     return Placement(
         host.connections.places, f"{host.experiment_id}/{host.service}",
-        demands={machine.name: demand for machine in of_keeper(config)}, code=WaitCode.QUOTA if config.trial_gpu_number is None else WaitCode.GPU,
+        demands={machine.name: demand for machine in of_keeper(config)},
+        code=WaitCode.QUOTA if config.trial_gpu_number is None else WaitCode.GPU,
         wake=wake,
     )  # fmt: skip
 
