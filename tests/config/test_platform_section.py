@@ -40,7 +40,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "trialGpuMemory": "much"}, "trialGpuMemory", "must be an amount of memory such as 8GB"),
     (
         {"platform": "local", "trialGpuNumber": 2, "useActiveGpu": False, "gpuIndices": [1]},
-        "gpuIndices", "names 1 GPU, and a trial needs 2; name more, or lower trialGpuNumber",
+        "gpuIndices",
+        "names 1 GPU, and a trial needs 2; name more, or lower trialGpuNumber",
     ),
     ({"platform": "local", "maxTrialNumberPerGpu": 0}, "maxTrialNumberPerGpu", "must be above 0"),
     ({"platform": "local", "maxTrialNumberPerGpu": "2"}, "maxTrialNumberPerGpu", "must be a whole number"),
