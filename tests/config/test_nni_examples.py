@@ -16,8 +16,8 @@ EXAMPLES = Path(__file__).parent / "nni_examples"
 NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
 VALID = (
-    "v2-custom-tuner.yml", "v2-local-inline.yml", "seed-kubeflow-azure.yml", "seed-kubeflow-pytorch.yml",
-    "seed-kubeflow-tf.yml", "v1-adl.yml", "v1-frameworkcontroller-template.yml", "v1-frameworkcontroller.yml",
+    "v2-custom-tuner.yml", "v2-local-inline.yml", "v2-local.yml", "seed-kubeflow-azure.yml",
+    "seed-kubeflow-pytorch.yml",    "seed-kubeflow-tf.yml", "v1-adl.yml", "v1-frameworkcontroller-template.yml", "v1-frameworkcontroller.yml",
     "v1-kubeflow-azure.yml", "v2-adl-proposed.yml", "v2-frameworkcontroller.yml", "v2-kubeflow-pytorch-azure.yml",
     "v2-kubeflow-tf.yml",
 )  # fmt: skip
@@ -30,8 +30,6 @@ NO_ADAPTER = {
     "v2-openpai.yml": "openpai", "v2-remote.yml": "remote", "v2-sharedstorage-azureblob.yml": "remote",
     "v2-sharedstorage-nfs.yml": "remote",
 }  # fmt: skip
-#: Valid, but for what the adapter of this machine cannot do yet.
-NO_GPUS = ("v2-local.yml",)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
     "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
@@ -62,10 +60,10 @@ def working_directory_may_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_example_has_a_verdict() -> None:
     there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.yml")} - NO_CONFIGS
-    assert there == {*VALID, *NO_ADAPTER, *NO_GPUS, *REFUSED}
+    assert there == {*VALID, *NO_ADAPTER, *REFUSED}
 
 
-@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER, *NO_GPUS])
+@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER])
 def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
     spec = load_file(EXAMPLES / name)
     assert from_canonical(spec.canonical) == spec
@@ -84,12 +82,6 @@ def test_only_the_adapter_is_missing(name: str) -> None:
     words = f"^the platform '{NO_ADAPTER[name]}' is not in this version yet; trials run on: .+$"
     with pytest.raises(InvalidInput, match=words):
         admission.check(spec)
-
-
-@pytest.mark.parametrize("name", NO_GPUS)
-def test_only_the_gpus_are_missing(name: str) -> None:
-    with pytest.raises(InvalidInput, match=r"^trialGpuNumber: this version gives no GPUs"):
-        admission.check(load_file(EXAMPLES / name))
 
 
 @pytest.mark.parametrize("name", REFUSED)
