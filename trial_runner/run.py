@@ -34,6 +34,8 @@ from trial_runner.undelivered import Undelivered
 
 #: Seconds that whoever reads our output may take for the rest of it.
 _ECHO_S = 10.0
+#: Seconds that whoever is to read in this container may take once its end was asked for.
+_READ_S = 10.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -52,6 +54,8 @@ class Run:
         self._claim = claim
         #: Another container of this attempt has taken the folder over.
         self._is_superseded = False
+        #: Whoever runs this container wants its end.
+        self._is_end_asked = False
         self._say = say
         self._loop = Loop(lambda error: say("fault of the runner: " + _stack(error)))
         self._mailbox = Mailbox(self._loop)
@@ -147,8 +151,9 @@ class Run:
         self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
         self._look_at_claim()
         self._write_evidence()
-        if self._settings.channel == protocol.EXEC and not self._is_superseded:
-            self._loop.call_later(self._settings.drain_s, self._loop.stop)
+        if self._settings.channel == protocol.EXEC and self._settings.is_reporter and not self._is_superseded:
+            wait_s = max(self._settings.grace_s, _READ_S) if self._is_end_asked else self._settings.drain_s
+            self._loop.call_later(wait_s, self._loop.stop)
             self._stop_when_released()
         elif self._delivery is None or self._client is None or self._is_delivery_over:
             self._loop.stop()
@@ -191,6 +196,7 @@ class Run:
             self._tree.look()
 
     def _on_end_asked(self, number: int) -> None:
+        self._is_end_asked = True
         self._tree.terminate(number, self._settings.grace_s)
         if self._evidence is not None:  # what is left to deliver has as long as a command would have
             self._loop.call_later(self._settings.grace_s, self._loop.stop)

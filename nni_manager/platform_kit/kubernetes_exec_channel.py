@@ -137,12 +137,10 @@ class _Attempt:
             self._wait_s = _SHORTEST_WAIT_S
             await self._news.wait()
             return
-        unfilled = {_uid(pod) for pod in self._running()} - self._filled
+        if any(pod["metadata"].get("deletionTimestamp") for pod in self._running()):
+            self._wait_s = _SHORTEST_WAIT_S  # it has little time
         with suppress(TimeoutError):
-            if unfilled:
-                await asyncio.wait_for(self._news.wait(), self._wait_s)
-            else:
-                await asyncio.sleep(self._wait_s)
+            await asyncio.wait_for(self._news.wait(), self._wait_s)
 
     def _complain(self, error: Exception) -> None:
         if str(error) != self._trouble:

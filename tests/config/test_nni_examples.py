@@ -17,9 +17,9 @@ NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
 VALID = (
     "v2-custom-tuner.yml", "v2-local-inline.yml", "v2-local.yml", "seed-kubeflow-azure.yml",
-    "seed-kubeflow-pytorch.yml",    "seed-kubeflow-tf.yml", "v1-adl.yml", "v1-frameworkcontroller-template.yml", "v1-frameworkcontroller.yml",
-    "v1-kubeflow-azure.yml", "v2-adl-proposed.yml", "v2-frameworkcontroller.yml", "v2-kubeflow-pytorch-azure.yml",
-    "v2-kubeflow-tf.yml",
+    "seed-kubeflow-pytorch.yml", "seed-kubeflow-tf.yml", "v1-adl.yml", "v1-frameworkcontroller-template.yml",
+    "v1-frameworkcontroller.yml", "v1-kubeflow-azure.yml", "v2-adl-proposed.yml", "v2-frameworkcontroller.yml",
+    "v2-kubeflow-pytorch-azure.yml", "v2-kubeflow-tf.yml",
 )  # fmt: skip
 #: Valid, and of a platform that has no adapter yet: the one reason why no experiment can be made.
 NO_ADAPTER = {
