@@ -182,7 +182,9 @@ class _Shared:
 class Connections:
     """All of a daemon, and the places of all its machines."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: str = "nobody") -> None:
+        #: Of this daemon, the same after a restart: what it keeps on machines that several daemons use is kept apart.
+        self.identity = identity
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.
         self._makers: dict[str, Callable[[], Connection]] = {}

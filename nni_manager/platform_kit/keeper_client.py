@@ -100,6 +100,11 @@ class Keeper:
     def is_connected(self) -> bool:
         return self._connection is not None
 
+    @property
+    def asked(self) -> int:
+        """How many questions it was asked."""
+        return self._requests.asked
+
     def has_listener(self, owner: str) -> bool:
         return owner in self._listeners
 

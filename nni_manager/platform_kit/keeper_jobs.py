@@ -35,13 +35,18 @@ class KeeperJobs:
     """
 
     def __init__(
-        self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = keeper_machines.LOCAL
-    ) -> None:
+        self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = keeper_machines.LOCAL,
+        place: str = "this machine",
+    ) -> None:  # fmt: skip
         self._host = host
         self._key = key
+        #: Whose keeper it is, in sentences.
+        self._place = place
         self.owner = owner_of(host)
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
+        self.unheard_of = JobReport(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
+        self._no_word = JobReport(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: What this connection to the keeper told of each job.
         self._reports: dict[str, JobReport] = {}
         self._is_connected = False
@@ -54,7 +59,12 @@ class KeeperJobs:
 
     async def enter(self, machines: Mapping[str, int] | None = None) -> None:
         """Hears of its jobs from now on. `machines`: name → places, of those whose jobs are at this keeper."""
-        self._connection = (await self._held.enter_async_context(self._lease())).connection
+        connection = (await self._held.enter_async_context(self._lease())).connection
+        await self.enter_with(connection, machines)
+
+    async def enter_with(self, connection: KeeperConnection, machines: Mapping[str, int] | None = None) -> None:
+        """As `enter`, at a connection that somebody else has leased, and is to give back after `leave`."""
+        self._connection = connection
         try:
             with suppress(PlatformError):  # they are read when it answers
                 await self._connection.serve(machines or {})
@@ -103,10 +113,10 @@ class KeeperJobs:
     async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
         """What is known of these jobs."""
         if not self._is_connected:
-            raise PlatformUnavailable(f"the keeper of this machine is away: {self._trouble or 'connecting'}")
+            raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
             await self._follow(names)
-        return {name: self._reports.get(name, _NO_WORD) for name in names}
+        return {name: self._reports.get(name, self._no_word) for name in names}
 
     async def listed(self) -> dict[str, dict[str, Any]]:
         """Name → job, of this service."""
@@ -169,7 +179,7 @@ class KeeperJobs:
     @property
     def _entered(self) -> KeeperConnection:
         if self._connection is None:
-            raise PlatformUnavailable("the keeper of this machine is not connected yet", refused=True)
+            raise PlatformUnavailable(f"the keeper of {self._place} is not connected yet", refused=True)
         return self._connection
 
     def _lease(self) -> AbstractAsyncContextManager[Lease[KeeperConnection]]:
@@ -197,12 +207,12 @@ class KeeperJobs:
             else:  # its end is told after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:
-            self._tell(name, UNHEARD_OF)
+            self._tell(name, self.unheard_of)
 
     def _note_running(self, name: str, job: dict[str, Any]) -> None:
         """Its end may have come in the moment between the keeper's answer and now."""
-        known = self._reports.get(name, UNHEARD_OF)
-        if known is UNHEARD_OF or not known.state.is_final:
+        known = self._reports.get(name)
+        if known is None or known is self.unheard_of or not known.state.is_final:
             self._tell(name, job_report(job))
 
     def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
@@ -228,7 +238,5 @@ def owner_of(host: Host) -> str:
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 
 
-UNHEARD_OF = JobReport(state=JobState.LOST, message="the keeper of this machine knows nothing of this job")
 _RUNS = {"state": protocol.RUNNING}
-_NO_WORD = JobReport(state=JobState.UNKNOWN, message="the connection to the keeper of this machine broke")
 _DRAINING = JobReport(state=JobState.UNKNOWN, message="ended; its last results are being read")

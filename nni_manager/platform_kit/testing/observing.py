@@ -77,14 +77,19 @@ async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
 
-async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> PlatformUnavailable:
-    """Calls again until the platform is unavailable: an outage may be noticed a moment later."""
+async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> object:
+    """Calls again until the platform is unavailable: an outage may be noticed a moment later.
+
+    One that is told for each job, as of a machine among others, will do. Answers the error or the reports.
+    """
     async with asyncio.timeout(world.patience_s):
         while True:
             try:
-                await call()
+                answer = await call()
             except PlatformUnavailable as error:
                 return error
+            if isinstance(answer, dict) and all(report.unreachable for report in answer.values()):
+                return answer
             await asyncio.sleep(_LOOK_AGAIN_S)
 
 

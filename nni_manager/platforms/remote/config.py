@@ -10,8 +10,6 @@ from pydantic import Field
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, Remark, marked, secret
 
-DEFAULT_KEY_FILE = "~/.ssh/id_rsa"
-
 
 class Machine(Part):
     """One machine, reached by SSH."""
@@ -21,17 +19,32 @@ class Machine(Part):
     user: str = Field(min_length=1, description="Who logs in.")
     password: str | None = secret("Password of that user. Where it is given, `sshKeyFile` is not used.", default=None)
     ssh_key_file: str | None = marked(
-        f"Private key, of whoever runs the manager. Default: `{DEFAULT_KEY_FILE}`.",
-        default=None, format="file", unless=("password",), fallback=DEFAULT_KEY_FILE,
+        "Private key, of whoever runs the manager. Default: those of ~/.ssh/config, ~/.ssh/id_rsa and its like, and"
+        " the agent's.", default=None, format="file", unless=("password",),
     )  # fmt: skip
     ssh_passphrase: str | None = secret("What the private key is locked with.", default=None)
+    host_key: str | None = Field(
+        default=None, pattern=r"^(SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
+        description="The machine's own key, or its fingerprint `SHA256:…`, beside those in ~/.ssh/known_hosts.",
+    )  # fmt: skip
+    proxy_jump: str | None = Field(
+        default=None,
+        min_length=1,
+        pattern=r"^[^\s,]+(,\s*[^\s,]+)*$",
+        description="Jump hosts on the way there, `user@host:port`, the first one first, with commas between. Default: "
+        "those of ~/.ssh/config.",
+    )
+    drain: bool = Field(default=False, description="Start nothing new there; what runs goes on.")
     use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
     max_trial_number_per_gpu: int = Field(default=1, gt=0, description="How many trials may share a GPU at a time.")
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
     python_path: str | None = Field(
-        default=None, min_length=1, description="Folder on the machine that is put in front of PATH; no interpreter."
+        default=None,
+        min_length=1,
+        pattern=r"^[A-Za-z0-9_./~+@:=,-]+$",
+        description="Folder on the machine that is put in front of PATH; no interpreter.",
     )
     pre_command: str | None = marked(
         "Shell command that runs before the trial's, of NNI before 2.0.", default=None, opaque=True, min_length=1
@@ -43,6 +56,12 @@ class RemoteConfig(PlatformSection):
 
     platform: Literal["remote"] = Field(default="remote", description="Always `remote`.")
     machine_list: list[Machine] = Field(min_length=1, description="The machines.")
+    machine_grace_period: float = marked(
+        "How long a machine may be away before its trials count as lost and are tried again elsewhere.",
+        default=600.0,
+        format="seconds",
+        gt=0,
+    )
     reuse_mode: bool = Field(default=False, description="Whether one runner on a machine runs many trials.")
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
