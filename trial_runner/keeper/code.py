@@ -8,7 +8,7 @@ import base64
 import binascii
 import os
 from contextlib import suppress
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional
 
 from trial_runner import code_archive, protocol
 from trial_runner.keeper import requests
@@ -43,13 +43,29 @@ def put(message: Message) -> Dict[str, Any]:
     return {"bytes": there}
 
 
-def unpack(errands: Errands, message: Message, then: Then) -> None:
-    """Into the folder that a spawn's `code` names. Raises Refusal for a bad request."""
-    code = message.get("code")
-    if not isinstance(code, dict):
-        raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")
-    archive, folder = requests.folder(code, "archive"), requests.folder(code, "folder")
-    errands.run(lambda: _unpack(archive, folder), then)
+class Unpacking:
+    """For jobs that are about to be started. A job asked for twice meanwhile is one job: its code is unpacked once."""
+
+    def __init__(self, errands: Errands) -> None:
+        self._errands = errands
+        #: Folder → who waits for it.
+        self._waiting: Dict[str, List[Then]] = {}
+
+    def begin(self, message: Message, then: Then) -> None:
+        """Into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
+        code = message.get("code")
+        if not isinstance(code, dict):
+            raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")
+        archive, folder = requests.folder(code, "archive"), requests.folder(code, "folder")
+        if folder in self._waiting:
+            self._waiting[folder].append(then)
+            return
+        self._errands.run(lambda: _unpack(archive, folder), lambda refusal: self._end(folder, refusal))
+        self._waiting[folder] = [then]
+
+    def _end(self, folder: str, refusal: Optional[Refusal]) -> None:
+        for then in self._waiting.pop(folder):
+            then(refusal)
 
 
 def remove(errands: Errands, message: Message, then: Then) -> None:

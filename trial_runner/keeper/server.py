@@ -3,6 +3,7 @@
 import signal
 import socket
 from collections import deque
+from functools import partial
 from typing import Callable, Deque, Optional
 
 from trial_runner import processes, protocol
@@ -50,6 +51,7 @@ class Server:
         spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
         self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, boot_id)
         self._errands = Errands(self._loop)
+        self._unpacking = code.Unpacking(self._errands)
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
         self._waiting: Deque[Callable[[], None]] = deque()
@@ -121,9 +123,10 @@ class Server:
         if message.get("verb") in READING:
             self._answer(connection, message)
         elif message.get("verb") == "remove":
-            self._send_errand(connection, message, code.remove, lambda: connection.send(_done(message)))
+            remove = partial(code.remove, self._errands)
+            self._send_errand(connection, message, remove, lambda: connection.send(_done(message)))
         elif self._verbs.needs_code(message):
-            self._send_errand(connection, message, code.unpack, lambda: self._queue(connection, message))
+            self._send_errand(connection, message, self._unpacking.begin, lambda: self._queue(connection, message))
         else:
             self._queue(connection, message)
 
@@ -140,7 +143,7 @@ class Server:
             self._consider_leaving()
 
         try:
-            errand(self._errands, message, done)
+            errand(message, done)
         except Refusal as refusal:
             connection.send(_refused(message, refusal))
         except OSError as error:

@@ -28,9 +28,12 @@ async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle
 async def taken(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
     """The same with this job."""
     async with asyncio.timeout(world.patience_s):
-        while isinstance(answer := await insist(world, lambda: platform.submit(spec)), NoRoom):
+        while True:
+            world.recorder.news.clear()
+            answer = await insist(world, lambda: platform.submit(spec))
+            if not isinstance(answer, NoRoom):
+                return world.recorder.accept(answer)
             await _next_look(world, platform)
-    return world.recorder.accept(answer)
 
 
 async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:

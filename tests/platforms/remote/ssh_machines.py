@@ -1,4 +1,4 @@
-"""Machines with an SSH server on loopback: one inside this process, and a real sshd. Each has a home folder of its own."""
+"""Machines with an SSH server on loopback, in this process or a real sshd, each with a home folder of its own."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ class InProcessMachine(SshMachine):
         self.refused_logins = 0
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
+        self._serving: set[asyncio.Task[Any]] = set()
 
     def credentials(self) -> dict[str, Any]:
         return {"password": PASSWORD}
@@ -88,16 +89,38 @@ class InProcessMachine(SshMachine):
                 connection.abort()
             await self._acceptor.wait_closed()
             self._acceptor = None
+            await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        assert process.command is not None
+        serving = asyncio.current_task()
+        assert process.command is not None and serving is not None
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
         variables = {"PATH": os.environ["PATH"], "HOME": str(self.home), "SSH_CLIENT": "somewhere", **self.environment}
         child = await asyncio.create_subprocess_exec(
             self.shell, "-c", process.command, env=variables, cwd=self.home, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-        process.exit(await child.wait())
+        pumps = [
+            asyncio.create_task(_pump(process.stdin.read, child.stdin)),
+            asyncio.create_task(_pump(child.stdout.read, process.stdout)),
+            asyncio.create_task(_pump(child.stderr.read, process.stderr)),
+        ]
+        status = await child.wait()
+        await asyncio.wait(pumps[1:])
+        pumps[0].cancel()
+        await asyncio.wait(pumps)
+        process.exit(status)
+
+
+async def _pump(read: Any, sink: Any) -> None:
+    """Until either end is gone; the sink hears of it."""
+    with suppress(OSError, asyncssh.Error):
+        while data := await read(65536):
+            sink.write(data)
+            await sink.drain()
+    with suppress(OSError, asyncssh.Error):
+        sink.write_eof()
 
 
 class _Server(asyncssh.SSHServer):
@@ -173,6 +196,17 @@ class RealMachine(SshMachine):
         return {"sshKeyFile": str(self.key_file), "sshPassphrase": PASSPHRASE}
 
     async def start(self) -> None:
+        await asyncio.to_thread(self._start)
+        async with asyncio.timeout(20):
+            while not _listens(self.port):
+                assert self._process is not None and self._process.poll() is None, self.log
+                await asyncio.sleep(0.02)
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "sshd.log").read_text()
+
+    def _start(self) -> None:
         assert SSHD is not None, "openssh-server is one of .ci/debian-packages"
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -190,10 +224,6 @@ class RealMachine(SshMachine):
         )  # fmt: skip
         log = self.directory / "sshd.log"
         self._process = subprocess.Popen([SSHD, "-D", "-f", self.directory / "sshd_config", "-E", log])
-        async with asyncio.timeout(20):
-            while not _listens(self.port):
-                assert self._process.poll() is None, log.read_text()
-                await asyncio.sleep(0.02)
 
     async def stop(self) -> None:
         """The server with all its sessions, at once; what its users started in the background lives."""
