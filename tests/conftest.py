@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests import left_children
+from tests import left_children, left_log_handlers
 from tests.order import Order
 
 
@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_children)
+    config.pluginmanager.register(left_log_handlers)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
         config.pluginmanager.register(Order(config))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
+from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
 from nni_manager.api import log_file
@@ -47,7 +48,7 @@ _ANSWER = {
 async def read_trial(
     id: ExperimentId,
     trial_id: TrialId,
-    name: Annotated[str, Path(description="`stdout`, `stderr` or `trial.log`.")],
+    name: Annotated[str, PathParameter(description="`stdout`, `stderr` or `trial.log`.")],
     context: Context,
     offset: _Offset = 0,
     limit: _Limit = None,
@@ -87,7 +88,8 @@ async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tup
 async def read_experiment(
     id: ExperimentId,
     name: Annotated[
-        str, Path(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote.")
+        str,
+        PathParameter(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote."),
     ],
     context: Context,
     offset: _Offset = 0,

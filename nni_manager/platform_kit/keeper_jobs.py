@@ -23,6 +23,7 @@ from nni_manager.platform_kit.keeper_machines import KeeperConnection
 from nni_manager.platform_kit.keeper_states import job_report
 from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.placement import Placement
+from nni_manager.platform_kit.places import KeeperMachine
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -57,17 +58,16 @@ class KeeperJobs:
 
     # Its life
 
-    async def enter(self, machines: Mapping[str, int] | None = None) -> None:
-        """Hears of its jobs from now on. `machines`: name → places, of those whose jobs are at this keeper."""
-        connection = (await self._held.enter_async_context(self._lease())).connection
-        await self.enter_with(connection, machines)
+    async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
+        """Hears of its jobs from now on. `machines`: those whose jobs are at this keeper and have places there."""
+        await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
 
-    async def enter_with(self, connection: KeeperConnection, machines: Mapping[str, int] | None = None) -> None:
-        """As `enter`, at a connection that somebody else has leased, and is to give back after `leave`."""
+    async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
+        """As `enter`, at a connection that somebody else has leased, and gives back after `leave`."""
         self._connection = connection
         try:
             with suppress(PlatformError):  # they are read when it answers
-                await self._connection.serve(machines or {})
+                await self._connection.serve(machines)
             await self._connection.keeper.listen(self.owner, self)
         except BaseException:
             await self.leave()
@@ -84,6 +84,16 @@ class KeeperJobs:
             await self._deliveries.cancel()
         await self._leaving.cancel()
         await self._held.aclose()
+
+    # Its machines
+
+    async def until_read(self) -> None:
+        """The ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
+        await self._entered.until_read()
+
+    async def read_gpus(self) -> None:
+        """The ledger knows what happens on the GPUs now. Raises PlatformUnavailable."""
+        await self._entered.read_gpus()
 
     # Verbs
 

@@ -32,8 +32,8 @@ class Experiment:
     """What the store holds of it: how many trials are left, and which were decided to be submitted."""
 
     name: str
-    demand: Demand
-    machines: list[str]
+    #: By machine.
+    demands: dict[str, Demand]
     trials: int
     concurrency: int
     duration_s: float
@@ -114,7 +114,7 @@ class Load:
         for name in sorted(experiment.intents - experiment.accepted.keys()):
             self._submit(experiment, name, is_repeat=True)
         while self._free_slots(experiment) > 0:
-            room = self.line.room(experiment.name, experiment.demand, experiment.machines)
+            room = self.line.room(experiment.name, experiment.demands)
             if room == 0:
                 break
             name = f"{experiment.name}-{experiment.made}"
@@ -123,9 +123,7 @@ class Load:
             if not self._submit(experiment, name):
                 break
         jobs = max(0, self._free_slots(experiment)) + len(experiment.intents - experiment.accepted.keys())
-        self.line.want(
-            experiment.name, jobs, experiment.demand, experiment.machines, lambda: self._soon(0.001, self._turn_all)
-        )
+        self.line.want(experiment.name, jobs, experiment.demands, lambda: self._soon(0.001, self._turn_all))
 
     def _free_slots(self, experiment: Experiment) -> int:
         in_play = len(experiment.intents - experiment.done)
@@ -133,9 +131,7 @@ class Load:
 
     def _submit(self, experiment: Experiment, name: str, *, is_repeat: bool = False) -> bool:
         """Reserve, spawn, answer; both ways may get lost, and then it is submitted again later."""
-        reservation = self.line.reserve(
-            experiment.name, name, experiment.demand, experiment.machines, is_repeat=is_repeat
-        )
+        reservation = self.line.reserve(experiment.name, name, experiment.demands, is_repeat=is_repeat)
         if reservation is None:
             return False
         keeper, fate = self.keepers[reservation.machine], self.random.random()
@@ -228,7 +224,7 @@ class Load:
         for keeper in self.keepers.values():
             truth[keeper.name].read(keeper.running)
         waits = [e for e in self.experiments if self._free_slots(e) > 0 and e.stuck_until_s < self.now_s]
-        return any(len(truth[m].fitting(e.demand)) >= e.demand.count for e in waits for m in e.machines)
+        return any(len(truth[m].fitting(demand)) >= demand.count for e in waits for m, demand in e.demands.items())
 
     # Making
 
@@ -237,7 +233,8 @@ class Load:
         smallest = max(len(self.keepers[m].places) for m in machines)
         demand = Demand(count=self.random.randint(1, smallest), share=self.random.choice([1, 1, 1, 2, 3]))
         return Experiment(
-            f"e{number}", demand, machines, trials=self.random.randint(1, 12), concurrency=self.random.randint(1, 6),
+            f"e{number}", dict.fromkeys(machines, demand),
+            trials=self.random.randint(1, 12), concurrency=self.random.randint(1, 6),
             duration_s=self.random.choice([0.1, 1, 5]),
         )  # fmt: skip
 

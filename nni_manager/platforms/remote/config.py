@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit import gpu_fields
 from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, Remark, marked, secret
 
 
@@ -36,7 +37,11 @@ class Machine(Part):
     )
     drain: bool = Field(default=False, description="Start nothing new there; what runs goes on.")
     use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
-    max_trial_number_per_gpu: int = Field(default=1, gt=0, description="How many trials may share a GPU at a time.")
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, gt=0,
+        description="How many trials may share a GPU at a time. Default: 1, or, with trialGpuMemory, as many as its "
+        "memory allows.",
+    )  # fmt: skip
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
@@ -56,6 +61,11 @@ class RemoteConfig(PlatformSection):
 
     platform: Literal["remote"] = Field(default="remote", description="Always `remote`.")
     machine_list: list[Machine] = Field(min_length=1, description="The machines.")
+    trial_gpu_memory: int | None = marked(
+        "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
+        "Default: the top level's.",
+        default=None, gt=0, format="memory",
+    )  # fmt: skip
     machine_grace_period: float = marked(
         "How long a machine may be away before its trials count as lost and are tried again elsewhere.",
         default=600.0,
@@ -66,13 +76,24 @@ class RemoteConfig(PlatformSection):
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            if machine.max_trial_number_per_gpu != 1 and not self.trial_gpu_number:
-                yield (
-                    f"machineList[{number}].maxTrialNumberPerGpu",
-                    "has a meaning only when trialGpuNumber is above 0; set that, or remove this field",
-                )
+            yield from gpu_fields.faults(
+                self.trial_gpu_number, gpu_indices=machine.gpu_indices,
+                max_trial_number_per_gpu=machine.max_trial_number_per_gpu, above=f"machineList[{number}].",
+            )  # fmt: skip
+        yield from gpu_fields.faults(
+            self.trial_gpu_number, gpu_indices=None, max_trial_number_per_gpu=None, gpu_memory=self.trial_gpu_memory
+        )
+        yield from self._doubles()
+
+    def _doubles(self) -> Iterator[Remark]:
+        known = set()
+        for number, machine in enumerate(self.machine_list):
+            place = (machine.host, machine.port, machine.user, machine.proxy_jump)
+            if place in known:
+                yield f"machineList[{number}]", "names a machine that the list has already; remove it"
+            known.add(place)
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            if machine.use_active_gpu and not self.trial_gpu_number:
-                yield f"machineList[{number}].useActiveGpu", "changes nothing while trialGpuNumber is 0 or not set"
+            above = f"machineList[{number}]."
+            yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)

@@ -8,6 +8,8 @@ from typing import Any
 
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.platform_kit.gpu_machines import gpu_environment
+from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.payload import directory_environment
 from nni_manager.platforms.remote.arrival import Greeting
 from nni_manager.platforms.remote.site import Entry
@@ -19,13 +21,16 @@ _OF_THE_SESSION = frozenset(
 )
 
 
-def request(spec: JobSpec, entry: Entry, greeting: Greeting, *, folder: str, archive: str) -> dict[str, Any]:
+def request(
+    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str
+) -> dict[str, Any]:
     """`folder`: of the experiment on the machine; `archive`: its code."""
     attempt = attempt_folder(folder, spec.name)
     code = f"{attempt}/{protocol.CODE_FOLDER}"
     return {
         "command": _command(spec.command, entry.pre_command),
-        "environment": _environment(spec, entry, greeting, attempt, code),
+        "environment": _environment(spec, entry, greeting, attempt, code)
+        | gpu_environment(spec.gpu_number, reservation),
         "directory": code,
         "attempt_directory": attempt,
         "files": {protocol.PARAMETER_FILE: spec.parameter_record},
@@ -59,13 +64,12 @@ def _command(command: str, before: str) -> str:
 
 
 def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, code: str) -> dict[str, str]:
-    """That of the machine's own user, then the trial protocol. `trialGpuNumber` 0 hides the GPUs, unset leaves them."""
+    """That of the machine's own user, then the trial protocol."""
     own = {name: value for name, value in greeting.environment.items() if name not in _OF_THE_SESSION}
     if entry.python_path:
         own["PATH"] = f"{_folder(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"
     stand_in = f"{greeting.program}/{protocol.__name__.partition('.')[0]}/stand_in"
     path = own.get("PYTHONPATH")
-    gpus = {protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}
     return {
         **own,
         "PYTHONPATH": f"{path}:{stand_in}" if path else stand_in,
@@ -73,7 +77,6 @@ def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, 
         **directory_environment(attempt, code),
         protocol.ENV_PLATFORM: "remote",
         protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
-        **gpus,
     }
 
 

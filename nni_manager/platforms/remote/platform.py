@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from nni_manager.domain.errors import (
     BadCredentials,
-    InvalidInput,
     NotFound,
     PlatformUnavailable,
     SubmitRejected,
 )
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.wait import Wait, WaitCode
-from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
+from nni_manager.platform_kit.ledger import Demand, Reservation
 from nni_manager.platforms.remote import cleaning, job
+from nni_manager.platforms.remote.config import RemoteConfig
+from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.site import Entry, Site
 
@@ -38,6 +42,10 @@ class RemotePlatform(Platform):
         super().__init__(settings, host)
         self._placed = Placed(host.folder / host.service)
         self._sites: dict[str, Site] = {}
+        config = RemoteConfig.model_validate(settings)
+        self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
+        #: None where trials have no GPUs of their own.
+        self._park: MachinePark | None = None
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
@@ -49,13 +57,6 @@ class RemotePlatform(Platform):
     def connection_key(cls, settings: Json) -> str:
         return " ".join(sorted(entry.address.key for entry in _entries(settings)))
 
-    @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
-        if service.settings.get("trialGpuNumber", spec.trial_gpu_number):
-            raise InvalidInput(
-                "trialGpuNumber: this version gives no GPUs to trials on `remote`; leave it out, or set it to 0"
-            )
-
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
@@ -65,7 +66,8 @@ class RemotePlatform(Platform):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._placed.load)
-        self._sites = {e.address.key: Site(e, self.host, self._placed) for e in _entries(self.settings)}
+        self._sites = {entry.address.key: self._site(entry) for entry in _entries(self.settings)}
+        self._park = MachinePark(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
         for site in self._sites.values():
             site.start()
         try:
@@ -83,6 +85,8 @@ class RemotePlatform(Platform):
         await self._stop()
 
     async def _stop(self) -> None:
+        if self._park is not None:
+            self._park.want(0)
         sites, self._sites = self._sites, {}
         await asyncio.gather(*(site.stop() for site in sites.values()))
 
@@ -102,9 +106,50 @@ class RemotePlatform(Platform):
             for task in waiting:
                 task.cancel()
 
+    def _site(self, entry: Entry) -> Site:
+        return Site(entry, self.host, self._placed, self._on_change, has_gpus=bool(self._gpu_number))
+
+    def _parked(self) -> list[ParkedMachine]:
+        return [
+            ParkedMachine(machine=site.keeper_machine, demand=self._demand(site.entry), jobs=site.jobs)
+            for site in self._sites.values()
+        ]
+
+    def _demand(self, entry: Entry) -> Demand:
+        return demand_of(
+            self._gpu_number, gpu_indices=entry.gpu_indices, use_active_gpu=entry.use_active_gpu,
+            max_trial_number_per_gpu=entry.max_trial_number_per_gpu, gpu_memory_mib=self._gpu_memory_mib,
+        )  # fmt: skip
+
+    def _on_change(self) -> None:
+        """Of a machine."""
+        if self._park is not None:
+            sites = self._sites.values()
+            self._park.reach({site.keeper_machine.name: site.why for site in sites if not site.takes_jobs})
+        self.host.wake("")
+
     # Room
 
+    def want(self, jobs: int) -> None:
+        if self._park is not None:
+            self._park.want(jobs)
+
+    async def plan(self, jobs: int) -> JobPlan | None:
+        if self._park is not None:
+            return await self._park.plan(jobs)
+        able = [site for site in self._sites.values() if site.takes_jobs]
+        free = {site.entry.address.host: site.free_processors for site in able}
+        places = []
+        for _ in range(jobs if free else 0):
+            host = max(free, key=lambda one: free[one])
+            free[host] -= 1
+            places.append(host)
+        why_not = {site.entry.address.host: site.why for site in self._sites.values() if not site.takes_jobs}
+        return JobPlan(places=places, why_not=why_not)
+
     def room(self) -> Room:
+        if self._park is not None:
+            return self._park.room()
         if any(site.takes_jobs for site in self._sites.values()):
             return Room()
         return Room(free=0, why=self._why())
@@ -124,36 +169,35 @@ class RemotePlatform(Platform):
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         known = self._placed.machine(spec.name) if spec.is_repeat else None
-        site = self._sites.get(known) if known is not None else self._choose()
+        site = self._sites.get(known) if known is not None else None
         if known is not None and (site is None or not site.is_up):
             return job.handle_of(spec.name, known, "")  # it may run there; what `observe` says of it decides
-        if site is None:
-            why = self._why()
-            if any(one.is_up for one in self._sites.values()):
-                return NoRoom(why=why)
-            raise PlatformUnavailable(why.sentence, refused=True)
-        return await self._start(spec, site)
+        if not any(one.is_up for one in self._sites.values()):
+            raise PlatformUnavailable(self._why().sentence, refused=True)
+        if self._park is not None:
+            return await self._submit_with_gpus(spec, self._park)
+        site = site or self._choose()
+        return NoRoom(why=self._why()) if site is None else await self._start(spec, site, None)
 
-    async def _start(self, spec: JobSpec, site: Site) -> JobHandle | NoRoom:
+    async def _submit_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
+        found = await park.reserve(spec.name, is_repeat=spec.is_repeat)
+        if isinstance(found, NoRoom):
+            return found
+        site = next(one for one in self._sites.values() if one.jobs is found.jobs)
+        with park.held(found, spec.name):
+            return await self._start(spec, site, found.reservation)
+
+    async def _start(self, spec: JobSpec, site: Site, reservation: Reservation | None) -> JobHandle | NoRoom:
         if site.code_error:
             raise SubmitRejected(site.code_error)
-        if not site.archive:
-            return NoRoom(why=self._why())
         machine, folder = site.machine, site.folder
-        assert machine.greeting is not None, "its folder is known"
-        request = job.request(spec, site.entry, machine.greeting, folder=folder, archive=site.archive)
+        if machine.greeting is None or not site.archive:
+            raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
+        request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
         key = site.entry.address.key
         await asyncio.to_thread(self._placed.put, spec.name, key)
-        machine.running.add(spec.name)
-        try:
-            await site.jobs.submit(spec.name, request)
-        except SubmitRejected:
-            machine.running.discard(spec.name)
-            raise
-        except PlatformUnavailable as error:
-            if error.refused:
-                machine.running.discard(spec.name)
-            raise
+        with _counted(machine, spec.name):
+            await site.jobs.submit(spec.name, request, reservation)
         return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
@@ -241,4 +285,16 @@ def _host(key: str) -> str:
 
 
 def _at(report: JobReport, host: str) -> JobReport:
-    return replace(report, place=host)
+    return replace(report, place=f"{host}, {report.place}" if report.place else host)
+
+
+@contextmanager
+def _counted(machine: Machine, name: str) -> Iterator[None]:
+    """Among those that run there, unless it was certainly not started."""
+    machine.running.add(name)
+    try:
+        yield
+    except (SubmitRejected, PlatformUnavailable) as error:
+        if isinstance(error, SubmitRejected) or error.refused:
+            machine.running.discard(name)
+        raise

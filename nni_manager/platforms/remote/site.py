@@ -15,6 +15,7 @@ from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper_jobs import KeeperJobs
+from nni_manager.platform_kit.places import KeeperMachine
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
@@ -38,24 +39,36 @@ class Entry:
     pre_command: str
     #: It takes nothing new.
     is_drained: bool
+    use_active_gpu: bool = False
+    max_trial_number_per_gpu: int | None = None
+    gpu_indices: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, machine: Mapping[str, Any]) -> Entry:
         return cls(
             address=Address.of(machine), credential=Credential.of(machine),
             python_path=machine.get("pythonPath", ""), pre_command=machine.get("preCommand", ""),
-            is_drained=machine.get("drain", False),
+            is_drained=machine.get("drain", False), use_active_gpu=machine.get("useActiveGpu", False),
+            max_trial_number_per_gpu=machine.get("maxTrialNumberPerGpu"),
+            gpu_indices=tuple(machine["gpuIndices"]) if machine.get("gpuIndices") else None,
         )  # fmt: skip
 
 
 class Site:
     """Between `start` and `stop`. `first`: set when it is known for the first time how it is."""
 
-    def __init__(self, entry: Entry, host: Host, placed: Placed) -> None:
+    def __init__(
+        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool
+    ) -> None:  # fmt: skip
         self.entry = entry
         self._host = host
-        self._placed = placed
-        self._jobs: _Jobs | None = None
+        self._changed = changed
+        self.keeper_machine = KeeperMachine(
+            name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
+        )
+        #: Of this experiment there; entered while it can be logged in to.
+        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down)
+        self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
         self._shipping: asyncio.Task[None] | None = None
@@ -121,17 +134,17 @@ class Site:
 
     async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
         """Until other credentials come, or these are refused. Raises BadCredentials."""
-        jobs = self._jobs = _Jobs(self._host, self._placed, machine, self._on_up, self._on_down)
         try:
-            await jobs.enter_with(machine)
+            self._is_entered = True
+            await self.jobs.enter_with(machine, [self.keeper_machine] if self.keeper_machine.places is None else [])
             while not self._renewed.is_set():
                 await self._renewed.wait()
                 if machine.fault is not None and machine.fault.is_refusal:
                     self._renewed.clear()
                     await lease.refused(_refusal(machine))
         finally:
-            self._jobs = None
-            await jobs.leave()
+            self._is_entered = False
+            await self.jobs.leave()
 
     def renew(self, entry: Entry) -> None:
         """The same machine with other fields."""
@@ -146,20 +159,13 @@ class Site:
     @property
     def machine(self) -> Machine:
         """Raises PlatformUnavailable while there is no login."""
-        if self._lease is None or self._jobs is None:
+        if self._lease is None or not self._is_entered:
             raise PlatformUnavailable(self.why, refused=True)
         return self._lease.connection
 
     @property
-    def jobs(self) -> KeeperJobs:
-        """Raises PlatformUnavailable while there is no login."""
-        if self._jobs is None:
-            raise PlatformUnavailable(self.why, refused=True)
-        return self._jobs
-
-    @property
     def is_up(self) -> bool:
-        return self._jobs is not None and self._jobs.is_up
+        return self._is_entered and self.jobs.is_up
 
     @property
     def takes_jobs(self) -> bool:
@@ -187,14 +193,14 @@ class Site:
             self._since_s = time.time()
         self._trouble = sentence.removeprefix(f"{self.entry.address.host}: ")
         self.first.set()
-        self._host.wake("")
+        self._changed()
 
     def _on_health(self) -> None:
         assert self._lease is not None
         machine = self._lease.connection
         if machine.health.state is not HealthState.DOWN:
             return
-        if self._jobs is not None:
+        if self._is_entered:
             self._be_troubled(machine.health.sentence)
         if machine.fault is not None and machine.fault.is_refusal:
             self._renewed.set()
@@ -209,6 +215,7 @@ class Site:
         self._archive = ""
         if self._shipping is not None:
             self._shipping.cancel()
+        self._changed()
 
     # Its code
 
@@ -224,7 +231,7 @@ class Site:
         except InvalidInput as error:
             self.code_error = str(error)
         self.first.set()
-        self._host.wake("")
+        self._changed()
 
     def _tell_progress(self, there: int, size: int) -> None:
         self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"
@@ -257,9 +264,9 @@ class _Jobs(KeeperJobs):
     """Those of one experiment on one machine."""
 
     def __init__(
-        self, host: Host, placed: Placed, machine: Machine, on_up: Callable[[], None], on_down: Callable[[], None]
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None]
     ) -> None:
-        key = machine.address.key
+        key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:
             return [name for name in names if placed.is_wanted(name) and placed.machine(name) in (key, None)]
@@ -268,7 +275,7 @@ class _Jobs(KeeperJobs):
             found = await host.followed(names)
             return {name: at for name, at in found.items() if name in names or placed.machine(name) in (key, None)}
 
-        super().__init__(replace(host, followed=followed), known=known, key=key, place=machine.address.host)
+        super().__init__(replace(host, followed=followed), known=known, key=key, place=address.host)
         self._up = on_up
         self._down = on_down
         self.is_up = False
