@@ -138,12 +138,15 @@ class Keeper:
             self._note_change()
             self._close("no experiment needs it")
 
-    async def request(self, verb: str, **arguments: Any) -> Any:
-        """Asks and waits. Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected."""
+    async def request(self, verb: str, *, patience_s: float = ANSWER_TIMEOUT_S, **arguments: Any) -> Any:
+        """Asks and waits; without an answer the connection is given up.
+
+        Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
+        """
         connection = self._connection or await self._until_connected()
         number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
-        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S)
+        patience = connection.lose_patience_after(patience_s)
         try:
             return await answer
         finally:

@@ -32,17 +32,19 @@ log = logging.getLogger(__name__)
 class KeeperJobs:
     """A keeper's `Listener`. Between `enter` and `leave`; methods raise PlatformUnavailable.
 
-    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection.
+    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
+    a keeper that does not answer for so long when a job is to be stopped is away.
     """
 
     def __init__(
         self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = keeper_machines.LOCAL,
-        place: str = "this machine",
+        place: str = "this machine", stop_patience_s: float | None = None,
     ) -> None:  # fmt: skip
         self._host = host
         self._key = key
         #: Whose keeper it is, in sentences.
         self._place = place
+        self._when_stopping = {} if stop_patience_s is None else {"patience_s": stop_patience_s}
         self.owner = owner_of(host)
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
@@ -118,7 +120,7 @@ class KeeperJobs:
             self._note_running(name, told)
         elif reservation is not None:
             self._entered.on_end(name)
-        return job_report(told)
+        return self.report_of(told)
 
     async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
         """What is known of these jobs."""
@@ -136,7 +138,7 @@ class KeeperJobs:
     async def cancel(self, names: Sequence[str], grace_s: float) -> None:
         """Asks all their processes to end; quiet for unknown ones."""
         for name in names:
-            await self.request("signal", name=name, grace_s=grace_s)
+            await self.request("signal", name=name, grace_s=grace_s, **self._when_stopping)
 
     async def forget(self, names: Sequence[str]) -> None:
         """Ends what still runs of them, and has the keeper forget them, if need be when the last process is gone."""
@@ -181,8 +183,12 @@ class KeeperJobs:
         if job_name in self._leaving:
             self._reports.pop(job_name, None)
             self._leaving.note_end(job_name, self._host.wake)
-        elif self._deliveries is None or not self._deliveries.hold_end(job_name, job_report(job)):
-            self._tell(job_name, job_report(job))
+        elif self._deliveries is None or not self._deliveries.hold_end(job_name, self.report_of(job)):
+            self._tell(job_name, self.report_of(job))
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """What the keeper told of a job, in our words; on other machines there is more to say."""
+        return job_report(job)
 
     # Helpers
 
@@ -223,7 +229,7 @@ class KeeperJobs:
         """Its end may have come in the moment between the keeper's answer and now."""
         known = self._reports.get(name)
         if known is None or known is self.unheard_of or not known.state.is_final:
-            self._tell(name, job_report(job))
+            self._tell(name, self.report_of(job))
 
     def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
         self._reports[name] = report

@@ -7,7 +7,6 @@ import base64
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -195,8 +194,8 @@ class RemotePlatform(Platform):
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
         key = site.entry.address.key
-        await asyncio.to_thread(self._placed.put, spec.name, key)
         with _counted(machine, spec.name):
+            await asyncio.to_thread(self._placed.put, spec.name, key)
             await site.jobs.submit(spec.name, request, reservation)
         return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
 
@@ -213,10 +212,10 @@ class RemotePlatform(Platform):
             return dict.fromkeys(handles, report)
         host = site.entry.address.host
         try:
-            told = await site.reports([handle.job_name for handle in handles])
+            told = await site.jobs.reports([handle.job_name for handle in handles])
         except PlatformUnavailable:
             return dict.fromkeys(handles, JobReport(state=JobState.UNKNOWN, unreachable=site.why or host, place=host))
-        return {handle: _at(told[handle.job_name], host) for handle in handles}
+        return {handle: told[handle.job_name] for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         """On machines that are away they are told when they are back."""
@@ -282,10 +281,6 @@ def _entries(settings: Json) -> list[Entry]:
 def _host(key: str) -> str:
     """As people know it."""
     return key.removeprefix("ssh:").partition("/")[0].partition("@")[2].rpartition(":")[0]
-
-
-def _at(report: JobReport, host: str) -> JobReport:
-    return replace(report, place=f"{host}, {report.place}" if report.place else host)
 
 
 @contextmanager

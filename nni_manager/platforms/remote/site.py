@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to log in to a machine for the first time; the last one repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
+#: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
+_STOP_PATIENCE_S = 5.0
 #: A machine's clock that is off by less is not worth a word, nor a correction.
 _SKEW_MS = 1000
 
@@ -177,7 +179,8 @@ class Site:
         host = self.entry.address.host
         if not self.is_up:
             since = time.strftime("%H:%M", time.localtime(self._since_s))
-            return f"{host} unreachable since {since} ({self._trouble or 'connecting'})"
+            fault = self._lease.connection.fault if self._lease is not None else None
+            return f"{host} unreachable since {since} ({fault.sentence if fault else self._trouble or 'connecting'})"
         if self.entry.is_drained:
             return f"{host} is drained"
         return "" if self._archive else f"{host}: the code is being sent{self._progress}"
@@ -249,16 +252,6 @@ class Site:
             raise PlatformUnavailable(self.why, refused=True)
         return f"{greeting.folder}/{self._host.experiment_id}.{self._host.service}"
 
-    # Its jobs
-
-    async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
-        """Times by our clock. Raises PlatformUnavailable."""
-        told = await self.jobs.reports(names)
-        offset_ms = self.machine.clock_offset_ms
-        if abs(offset_ms) < _SKEW_MS:
-            return told
-        return {name: _by_our_clock(report, offset_ms) for name, report in told.items()}
-
 
 class _Jobs(KeeperJobs):
     """Those of one experiment on one machine."""
@@ -275,10 +268,21 @@ class _Jobs(KeeperJobs):
             found = await host.followed(names)
             return {name: at for name, at in found.items() if name in names or placed.machine(name) in (key, None)}
 
-        super().__init__(replace(host, followed=followed), known=known, key=key, place=address.host)
+        super().__init__(
+            replace(host, followed=followed), known=known, key=key, place=address.host, stop_patience_s=_STOP_PATIENCE_S
+        )
+        self._address = address
         self._up = on_up
         self._down = on_down
         self.is_up = False
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """Where it is, and times by our clock."""
+        report, host = super().report_of(job), self._address.host
+        report = replace(report, place=f"{host}, {report.place}" if report.place else host)
+        assert isinstance(self._connection, Machine), "what it was entered with"
+        offset_ms = self._connection.clock_offset_ms
+        return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
 
     async def on_connected(self) -> None:
         await super().on_connected()
