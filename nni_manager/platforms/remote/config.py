@@ -77,7 +77,7 @@ class RemoteConfig(PlatformSection):
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
             yield from gpu_fields.faults(
-                self.trial_gpu_number, gpu_indices=machine.gpu_indices,
+                self.trial_gpu_number, gpu_indices=machine.gpu_indices if self.trial_gpu_number else None,
                 max_trial_number_per_gpu=machine.max_trial_number_per_gpu, above=f"machineList[{number}].",
             )  # fmt: skip
         yield from gpu_fields.faults(
@@ -96,4 +96,6 @@ class RemoteConfig(PlatformSection):
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
             above = f"machineList[{number}]."
+            if machine.gpu_indices and not self.trial_gpu_number:  # NNI's own examples have it
+                yield f"{above}gpuIndices", "changes nothing while trialGpuNumber is 0 or not set"
             yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)

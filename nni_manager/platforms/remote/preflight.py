@@ -16,6 +16,7 @@ from nni_manager.platforms.remote.site import Entry
 _LOOK_S = 13.0
 #: Clocks may differ by so much without a word; results are not harmed by more, either.
 _SKEW_S = 60
+_SILENT = "see whether the machine is on and no firewall drops what is sent there"
 _LEAST_FREE_BYTES = 1024**3
 
 
@@ -37,7 +38,7 @@ async def _look_at(entry: Entry) -> list[PreflightFinding]:
     except MachineFault as error:
         return [_finding(host, error.fault)]
     except TimeoutError:
-        fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)")
+        fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
         return [_finding(host, fault)]
     return list(_judge(host, greeting, offset_s))
 

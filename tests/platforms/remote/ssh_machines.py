@@ -186,7 +186,7 @@ class RealMachine(SshMachine):
         self.key_file = directory / "id_ed25519"
         self._process: subprocess.Popen[bytes] | None = None
         key = asyncssh.generate_private_key("ssh-ed25519")
-        key.write_private_key(str(self.key_file), passphrase=PASSPHRASE)
+        key.write_private_key(str(self.key_file), passphrase=PASSPHRASE, rounds=50)
         self.key_file.chmod(0o600)
         key.write_public_key(str(directory / "authorized_keys"))
         self.host_key.write_private_key(str(directory / "host_key"))
