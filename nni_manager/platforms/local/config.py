@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit import gpu_fields
@@ -28,9 +28,9 @@ class LocalConfig(PlatformSection):
         description="Whether GPUs that other processes use may be taken; must be set when trialGpuNumber is above 0.",
     )
     max_trial_number_per_gpu: int | None = Field(
-        default=None, gt=0,
-        description="How many trials may share a GPU at a time, when trialGpuNumber is above 0. Default: 1, or, with "
-        "trialGpuMemory, as many as its memory allows.",
+        default=1, gt=0,
+        description="How many trials may share a GPU at a time, when trialGpuNumber is above 0. With trialGpuMemory "
+        "the default is as many as its memory allows.",
     )  # fmt: skip
     trial_gpu_memory: int | None = marked(
         "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
@@ -43,6 +43,12 @@ class LocalConfig(PlatformSection):
     reuse_mode: bool = Field(
         default=False, description="Accepted for NNI's sake; always true beside other platforms. Changes nothing."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _memory_may_be_the_only_limit(cls, values: Any) -> Any:
+        has_memory = isinstance(values, dict) and values.get("trialGpuMemory") is not None
+        return {"maxTrialNumberPerGpu": None, **values} if has_memory else values
 
     @field_validator("nni_manager_ip")
     @classmethod
