@@ -48,7 +48,15 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
     """One has a card to itself, the other shares with one more of its own kind."""
     alone = daemon.create(_config("1.3", TRIALS), code, ENVIRONMENT)
     sharing = daemon.create(_config("1.9", TRIALS, maxTrialNumberPerGpu=2), code, ENVIRONMENT)
-    with Oracle(daemon.data, {"this machine": 4}, trials=2 * TRIALS, limits={alone: 1, sharing: 2}) as oracle:
+
+    def waits() -> bool:
+        return any(daemon.rows(id_, "SELECT 1 FROM trials WHERE status = 'WAITING'") for id_ in (alone, sharing))
+
+    def process() -> int:
+        return daemon.process.pid if daemon.process is not None else 0
+
+    limits = {alone: 1, sharing: 2}
+    with Oracle(daemon.data, {"this machine": 4}, waits, process, limits) as oracle:
         oracle.note_ready(True)
         for _ in range(KILLS):
             time.sleep(random.uniform(0.1, 2.0))
