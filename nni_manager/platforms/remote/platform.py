@@ -37,10 +37,14 @@ _ENTER_S = 25.0
 class RemotePlatform(Platform):
     """Keepers tell of every change; `observe` answers from what they told."""
 
+    changeable = frozenset({"machineList", "machineGracePeriod"})
+
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
         self._placed = Placed(host.folder / host.service)
         self._sites: dict[str, Site] = {}
+        #: Seconds for which machines are waited for when one can be used: trials go to all of them.
+        self.together_s = 2.0
         config = RemoteConfig.model_validate(settings)
         self._gpu_number, self._gpu_memory_mib = config.trial_gpu_number, config.trial_gpu_memory
         #: None where trials have no GPUs of their own.
@@ -90,12 +94,15 @@ class RemotePlatform(Platform):
         await asyncio.gather(*(site.stop() for site in sites.values()))
 
     async def _until_first(self) -> None:
-        """One can be used, or of all it is known that they cannot, or it takes too long."""
+        """One can be used, and the others have had a moment, too; or of all it is known that they cannot; or it takes
+        too long."""
         waiting = {asyncio.create_task(site.first.wait()) for site in self._sites.values()}
-        deadline = asyncio.get_running_loop().time() + _ENTER_S
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
         try:
-            while waiting and not any(site.is_up for site in self._sites.values()):
-                left_s = deadline - asyncio.get_running_loop().time()
+            while waiting:
+                is_any_up = any(site.is_up for site in self._sites.values())
+                left_s = begun_s + (self.together_s if is_any_up else _ENTER_S) - loop.time()
                 done, waiting = await asyncio.wait(
                     waiting, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED
                 )
@@ -253,6 +260,12 @@ class RemotePlatform(Platform):
         except SubmitRejected:
             raise NotFound(f"there is no file {name!r} that can be read of {handle.job_name}") from None
         return base64.b64decode(told["data"])
+
+    async def close(self) -> None:
+        """The code goes; what trials wrote stays until the experiment is deleted."""
+        for site in self._sites.values():
+            if site.is_up and site.archive:
+                await site.machine.remove(site.archive)
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:

@@ -19,13 +19,12 @@ async def ship(machine: Machine, archive: Path, target: str, tell: Callable[[int
     """`tell`: called with the bytes that are there, and how many there are in all. Raises PlatformError, OSError."""
     size = await asyncio.to_thread(lambda: archive.stat().st_size)
     there = await machine.put(target, size, 0, "")
-    with await asyncio.to_thread(archive.open, "rb") as file:
-        while there < size:
-            tell(there, size)
-            piece = await asyncio.to_thread(_piece, file, there)
-            there = await machine.put(target, size, there, piece)
+    while there < size:
+        tell(there, size)
+        there = await machine.put(target, size, there, await asyncio.to_thread(_piece, archive, there))
 
 
-def _piece(file: object, offset: int) -> str:
-    file.seek(offset)  # type: ignore[attr-defined]
-    return base64.b64encode(file.read(_PIECE_BYTES)).decode()  # type: ignore[attr-defined]
+def _piece(archive: Path, offset: int) -> str:
+    with archive.open("rb") as file:
+        file.seek(offset)
+        return base64.b64encode(file.read(_PIECE_BYTES)).decode()

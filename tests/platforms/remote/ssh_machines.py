@@ -32,6 +32,8 @@ class SshMachine(abc.ABC):
         self.port = free_port()
         self.user = getpass.getuser()
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        #: How many were let in.
+        self.logins = 0
         #: More variables of its sessions.
         self.environment: dict[str, str] = {}
 
@@ -67,7 +69,6 @@ class InProcessMachine(SshMachine):
         #: Public keys that are accepted beside the password.
         self.keys: list[asyncssh.SSHKey] = []
         self.asks_for_password_by_prompt = False
-        self.logins = 0
         self.refused_logins = 0
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
@@ -236,6 +237,14 @@ class RealMachine(SshMachine):
                     process.kill()
         await asyncio.to_thread(self._process.wait)
         self._process = None
+
+    @property
+    def logins(self) -> int:  # type: ignore[override]
+        return self.log.count("Accepted publickey")
+
+    @logins.setter
+    def logins(self, _: int) -> None:
+        """As its log has it."""
 
 
 def free_port() -> int:

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.contract
 
 class TestRemote(PlatformContract):
     def make_world(self, directory: Path) -> RemoteWorld:
-        return RemoteWorld(directory, InProcessMachine(directory / "machine"))
+        return RemoteWorld(directory, InProcessMachine(directory / "machine"), InProcessMachine(directory / "other"))
 
 
 class TestRemoteWithSshd(PlatformContract):
     def make_world(self, directory: Path) -> RemoteWorld:
-        return RemoteWorld(directory, RealMachine(directory / "machine"))
+        return RemoteWorld(directory, RealMachine(directory / "machine"), RealMachine(directory / "other"))
