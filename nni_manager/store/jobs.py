@@ -222,6 +222,12 @@ def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[st
     return {service: tuple(names) for service, names in found.items()}
 
 
+def services_used(connection: sqlite3.Connection) -> list[str]:
+    """Names of training services that something was submitted to."""
+    rows = connection.execute("SELECT DISTINCT service FROM attempts ORDER BY 1")
+    return [name for (name,) in rows if name]
+
+
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:
     """Of the jobs in `unforgotten`, those decided before their platform said how they ended: name → runner's word."""
     rows = connection.execute(

@@ -36,6 +36,10 @@ class Placed:
         """Its key; None: it was never started, as far as this file knows."""
         return self._machines.get(job_name)
 
+    def has_jobs_on(self, machine: str) -> bool:
+        """Jobs were started there that nobody has given up or forgotten."""
+        return any(at == machine and name not in self._unwanted for name, at in self._machines.items())
+
     def is_wanted(self, job_name: str) -> bool:
         return job_name not in self._unwanted
 

@@ -7,8 +7,10 @@ import base64
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
+from weakref import WeakKeyDictionary
 
 from nni_manager.domain.errors import (
     BadCredentials,
@@ -19,6 +21,7 @@ from nni_manager.domain.errors import (
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
 from nni_manager.platform_kit.ledger import Demand, Reservation
@@ -30,6 +33,8 @@ from nni_manager.platforms.remote.site import Entry, Site
 
 log = logging.getLogger(__name__)
 
+#: Daemon → experiment and service → machines that it had when it was entered last.
+_FORMER: WeakKeyDictionary[Connections, dict[str, dict[str, Entry]]] = WeakKeyDictionary()
 #: Seconds that entering waits for machines: those that answer later are used from then on.
 _ENTER_S = 25.0
 
@@ -54,7 +59,9 @@ class RemotePlatform(Platform):
     def capabilities_for(cls, settings: Json) -> Capabilities:
         grace_s = settings["machineGracePeriod"]
         assert isinstance(grace_s, int | float), "the section was judged"
-        return Capabilities(watches=True, reads_files=True, ships_code=True, unreachable_grace_s=grace_s)
+        return Capabilities(
+            watches=True, reads_files=True, ships_code=True, leaves_files=True, unreachable_grace_s=grace_s
+        )
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
@@ -69,7 +76,13 @@ class RemotePlatform(Platform):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._placed.load)
-        self._sites = {entry.address.key: self._site(entry) for entry in _entries(self.settings)}
+        entries = {entry.address.key: entry for entry in _entries(self.settings)}
+        former = _FORMER.setdefault(self.host.connections, {}).setdefault(self._owner, {})
+        # a machine that was taken out of the list keeps its jobs until they end
+        kept = {key: replace(one, is_drained=True) for key, one in former.items() if self._placed.has_jobs_on(key)}
+        former.clear()
+        former.update(kept | entries)
+        self._sites = {key: self._site(entry) for key, entry in former.items()}
         self._park = MachinePark(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
         for site in self._sites.values():
             site.start()
@@ -111,6 +124,10 @@ class RemotePlatform(Platform):
         finally:
             for task in waiting:
                 task.cancel()
+
+    @property
+    def _owner(self) -> str:
+        return f"{self.host.experiment_id}/{self.host.service}"
 
     def _site(self, entry: Entry) -> Site:
         return Site(entry, self.host, self._placed, self._on_change, has_gpus=bool(self._gpu_number))

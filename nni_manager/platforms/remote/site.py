@@ -57,7 +57,7 @@ class Entry:
 
 
 class Site:
-    """Between `start` and `stop`. `first`: set when it is known for the first time how it is."""
+    """Between `start` and `stop`. `first`: set when it takes jobs, or it is known why not."""
 
     def __init__(
         self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool
@@ -212,7 +212,6 @@ class Site:
         self._trouble = ""
         if self._shipping is None or self._shipping.done():
             self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
-        self.first.set()
 
     def _on_down(self) -> None:
         self._archive = ""
