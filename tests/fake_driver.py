@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -37,6 +38,8 @@ class FakeDriver:
         self.directory = directory
         self.count = cards
         self.mib = mib
+        #: Cards of different drivers are different cards.
+        self._serial = uuid4().hex[:12]
         directory.mkdir(parents=True, exist_ok=True)
         self._state = directory / "cards"
         self.show({})
@@ -52,7 +55,7 @@ class FakeDriver:
         return {"PATH": path, "LD_LIBRARY_PATH": str(self.directory), "FAKE_DRIVER": str(self._state)}
 
     def uuid(self, index: int) -> str:
-        return f"GPU-{self.directory.name}-{index}"
+        return f"GPU-{self._serial}-{index}"
 
     def show(self, processes: dict[int, Sequence[OnCard]]) -> None:
         """These are on the cards from now on, by index."""

@@ -19,7 +19,7 @@ from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
 from nni_manager.platform_kit.keeper_deliveries import Deliveries
 from nni_manager.platform_kit.keeper_leaving import Known, Leaving
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
+from nni_manager.platform_kit.keeper_machines import GPU_AGE_S, KeeperConnection
 from nni_manager.platform_kit.keeper_states import job_report
 from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.placement import Placement
@@ -93,9 +93,9 @@ class KeeperJobs:
         """The ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
         await self._entered.until_read()
 
-    async def read_gpus(self) -> None:
-        """The ledger knows what happens on the GPUs now. Raises PlatformUnavailable."""
-        await self._entered.read_gpus()
+    async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
+        """What the ledger knows of the GPUs is no older. Raises PlatformUnavailable."""
+        await self._entered.read_gpus(max_age_s)
 
     # Verbs
 

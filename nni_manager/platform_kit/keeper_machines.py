@@ -124,11 +124,11 @@ class KeeperConnection(Connection):
         while True:
             await self._gpus_wanted.wait()
             self._gpus_wanted.clear()
-            while self.keeper.is_connected:
+            while self.keeper.is_connected and (
+                machine.reading is None or self.places.line.is_waited_for(machine.name)
+            ):
                 with suppress(PlatformError):
-                    await self.read_gpus()
-                if not self.places.line.is_waited_for(machine.name):
-                    break
+                    await self.read_gpus(GPU_AGE_S / 2)
                 await asyncio.sleep(GPU_AGE_S)
 
     @property

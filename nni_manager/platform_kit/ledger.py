@@ -259,18 +259,29 @@ class MachineLedger:
 Demands = Mapping[str, Demand]
 
 
+#: The lower, the better; None: nothing fits.
+Rank = tuple[int, int] | None
+
+
 def choose(machines: Iterable[MachineLedger], demands: Demands) -> MachineLedger | None:
-    """The machine for the next job: the one with most room, of equal ones the one with the fewest jobs, then the first;
-    None: none has room."""
-    able = [machine for machine in machines if machine.is_read and _fits(machine, demands[machine.name])]
-    # `min` keeps the first of equal ones
-    return min(able, key=lambda machine: (-_room(machine, demands[machine.name]), machine.jobs), default=None)
+    """The machine for the next job; None: none has room."""
+    by_name = {machine.name: machine for machine in machines}
+    name = best({name: rank(machine, demands[name]) for name, machine in by_name.items()})
+    return None if name is None else by_name[name]
 
 
-def _fits(machine: MachineLedger, demand: Demand) -> bool:
-    return demand.count == 0 or len(machine.fitting(demand)) >= demand.count
+def rank(machine: MachineLedger, demand: Demand) -> Rank:
+    """The one with most room first, of equal ones the one with the fewest jobs. Who needs no place does not care how
+    many there are."""
+    if not machine.is_read:
+        return None
+    if demand.count == 0:
+        return 0, machine.jobs
+    fits = len(machine.fitting(demand)) >= demand.count
+    return (-machine.room(demand), machine.jobs) if fits else None
 
 
-def _room(machine: MachineLedger, demand: Demand) -> int:
-    """Who needs no place does not care how many there are."""
-    return machine.room(demand) if demand.count else 0
+def best(ranks: Mapping[str, Rank]) -> str | None:
+    """Of equal ones the first."""
+    able = {name: found for name, found in ranks.items() if found is not None}
+    return min(able, key=lambda name: able[name], default=None)

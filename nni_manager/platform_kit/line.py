@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nni_manager.platform_kit.ledger import Demands, MachineLedger, Reservation, choose
+from nni_manager.platform_kit.ledger import Demands, MachineLedger, Reservation, best, choose, rank
 
 #: Seconds for which a free place is kept for the experiment whose turn it is.
 OFFER_S = 0.5
@@ -119,13 +119,14 @@ class Line:
 def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, most: int) -> list[Reservation]:
     """As many jobs of `owner` as fit, at most `most`, reserved."""
     found: list[Reservation] = []
-    known = [machines[name] for name in demands if name in machines]
-    while len(found) < most and (machine := choose(known, demands)) is not None:
-        if demands[machine.name].count == 0 and most == _MOST:  # as many as one likes
-            return [Reservation(machine=machine.name)] * most
-        reservation = machine.reserve(f"{owner} {len(found) + 1}", demands[machine.name])
+    ranks = {name: rank(machines[name], demand) for name, demand in demands.items() if name in machines}
+    while len(found) < most and (name := best(ranks)) is not None:
+        if demands[name].count == 0 and most == _MOST:  # as many as one likes
+            return [Reservation(machine=name)] * most
+        reservation = machines[name].reserve(f"{owner} {len(found) + 1}", demands[name])
         assert reservation is not None, "the machine was chosen because it fits"
         found.append(reservation)
+        ranks[name] = rank(machines[name], demands[name])  # those of the others are as they were
     return found
 
 

@@ -30,6 +30,12 @@ MOST_IDLE_S = 2.5
 #: Seconds until a wait reason says what has changed.
 MOST_STALE_S = 5.0
 
+#: Trials that no card was looked for with success.
+_WAITING = """
+    SELECT 1 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
+    WHERE t.status = 'WAITING' AND a.trial_id IS NULL
+"""
+
 
 @pytest.fixture
 def driver(tmp_path: Path) -> FakeDriver:
@@ -50,13 +56,13 @@ def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
     sharing = daemon.create(_config("1.9", TRIALS, maxTrialNumberPerGpu=2), code, ENVIRONMENT)
 
     def waits() -> bool:
-        return any(daemon.rows(id_, "SELECT 1 FROM trials WHERE status = 'WAITING'") for id_ in (alone, sharing))
+        return any(daemon.rows(id_, _WAITING) for id_ in (alone, sharing))
 
     def process() -> int:
         return daemon.process.pid if daemon.process is not None else 0
 
     limits = {alone: 1, sharing: 2}
-    with Oracle(daemon.data, {"this machine": 4}, waits, process, limits) as oracle:
+    with Oracle(daemon.data, {"this machine": 4}, waits, process, limits=limits) as oracle:
         oracle.note_ready(True)
         for _ in range(KILLS):
             time.sleep(random.uniform(0.1, 2.0))

@@ -50,7 +50,7 @@ def test_cards_and_who_is_on_them(driver: FakeDriver, keeper: KeeperProcess, tmp
     reading = read(client)
     assert (reading["error"], reading["is_absent"]) == ("", False)
     first, second = reading["cards"]
-    assert (first["index"], first["uuid"], first["memory_bytes"]) == (0, "GPU-driver-0", 16384 * 2**20)
+    assert (first["index"], first["uuid"], first["memory_bytes"]) == (0, driver.uuid(0), 16384 * 2**20)
     assert first["used_bytes"] == (512 + 11264 + 10) * 2**20
     told = {p["pid"]: (p["job"], p["is_compute"], p["memory_bytes"] // 2**20) for p in first["processes"]}
     assert told == {pid: ("j1", True, 512), os.getpid(): (None, True, 11264), 1: (None, False, 10)}
