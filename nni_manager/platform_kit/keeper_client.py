@@ -101,7 +101,7 @@ class Keeper:
         return self._connection is not None
 
     @property
-    def asked(self) -> int:
+    def questions(self) -> int:
         """How many questions it was asked."""
         return self._requests.asked
 
@@ -140,7 +140,7 @@ class Keeper:
             self._note_change()
             self._close("no experiment needs it")
 
-    async def request(self, verb: str, *, patience_s: float = ANSWER_TIMEOUT_S, **arguments: Any) -> Any:
+    async def request(self, verb: str, *, patience_s: float | None = None, **arguments: Any) -> Any:
         """Asks and waits; without an answer the connection is given up.
 
         Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
@@ -148,7 +148,7 @@ class Keeper:
         connection = self._connection or await self._until_connected()
         number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
-        patience = connection.lose_patience_after(patience_s)
+        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S if patience_s is None else patience_s)
         try:
             return await answer
         finally:

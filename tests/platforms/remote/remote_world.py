@@ -168,7 +168,7 @@ class RemoteWorld(KeeperWorld):
 
     @property
     def remote_calls(self) -> int:
-        return sum(site.machine.keeper.asked for one in self.platforms for site in one._sites.values())
+        return sum(site.machine.keeper.questions for one in self.platforms for site in one._sites.values())
 
     @property
     def sessions_seen(self) -> int:
