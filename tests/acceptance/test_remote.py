@@ -90,11 +90,11 @@ def test_a_machine_that_cannot_be_used_refuses_the_experiment(
     daemon: Daemon, code: Path, machines: list[RealMachine]
 ) -> None:
     config = _config(machines[:1], "true", 1)
-    config["trainingService"]["machineList"][0]["sshPassphrase"] = "wr0ng"
+    config["trainingService"]["machineList"][0]["hostKey"] = machines[1].fingerprint
     body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
     with daemon.client() as client:
         answer = client.post("/api/v1/experiments", json=body)
-    assert answer.status_code == 400 and "sshPassphrase" in answer.text and "wr0ng" not in answer.text
+    assert answer.status_code == 400 and machines[0].fingerprint in answer.text, answer.text
 
 
 def _config(machines: list[RealMachine], command: str, trials: int) -> dict[str, Any]:

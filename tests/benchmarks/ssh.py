@@ -21,7 +21,7 @@ import asyncssh
 import psutil
 
 from tests.live_daemon import Daemon, processes_of, running_daemon
-from tests.platforms.remote.ssh_machines import PASSPHRASE, RealMachine
+from tests.platforms.remote.ssh_machines import RealMachine
 
 TRIALS = 200
 AT_A_TIME = 12
@@ -69,7 +69,7 @@ async def bare(machines: list[RealMachine]) -> float:
 
 async def _connect(machine: RealMachine) -> asyncssh.SSHClientConnection:
     return await asyncssh.connect(
-        "127.0.0.1", machine.port, known_hosts=None, client_keys=[str(machine.key_file)], passphrase=PASSPHRASE,
+        "127.0.0.1", machine.port, known_hosts=None, client_keys=[str(machine.key_file)],
         username=machine.user, config=None,
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.platform import RemotePlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
 from tests.platforms.obedient_job import ended
-from tests.platforms.remote.ssh_machines import PASSPHRASE, PASSWORD, SshMachine, home_of_manager
+from tests.platforms.remote.ssh_machines import PASSWORD, SshMachine, home_of_manager
 from trial_runner import protocol
 
 _IDENTITY = "daemon"
@@ -51,7 +51,7 @@ class RemoteWorld(KeeperWorld):
 
     def __init__(self, directory: Path, machine: SshMachine, *others: SshMachine) -> None:
         super().__init__(directory)
-        self.secrets = (PASSWORD, PASSPHRASE)
+        self.secrets = (PASSWORD,)
         self.machine = machine
         self.machines = (machine, *others)
         self.recorder.connections = Connections(_IDENTITY)

@@ -19,7 +19,6 @@ import psutil
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 PASSWORD = "pass-w0rd-of-the-machine"
-PASSPHRASE = "pass-phr4se-of-the-key"
 
 
 class SshMachine(abc.ABC):
@@ -179,7 +178,7 @@ class _Server(asyncssh.SSHServer):
 
 
 class RealMachine(SshMachine):
-    """OpenSSH's, with a key that is locked. `settings`: more lines of sshd_config."""
+    """OpenSSH's, with a key. `settings`: more lines of sshd_config."""
 
     def __init__(self, directory: Path, settings: tuple[str, ...] = ("MaxSessions 1", "AllowTcpForwarding no")) -> None:
         super().__init__(directory)
@@ -187,14 +186,14 @@ class RealMachine(SshMachine):
         self.key_file = directory / "id_ed25519"
         self._process: subprocess.Popen[bytes] | None = None
         key = asyncssh.generate_private_key("ssh-ed25519")
-        key.write_private_key(str(self.key_file), passphrase=PASSPHRASE, rounds=50)
+        key.write_private_key(str(self.key_file))
         self.key_file.chmod(0o600)
         key.write_public_key(str(directory / "authorized_keys"))
         self.host_key.write_private_key(str(directory / "host_key"))
         (directory / "host_key").chmod(0o600)
 
     def credentials(self) -> dict[str, Any]:
-        return {"sshKeyFile": str(self.key_file), "sshPassphrase": PASSPHRASE}
+        return {"sshKeyFile": str(self.key_file)}
 
     async def start(self) -> None:
         await asyncio.to_thread(self._start)
