@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,8 +49,11 @@ class LocalPlatform(Platform):
     async def preflight(self) -> Sequence[PreflightFinding]:
         if self._park is None:
             return ()
-        async with self:
-            return await self._park.preflight()
+        # at the keeper one of another name: the experiment may be at work, and would not hear of its jobs any more
+        host = replace(self.host, service=f"preflight of {self.host.service}")
+        async with LocalPlatform(self.settings, host) as looking:
+            assert looking._park is not None, "it has the same settings"
+            return await looking._park.preflight()
 
     async def __aenter__(self) -> Self:
         await self.jobs.enter([_THIS_MACHINE] if self._park is not None else [])

@@ -129,6 +129,15 @@ async def test_a_driver_that_fails_keeps_nobody_waiting_who_needs_no_gpu(world: 
         assert (await world.environment(await start(world, platform, "a")))[protocol.ENV_GPUS] == "0"
 
 
+async def test_a_preflight_leaves_the_experiment_at_work_its_ears(world: LocalWorld) -> None:
+    async with make(world) as platform:
+        first = await start(world, platform, "a")
+        [finding] = await make(world).preflight()
+        assert finding.severity is Severity.FINE
+        await world.end(first, 0)
+        assert (await seen(world, platform, first, *FINAL)).state is JobState.SUCCEEDED
+
+
 async def test_preflight_and_plan(world: LocalWorld, driver: FakeDriver) -> None:
     driver.show({1: [OnCard(os.getpid())]})
     [finding] = await make(world, gpuIndices=[2]).preflight()
