@@ -39,15 +39,18 @@ def paces() -> dict[str, Pacing]:
 
 
 class OpenpaiAccount(WebAccount):
-    """`credential`: JSON with either `token` or `password`."""
+    """Credentials are JSON with either `token` or `password`. `limits`: other paces; `fresh_s`: see `SharedList`."""
 
-    def __init__(self, host: str, user: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self, host: str, user: str, *, limits: Mapping[str, Pacing] | None = None, fresh_s: float = _FRESH_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(
-            key_of(host, user), name=f"OpenPAI at {host}", base_url=f"{host}/rest-server", paces=paces(),
+            key_of(host, user), name=f"OpenPAI at {host}", base_url=f"{host}/rest-server", paces=limits or paces(),
             transport=transport,
         )  # fmt: skip
         self._user = user
-        self._list: SharedList[Listing] = SharedList(self._listed, _FRESH_S)
+        self._list: SharedList[Listing] = SharedList(self._listed, fresh_s)
         #: Owner → jobs that it follows.
         self._followed: dict[str, int] = {}
         #: How much longer lists must be than was thought: a job that runs was not on one.

@@ -131,7 +131,7 @@ class OpenpaiPlatform(Platform):
         if (wait_s := self._lease.connection.submit_wait_s()) > _SHORT_WAIT_S and not spec.is_repeat:
             return NoRoom(why=_too_often(wait_s))
         user_job = self._user_job.kept
-        variables = variables_of(spec, platform="openpai", command=spec.command, channel="auto")
+        variables = variables_of(spec, "openpai")
         if user_job is not None:
             del variables[protocol.ENV_COMMAND]  # each role has its own
         folder = await self._mounted.put(spec, variables, self.host.code)

@@ -77,7 +77,7 @@ def _end(state: JobState, entry: Mapping[str, Any]) -> JobReport:
     code = entry.get("appExitCode")
     if not isinstance(code, int) or code == USER_CODE:
         return JobReport(state=state, reason="the command ended with a code above 127")
-    return JobReport(state=state, exit_code=code)
+    return JobReport(state=state, exit_code=code, message=f"its container ended with exit code {code}")
 
 
 def _failure(detail: Mapping[str, Any]) -> JobReport:
