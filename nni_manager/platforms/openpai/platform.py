@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -71,6 +71,8 @@ class OpenpaiPlatform(Platform):
         self._accepted_s = float("-inf")
         #: Job name → how it ended, as OpenPAI said; kept until it is forgotten.
         self._ended: dict[str, JobReport] = {}
+        #: Job name → when it was last asked about by itself, by the loop's clock.
+        self._asked_s: dict[str, float] = {}
 
     def _account(self) -> OpenpaiAccount:
         return OpenpaiAccount(self._host_url, self._user)
@@ -188,8 +190,8 @@ class OpenpaiPlatform(Platform):
             self._pulling.result()  # a fault of ours, which must not go unseen
         self._lease.connection.follow(self._owner, len(handles))
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
-        unlisted = [handle for handle in handles if _name(handle) not in listing.entries]
-        asked = dict(zip(unlisted, await self._ask_about(unlisted[:_MOST_ASKED], listing), strict=False))
+        unlisted = {handle for handle in handles if _name(handle) not in listing.entries}
+        asked = await self._ask_about(unlisted, listing)
         reports = {}
         for handle in handles:
             report = asked.get(handle) or await self._seen(handle, listing)
@@ -202,9 +204,14 @@ class OpenpaiPlatform(Platform):
             return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
 
-    async def _ask_about(self, handles: Sequence[JobHandle], listing: Listing) -> list[JobReport]:
-        """That a list does not have a job is no proof."""
-        return [await self._asked(handle, listing) for handle in handles]
+    async def _ask_about(self, unlisted: Collection[JobHandle], listing: Listing) -> dict[JobHandle, JobReport]:
+        """That a list does not have a job is no proof. Whoever was not asked about for longest comes first."""
+        longest = sorted(unlisted, key=lambda handle: self._asked_s.get(handle.job_name, 0.0))
+        reports = {}
+        for handle in longest[:_MOST_ASKED]:
+            reports[handle] = await self._asked(handle, listing)
+            self._asked_s[handle.job_name] = asyncio.get_running_loop().time()
+        return reports
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> JobReport:
         detail = await self._lease.call(lambda account: account.detail(_name(handle)))
@@ -260,6 +267,7 @@ class OpenpaiPlatform(Platform):
         await self._stop([_name(handle) for handle in handles if handle.job_name not in self._ended])
         for handle in handles:
             self._ended.pop(handle.job_name, None)
+            self._asked_s.pop(handle.job_name, None)
             self._pull.forget(handle.job_name)
 
     async def clean(self, job_names: Sequence[str]) -> None:
@@ -268,12 +276,13 @@ class OpenpaiPlatform(Platform):
                 await self._stop(await self._called(name))
 
     async def _called(self, job_name: str) -> list[str]:
-        """Jobs that were submitted for this one."""
+        """Jobs that were submitted for this one. Where one has the other name, the first was somebody else's."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
-        names = [one for one in listing.entries if one == job_name or one.startswith(f"{job_name}_")] or [job_name]
-        return [one for one in names if self._is_ours(await self._config(one))]
+        others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
+        return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
 
     def _is_ours(self, config: Any) -> bool:
+        """Of this experiment, as far as can be said once it is gone."""
         extras = config.get("extras") if isinstance(config, dict) else None
         mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
         return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id

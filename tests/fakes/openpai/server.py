@@ -3,6 +3,7 @@
 Beside the vendor's routes, for tests and people who play with it, without credentials:
 
 * ``POST /fake/reset`` users, storages and limits; everything else is forgotten
+* ``POST /fake/users`` the same, and jobs go on
 * ``POST /fake/behaviour`` fields of `Misbehaviour` and of `cluster.Behaviour`
 * ``POST /fake/begin``, ``/fake/end``, ``/fake/retry``, ``/fake/remove``, ``/fake/state`` of the job ``user``, ``name``
 * ``GET /fake/jobs``, ``GET /fake/requests`` what there is, and what was asked
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 import email.utils
 import json
+import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -186,7 +188,7 @@ class RestServer:
         })  # fmt: skip
 
     async def _login(self, request: Request, _user: str) -> Response:
-        form = await request.form()
+        form = dict(urllib.parse.parse_qsl((await request.body()).decode()))
         name = str(form.get("username"))
         user = self.users.get(name)
         if user is None:
@@ -315,6 +317,8 @@ class RestServer:
                 ])  # fmt: skip
             case "reset":
                 self._reset(body)
+            case "users":
+                self._set(body)
             case "behaviour":
                 self.behave(**body)
             case verb:

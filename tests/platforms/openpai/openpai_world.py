@@ -25,7 +25,7 @@ class Impatient(OpenpaiPlatform):
 
     def _account(self) -> OpenpaiAccount:
         limits = {name: Pacing(calls=1000, per_s=1, burst=1000) for name in ("all", "list", "submit")}
-        return OpenpaiAccount(str(self.settings["host"]), USER, limits=limits, fresh_s=0.02)
+        return OpenpaiAccount(str(self.settings["host"]), str(self.settings["username"]), limits=limits, fresh_s=0.02)
 
 
 class OpenpaiWorld(WebWorld):
