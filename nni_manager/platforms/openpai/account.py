@@ -25,6 +25,9 @@ _FRESH_S = 1.0
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
 _YAML = {"Content-Type": "text/yaml"}
 
+#: In C, where there is one: jobs are many.
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 Entry = Mapping[str, Any]
 
 
@@ -220,4 +223,4 @@ def _require_missing(error: Refused) -> None:
 
 
 def _dumped(job: Json) -> str:
-    return str(yaml.safe_dump(dict(job), sort_keys=False, allow_unicode=True, width=10**9))
+    return str(yaml.dump(dict(job), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**9))

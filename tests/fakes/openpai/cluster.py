@@ -207,6 +207,8 @@ class Cluster:
     def _complete(self, job: Job, code: int) -> None:
         self._destroy(job)
         job.exit_code, job.completed_ms = code, round(self.clock() * 1000)
+        if code == 0 and self.behaviour.pretended_s is not None:  # nobody may have looked since
+            job.completed_ms = (job.started_ms or 0) + round(self.behaviour.pretended_s * 1000)
         self._save(job)
 
     def _destroy(self, job: Job) -> None:
