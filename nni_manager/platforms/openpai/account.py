@@ -131,7 +131,8 @@ class OpenpaiAccount(WebAccount):
 
     def submit_wait_s(self) -> float:
         """Seconds until another job may be submitted."""
-        return self._paces["submit"].wait_s()
+        pacing = self._paces.get("submit")
+        return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
         """As it was submitted; None where there is no such job, or nobody knows what was submitted."""
@@ -170,7 +171,7 @@ class OpenpaiAccount(WebAccount):
         """`owner` asks about so many jobs; 0: none any more."""
         self._followed[owner] = jobs
         if not jobs:
-            del self._followed[owner]
+            self._followed.pop(owner)
 
     async def jobs(self, not_before_s: float) -> Listing:
         """Of the account, the newest ones; see `SharedList`."""

@@ -50,6 +50,8 @@ class Job:
     exit_code: int | None = None
     #: Said of it instead of its state.
     odd_state: str = ""
+    #: Its sub-state while it waits.
+    waits_as: str = ""
     #: Containers of all attempts so far: role, index, folder.
     containers: list[list[Any]] = field(default_factory=list)
 
@@ -59,7 +61,7 @@ class Job:
             return "Completed"
         if self.is_stopping:
             return "AttemptDeletionRequested"
-        return "AttemptRunning" if self.started_ms is not None else "AttemptPreparing"
+        return "AttemptRunning" if self.started_ms is not None else self.waits_as or "AttemptPreparing"
 
     @property
     def state(self) -> str:

@@ -62,6 +62,11 @@ def masked(job: dict[str, Any]) -> str:
     return str(yaml.dump(shown, Dumper=_DUMPER, sort_keys=False))
 
 
+def extras(text: str) -> dict[str, Any]:
+    """Of a job as it was submitted."""
+    return dict(yaml.load(text, _LOADER).get("extras") or {})
+
+
 def _looked_up(path: str, dictionary: dict[str, Any]) -> str:
     found: Any = dictionary
     for part in path.split("."):

@@ -92,7 +92,7 @@ class _Platform(OpenpaiPlatform):
     def __init__(self, server: RestServer, settings: Any, host: Any) -> None:
         super().__init__(settings, host)
         self._server = server
-        self._pull = _NothingRead(host)
+        self._folders.pull = _NothingRead(host)
 
     def _account(self) -> OpenpaiAccount:
         transport = httpx.ASGITransport(app=self._server.app)
