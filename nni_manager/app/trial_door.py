@@ -62,8 +62,8 @@ class TrialDoor:
         self._expected = 0
 
     def bind(self, doors: Doors, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
-        """What the door is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether jobs
-        of that experiment may run; all that an earlier daemon worked on are known by now."""
+        """What the door is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether
+        jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
         self._is_at_work = is_at_work
         self._doors.set_result((doors, application))
 

@@ -56,7 +56,8 @@ def test_a_daemon_that_starts_while_the_platform_is_away(daemon: Daemon, code: P
 
 
 def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, code: Path) -> None:
-    command = f"echo $$ >> {code}/started; sleep 8; {REPORT}"
+    began = f"echo $$ >> {code}/started"
+    command = f"{began}; [ $(wc -l < {code}/started) -gt 1 ] || sleep {2 * AWAY_S + 10}; {REPORT}"
     config = _config(code, command, trials=1)
     config["trainingService"] = [config["trainingService"], SERVICE]
     id_ = daemon.create(config, code, ENVIRONMENT)
