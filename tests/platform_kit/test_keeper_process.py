@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import pytest
 
-from nni_manager.domain.errors import PlatformUnavailable
 import nni_manager.platform_kit.keeper_process as keeper_process
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_process import LocalKeeper
 from nni_manager.platform_kit.lock_holder import lock_holder
