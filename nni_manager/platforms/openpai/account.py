@@ -103,10 +103,15 @@ class OpenpaiAccount(WebAccount):
         return token
 
     async def try_out(self, signature: Signature) -> None:
-        try:
-            await self.ask("GET", "api/v2/tokens/check", signature=signature)
-        except Refused as error:
-            raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {error.words}") from None
+        for path in ("api/v2/tokens/check", f"api/v2/users/{quote(self._user, safe='')}"):
+            try:
+                await self.ask("GET", path, signature=signature)
+                return
+            except Refused as error:
+                refused = error
+                if error.status != 404:  # the first is in no documentation
+                    break
+        raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {refused.words}")
 
     # What there is
 

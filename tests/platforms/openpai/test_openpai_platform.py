@@ -8,6 +8,7 @@ import json
 import subprocess
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -17,7 +18,7 @@ from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
-from nni_manager.platforms.openpai.account import paces
+from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
 from nni_manager.platforms.openpai.platform import OpenpaiPlatform
 from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
 
@@ -292,6 +293,25 @@ async def test_a_password_gets_another_token_when_one_has_ended(world: OpenpaiWo
     with pytest.raises(BadCredentials, match="Password is incorrect"):
         async with world.make(token=None, password="wrong"):
             pass
+
+
+@pytest.mark.parametrize(
+    "answer", [httpx.Response(200, json={}), httpx.Response(404, json={"message": "no such user"})]
+)
+async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: httpx.Response) -> None:
+    def answered(request: httpx.Request) -> httpx.Response:
+        is_check = request.url.path.endswith("/tokens/check")
+        return httpx.Response(404, json={"code": "NoApiError", "message": "no such API"}) if is_check else answer
+
+    account = OpenpaiAccount("http://pai", USER, transport=httpx.MockTransport(answered))
+    try:
+        if answer.status_code == 200:
+            await account.check('{"token": "t"}')
+        else:
+            with pytest.raises(BadCredentials, match="no such user"):
+                await account.check('{"token": "t"}')
+    finally:
+        await account.close()
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
