@@ -17,8 +17,8 @@ NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
 VALID = (
     "seed-openpai.yml", "v1-dlts.yml", "v1-pai-password-jobfile.yml", "v1-pai.yml", "v2-custom-tuner.yml",
-    "v2-dlts-proposed.yml", "v2-local-inline.yml", "v2-openpai-jobconfig.yml", "v2-openpai-jobfile.yml",
-    "v2-openpai.yml",
+    "v2-dlts-proposed.yml", "v2-local-inline.yml", "v2-local.yml", "v2-openpai-jobconfig.yml",
+    "v2-openpai-jobfile.yml", "v2-openpai.yml",
 )  # fmt: skip
 #: Valid, and of a platform that has no adapter yet: the one reason why no experiment can be made.
 NO_ADAPTER = {
@@ -31,8 +31,6 @@ NO_ADAPTER = {
     "v2-kubeflow-pytorch-azure.yml": "kubeflow", "v2-kubeflow-tf.yml": "kubeflow", "v2-remote.yml": "remote",
     "v2-sharedstorage-azureblob.yml": "remote", "v2-sharedstorage-nfs.yml": "remote",
 }  # fmt: skip
-#: Valid, but for what the adapter of this machine cannot do yet.
-NO_GPUS = ("v2-local.yml",)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
     "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
@@ -63,10 +61,10 @@ def working_directory_may_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_example_has_a_verdict() -> None:
     there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.yml")} - NO_CONFIGS
-    assert there == {*VALID, *NO_ADAPTER, *NO_GPUS, *REFUSED}
+    assert there == {*VALID, *NO_ADAPTER, *REFUSED}
 
 
-@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER, *NO_GPUS])
+@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER])
 def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
     spec = load_file(EXAMPLES / name)
     assert from_canonical(spec.canonical) == spec
@@ -85,12 +83,6 @@ def test_only_the_adapter_is_missing(name: str) -> None:
     words = f"^the platform '{NO_ADAPTER[name]}' is not in this version yet; trials run on: .+$"
     with pytest.raises(InvalidInput, match=words):
         admission.check(spec)
-
-
-@pytest.mark.parametrize("name", NO_GPUS)
-def test_only_the_gpus_are_missing(name: str) -> None:
-    with pytest.raises(InvalidInput, match=r"^trialGpuNumber: this version gives no GPUs"):
-        admission.check(load_file(EXAMPLES / name))
 
 
 @pytest.mark.parametrize("name", REFUSED)
