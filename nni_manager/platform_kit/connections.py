@@ -109,6 +109,11 @@ class Lease(Generic[C]):
         """For its methods that need no credential; `use` first for those that do."""
         return self._connection
 
+    @property
+    def serving(self) -> object:
+        """Whose credential the connection works with now: another one after `refused` has found one."""
+        return self._shared.in_use
+
     async def use(self) -> C:
         """The connection, once this lease's credential was found good. Raises BadCredentials or PlatformUnavailable."""
         await self._shared.admit(self, self._credential)

@@ -28,6 +28,21 @@ class Pacing:
             while (wait_s := self.reserve()) > 0:  # noqa: ASYNC110 (it is time itself that is waited for)
                 await asyncio.sleep(wait_s)
 
+    async def turn_within(self, patience_s: float) -> bool:
+        """The same; False, and nothing counted, when that would take longer."""
+        try:
+            async with asyncio.timeout(patience_s):
+                await self.turn()
+        except TimeoutError:
+            return False
+        return True
+
+    def wait_s(self) -> float:
+        """0: a call might be made now; else seconds until then. Nothing is counted."""
+        now = self._now()
+        ahead_s = max(self._full_s, now) + self._interval_s - now - self._burst * self._interval_s
+        return max(self._not_before_s - now, ahead_s if ahead_s > 1e-9 else 0.0, 0.0)
+
     def reserve(self) -> float:
         """0: the call may be made, and counts. Else: seconds after which to ask again."""
         now = self._now()

@@ -27,10 +27,9 @@ def test_many_files_get_a_verdict_each() -> None:
     result = nnictl("config", "check", GOOD, BAD, NOT_YET)
     assert result.exit_code == 2
     assert result.stdout == f"{GOOD}: valid; at most 2 trials of Random on local\n"
-    assert result.stderr.splitlines() == [
-        f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?",
-        f"{NOT_YET}: the platform 'aml' is not in this version yet; trials run on: local, scripted",
-    ]
+    bad, not_yet = result.stderr.splitlines()
+    assert bad == f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?"
+    assert not_yet.startswith(f"{NOT_YET}: the platform 'aml' is not in this version yet; trials run on: ")
 
 
 def test_verdicts_for_programs() -> None:
@@ -60,8 +59,7 @@ def test_an_older_name_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "search_space.json").write_text("{}")
     result = nnictl("config", "check", path)
     words = "trainingService.paiStorageConfigName: is an older name; write storageConfigName"
-    assert f"warning: {path}:21: {words}\n" in result.stderr
-    assert "not in this version yet" in result.stderr.splitlines()[0]
+    assert (result.exit_code, result.stderr) == (0, f"warning: {path}:21: {words}\n")
 
 
 def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:

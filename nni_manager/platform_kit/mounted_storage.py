@@ -1,0 +1,236 @@
+"""Storage that this machine and the jobs' containers both mount, each at a place of its own.
+
+Below both mount points lies, per experiment::
+
+    EXPERIMENT/.nni-storage          a mark of ours: who does not see it has mounted something else
+    EXPERIMENT/runner-HASH.pyz       the trial runner
+    EXPERIMENT/code-HASH.tar.gz      the packed code directory; each put there once
+    EXPERIMENT/ATTEMPT/              the runner's folder: `parameter.cfg`, `run.sh`, code, results, logs
+
+`start_command` is what a platform has the container do: it looks for the mark, and runs `run.sh`. No part of it is the
+user's text, so it survives whatever a platform does to commands; that stands in `run.sh`. No secret is on the storage:
+what `start_command` is not preceded by in the environment (the runner's token) the adapter hands over in its own way.
+
+What trials leave stays here for their user; `platform_kit.pull` reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import shlex
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit.runner_archive import runner_archive
+from trial_runner import protocol
+
+MARK_FILE = ".nni-storage"
+START_FILE = "run.sh"
+#: A container that sees another storage, or none, ends with this code, and never starts the command.
+EXIT_OTHER_STORAGE = 66
+#: Seconds that a container waits for the mark: what was written here a moment ago may not be seen there yet.
+_PATIENCE_S = 15
+#: Who runs a container, and as whom it is seen by the storage's server, nobody knows: it must be able to write here.
+_OPEN_FOLDER = 0o777
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFolder:
+    """One folder, as this machine sees it and as the container does."""
+
+    here: Path
+    there: str
+
+
+class MountedStorage:
+    """`here`: mounted on this machine; `there`: absolute, in containers. One per experiment and service.
+
+    Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
+    """
+
+    def __init__(self, here: Path, there: str, experiment_id: str) -> None:
+        self.here = here / experiment_id
+        self.there = f"{there.rstrip('/')}/{experiment_id}"
+        self._mount_point = here
+        self._mark = ""
+        self._runner = ""
+        self._code: dict[Path, str] = {}
+        self._putting = asyncio.Lock()
+
+    def attempt(self, attempt_directory: str) -> AttemptFolder:
+        """The folder of an attempt; `attempt_directory`: its name, or any path that ends with it."""
+        name = Path(attempt_directory).name
+        return AttemptFolder(here=self.here / name, there=f"{self.there}/{name}")
+
+    async def put(
+        self, spec: JobSpec, variables: Mapping[str, str], code: Callable[[], Awaitable[Path]]
+    ) -> AttemptFolder:
+        """Everything that the attempt's container needs; repeatable. `variables`: what its runner sees, no secrets.
+
+        `code`: `Host.code`. Raises SubmitRejected, too.
+        """
+        try:
+            archive = await code()
+        except InvalidInput as error:
+            raise SubmitRejected(str(error)) from error
+        except OSError as error:
+            raise self._unavailable(error) from error
+        async with self._putting:
+            await self._in_thread(lambda: self._put_shared(archive))
+        return await self._in_thread(lambda: self._put_attempt(spec, variables, self._code[archive]))
+
+    def start_command(self, folder: AttemptFolder, replica: str = "") -> str:
+        """Shell text of one line, without quotes or templates that a platform might take for its own. After `put`.
+
+        `replica`: text that the shell makes a name of, of a process that does not report; empty: it does.
+        """
+        mark, script = f"{self.there}/{MARK_FILE}", f"{folder.there}/{START_FILE}"
+        wait = f"n=0; until [ -e {_plain(mark)} ] || [ $n -ge {_PATIENCE_S} ]; do n=$((n+1)); sleep 1; done"
+        look = f"[ x$(cat {_plain(mark)}) = x{self._mark} ] || exit {EXIT_OTHER_STORAGE}"
+        return f"{wait}; {look}; exec sh {_plain(script)} {replica}".rstrip()
+
+    def explained(self, report: JobReport, fields: tuple[str, str]) -> JobReport:
+        """`report`, in which a container that sees another storage says so. `fields`: of the config, here and there."""
+        if report.state is not JobState.FAILED or report.exit_code != EXIT_OTHER_STORAGE:
+            return report
+        return JobReport(
+            state=JobState.FAILED, exit_code=report.exit_code, reason="STORAGE", started_ms=report.started_ms,
+            ended_ms=report.ended_ms, link=report.link, place=report.place,
+            message=f"{fields[1]}: the container finds nothing of ours at {Path(self.there).parent}, so it is not the "
+            f"storage that is mounted at {self._mount_point} here; correct it, or {fields[0]}",
+        )  # fmt: skip
+
+    async def remove_shared(self) -> None:
+        """What all attempts use; it is put there again when one needs it. What trials left is their user's."""
+        async with self._putting:
+            self._code.clear()
+            await self._in_thread(self._remove_shared)
+
+    # Blocks
+
+    def _remove_shared(self) -> None:
+        for pattern in (MARK_FILE, "runner-*.pyz", "code-*.tar.gz"):
+            for path in self.here.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def _put_shared(self, code: Path) -> None:
+        """What all attempts use."""
+        if not self._mount_point.is_dir():
+            raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
+        if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
+            return
+        _make_folder(self.here)
+        archive = runner_archive()
+        self._runner = f"runner-{hashlib.sha256(archive).hexdigest()[:16]}.pyz"
+        _write_once(self.here / self._runner, lambda draft: draft.write_bytes(archive))
+        name = f"code-{code.name}"
+        _write_once(self.here / name, lambda draft: shutil.copyfile(code, draft))
+        _write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
+        self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
+        self._code[code] = name
+
+    def _put_attempt(self, spec: JobSpec, variables: Mapping[str, str], code: str) -> AttemptFolder:
+        folder = self.attempt(spec.attempt_directory)
+        _make_folder(folder.here)
+        _write(folder.here / protocol.PARAMETER_FILE, spec.parameter_record)
+        _write(folder.here / START_FILE, self._script(folder, variables, code))
+        return folder
+
+    def _script(self, folder: AttemptFolder, variables: Mapping[str, str], code: str) -> str:
+        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+        values = {
+            "folder": folder.there, "record": f"{folder.there}/{protocol.PARAMETER_FILE}",
+            "archive": f"{self.there}/{code}", "runner": f"{self.there}/{self._runner}",
+        }  # fmt: skip
+        return exports + _SCRIPT.format(**{name: shlex.quote(value) for name, value in values.items()})
+
+    # Errors
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: OSError) -> PlatformUnavailable:
+        why = f"{error.filename or self._mount_point}: {error.strerror}"
+        return PlatformUnavailable(f"the storage mounted at {self._mount_point} cannot be used: {why}", refused=True)
+
+
+def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, str]:
+    """What the runner of an attempt sees, but the folders, which `run.sh` knows, and the token. `command`: another one
+    than the trial's."""
+    kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
+    return {
+        **kept,
+        **spec.protocol_environment,
+        protocol.ENV_PLATFORM: platform,
+        protocol.ENV_COMMAND: command or spec.command,
+        protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
+        protocol.ENV_CHANNEL: "auto" if protocol.ENV_MANAGER_URL in kept else protocol.PULL,
+        protocol.ENV_CODE: "present",
+        **({protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}),
+    }
+
+
+#: An argument names a process that does not report, in a folder of its own.
+_SCRIPT = f"""\
+folder={{folder}}
+if [ -n "$1" ]; then
+    folder="$folder/replicas/$1"
+    mkdir -p "$folder" && cp {{record}} "$folder/{protocol.PARAMETER_FILE}" || exit {protocol.EXIT_CANNOT_START}
+    export {protocol.ENV_REPORTER}=0
+fi
+if ! command -v python3 >/dev/null; then
+    echo "there is no python3 in this image; take one that has Python 3.7 or newer" >&2
+    exit {protocol.EXIT_USAGE}
+fi
+export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$folder/{protocol.CODE_FOLDER}"
+if [ ! -d "${protocol.ENV_CODE_DIR}" ]; then
+    rm -rf "$folder/.code"
+    mkdir "$folder/.code" && python3 -m tarfile -e {{archive}} "$folder/.code" &&
+        mv "$folder/.code" "${protocol.ENV_CODE_DIR}" || exit {protocol.EXIT_BAD_CODE}
+fi
+exec python3 {{runner}}
+"""
+
+
+def _plain(path: str) -> str:
+    """For a shell, without quotes. Mount points and ids are plain; else quoted all the same."""
+    return shlex.quote(path)
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    if path.stat().st_mode & 0o777 != _OPEN_FOLDER:
+        path.chmod(_OPEN_FOLDER)
+
+
+def _write_once(path: Path, write: Callable[[Path], object]) -> None:
+    """Whole or not at all; what is there stays, as a container may be reading it."""
+    if path.exists():
+        return
+    draft = path.with_name(f".{secrets.token_hex(4)}.tmp")
+    try:
+        write(draft)
+        draft.chmod(0o644)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.chmod(0o644)
+    os.replace(draft, path)

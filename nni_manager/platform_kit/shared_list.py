@@ -1,0 +1,53 @@
+"""One list call for all jobs of an account: whoever asks at the same time, or a moment later, gets the same answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class SharedList(Generic[T]):
+    """`fetch`: the remote call; `fresh_s`: for so long an answer may be given again, counted from when it was asked."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]], fresh_s: float) -> None:
+        self._fetch = fetch
+        self._fresh_s = fresh_s
+        self._running: asyncio.Task[T] | None = None
+        self._running_since_s = float("-inf")
+        self._answer: tuple[float, T] | None = None
+
+    async def get(self, not_before_s: float = float("-inf")) -> T:
+        """`not_before_s`: the far side was asked after that, by the loop's clock: when the last job was accepted.
+
+        Raises what `fetch` does, to all who wait for it.
+        """
+        oldest_s = max(not_before_s, asyncio.get_running_loop().time() - self._fresh_s)
+        if self._answer is not None and self._answer[0] >= oldest_s:
+            return self._answer[1]
+        while self._running is not None and not self._running.done() and self._running_since_s < oldest_s:
+            await asyncio.wait([self._running])  # it may not know of what happened since: one at a time
+        if self._running is None or self._running.done():
+            self._running_since_s = asyncio.get_running_loop().time()
+            self._running = asyncio.create_task(self._ask(), name="list of jobs")
+            self._running.add_done_callback(_look_at)  # whoever asked may have been cut off
+        return await asyncio.shield(self._running)
+
+    async def close(self) -> None:
+        """Nothing of it is left."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+
+    async def _ask(self) -> T:
+        since_s = asyncio.get_running_loop().time()
+        answer = await self._fetch()
+        self._answer = (since_s, answer)
+        return answer
+
+
+def _look_at(task: asyncio.Task[T]) -> None:
+    if not task.cancelled():
+        task.exception()

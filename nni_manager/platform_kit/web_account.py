@@ -1,0 +1,321 @@
+"""An account of a service that is asked over HTTP: one client, one pace and one health for all who use the account.
+
+An adapter inherits `WebAccount` for its service: one method a remote call, each a line of `ask`. A `WebLease` is one
+training service's use of it: it checks the experiment's own credential first, goes on with another one's when the far
+side refuses what is in use, and takes a new one from `Platform.renew`. What `ask` raises:
+
+* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer that is none of the service's. `refused`
+  says whether the request was certainly not carried out.
+* `BadCredentials`: 401, or what the service says instead (`credential_statuses`).
+* `Refused`: the service answered, and will not do it. The adapter knows what that means.
+
+After a 429 or 503 nobody asks again before `Retry-After` is over, in either of its forms.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
+from nni_manager.platform_kit.connections import Connection, Connections, Lease
+from nni_manager.platform_kit.pacing import Pacing
+
+#: Seconds until a service counts as silent.
+TIMEOUT_S = 20.0
+#: Seconds that a call may wait for its turn; longer waits are told as unavailable.
+PATIENCE_S = 15.0
+#: Seconds for which a service is left alone that wants to be, and does not say for how long; and at most.
+_BACK_OFF_S = 10.0
+_LONGEST_BACK_OFF_S = 3600.0
+#: Characters of a service's own words that are passed on.
+_MOST_WORDS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What requests carry so that the service knows us. Secret: no text of it is shown."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    params: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class Refused(PlatformError):
+    """The service will not do it: its status, its own code and its own words. For the adapter to translate."""
+
+    def __init__(self, status: int, code: str, words: str) -> None:
+        super().__init__(f"{status} {code}: {words}" if code else f"{status}: {words}")
+        self.status = status
+        self.code = code
+        self.words = words
+
+
+class WebAccount(Connection):
+    """Inherit; `name`: of the service, for sentences. `paces`: kind of call → how often; ``all`` counts every call.
+
+    `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` makes of one what requests carry.
+    """
+
+    #: Answers that mean that the credential is refused.
+    credential_statuses: Collection[int] = (401,)
+
+    def __init__(
+        self, key: str, *, name: str, base_url: str, paces: Mapping[str, Pacing], clock: Clock = now_ms,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(key, clock)
+        self.name = name
+        self.base_url = base_url
+        self._paces = paces
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
+        self._signature = Signature()
+        self._secrets: set[str] = set()
+
+    # Of a Connection
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def check(self, credential: str) -> None:
+        await self.try_out(await self.signature_of(credential))
+
+    async def use(self, credential: str) -> None:
+        self._signature = await self.signature_of(credential)
+
+    # For adapters to say
+
+    async def signature_of(self, credential: str) -> Signature:
+        """May ask the service, for a token. Raises BadCredentials or PlatformUnavailable."""
+        raise NotImplementedError
+
+    async def try_out(self, signature: Signature) -> None:
+        """Asks something that needs credentials. Raises BadCredentials or PlatformUnavailable."""
+        raise NotImplementedError
+
+    async def signed_anew(self) -> bool:
+        """The signature in use was refused: True when there is another one now, which is tried once."""
+        return False
+
+    def words(self, response: httpx.Response) -> tuple[str, str]:
+        """(its own code, its own words) of an answer that refuses. Usually JSON with `code` and `message`."""
+        try:
+            body = response.json()
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            return "", response.text
+        return str(body.get("code") or ""), str(body.get("message") or body.get("error") or response.text)
+
+    # Asking
+
+    def keep_secret(self, *texts: str) -> None:
+        """They never stand in a sentence of this account."""
+        self._secrets.update(filter(None, texts))
+
+    def sign(self, signature: Signature) -> None:
+        """Requests carry it from now on."""
+        self._signature = signature
+
+    async def ask(
+        self, method: str, path: str, *, pace: str = "", patience_s: float = PATIENCE_S,
+        signature: Signature | None = None, params: Mapping[str, str] = {}, headers: Mapping[str, str] = {},
+        **body: Any,
+    ) -> httpx.Response:  # fmt: skip
+        """The answer to a request that was granted. `path`: below the base; `body`: httpx's `json`, `content`, `data`.
+
+        `signature`: another one than that in use, which is not replaced when it is refused.
+        """
+        await self._turn(pace, patience_s)
+        used = self._signature if signature is None else signature
+        response = await self._send(
+            method, path, params={**params, **used.params}, headers={**headers, **used.headers}, **body
+        )
+        if response.status_code in self.credential_statuses and signature is None:
+            if used is not self._signature or await self.signed_anew():  # somebody else's call may have renewed it
+                options: dict[str, Any] = {"params": params, "headers": headers, **body}
+                return await self.ask(method, path, pace=pace, signature=self._signature, **options)
+        return self._judged(response, pace)
+
+    async def ask_json(self, method: str, path: str, **options: Any) -> Any:
+        """The same, of an answer that is JSON. Anything else comes from somebody between."""
+        response = await self.ask(method, path, **options)
+        try:
+            return response.json()
+        except ValueError:
+            raise self.away("answered with something that is no JSON; is the address right?") from None
+
+    async def _turn(self, pace: str, patience_s: float) -> None:
+        for name in dict.fromkeys((pace, "all")):
+            if (pacing := self._paces.get(name)) is not None and not await pacing.turn_within(patience_s):
+                raise self.away("is asked as often as it allows; the next turn is too far away", refused=True)
+
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        if self._client is None:
+            self._client = httpx.AsyncClient(timeout=TIMEOUT_S, transport=self._transport, trust_env=True)
+        url = f"{self.base_url.rstrip('/')}/{path.lstrip('/')}"
+        try:
+            return await self._client.request(method, url, **options)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise self._note_down(f"cannot be reached ({self._shown(error)})", refused=True) from None
+        except httpx.TimeoutException:
+            raise self._note_down(f"did not answer within {TIMEOUT_S:.0f} s", refused=False) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._note_down(f"broke off ({self._shown(error)})", refused=False) from None
+
+    def _judged(self, response: httpx.Response, pace: str) -> httpx.Response:
+        status = response.status_code
+        if response.is_success:
+            self.note_up()
+            return response
+        if status in (429, 503):
+            told_s = retry_after_s(response.headers.get("Retry-After"), self._clock() / 1000)
+            if told_s is not None or status == 429:
+                self._back_off(pace, _BACK_OFF_S if told_s is None else told_s)
+        if status == 429:
+            raise self.away("asks to be asked less often", refused=True)
+        code, words = self.words(response)
+        shown = self.redacted(words.strip()[:_MOST_WORDS])
+        if status in self.credential_statuses:
+            raise BadCredentials(f"{self.name} refuses the credentials ({status}): {shown}")
+        if status == 408 or status >= 500:
+            raise self._note_down(f"answered {status}: {shown}" if shown else f"answered {status}", refused=False)
+        if status < 400:
+            place = self.redacted(response.headers.get("Location", "somewhere else").partition("?")[0])
+            raise self._note_down(f"leads to {place}; is the address right?", refused=True)
+        self.note_up()
+        raise Refused(status, code, shown)
+
+    def _back_off(self, pace: str, seconds: float) -> None:
+        pacing = self._paces.get(pace) or self._paces.get("all")
+        if pacing is not None:
+            pacing.back_off(min(seconds, _LONGEST_BACK_OFF_S))
+
+    def _note_down(self, what: str, *, refused: bool) -> PlatformUnavailable:
+        error = self.away(what, refused=refused)
+        self.note_down(str(error))
+        return error
+
+    def away(self, what: str, *, refused: bool = False) -> PlatformUnavailable:
+        """To be raised: `what`, said of the service."""
+        return PlatformUnavailable(f"{self.name} {what}", refused=refused)
+
+    def redacted(self, text: str) -> str:
+        """Without any secret of this account."""
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    def _shown(self, error: Exception) -> str:
+        return self.redacted(str(error)) or type(error).__name__
+
+
+def retry_after_s(value: str | None, now_s: float) -> float | None:
+    """Seconds that a Retry-After asks for: a number, or a date; None: it says neither. `now_s`: since the epoch."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value)) if float(value) < float("inf") else None
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now_s)
+    except (ValueError, OverflowError):
+        return None
+
+
+A = TypeVar("A", bound=Connection)
+T = TypeVar("T")
+
+
+class WebLease(Generic[A]):
+    """One training service's use of an account; any `Connection` will do. Several may be made of one adapter.
+
+    `owner`: experiment and service.
+    """
+
+    def __init__(self, connections: Connections, key: str, owner: str, make: Callable[[], A], credential: str) -> None:
+        self._connections = connections
+        self._key = key
+        self._owner = owner
+        self._make = make
+        self._credential = credential
+        self._given: str | None = None
+        self._lease: Lease[A] | None = None
+        self._stack = AsyncExitStack()
+
+    def __repr__(self) -> str:  # without the credential
+        return f"WebLease(key={self._key!r}, owner={self._owner!r})"
+
+    async def enter(self) -> None:
+        """Takes the lease, without asking anything."""
+        lease = self._connections.lease(self._key, self._owner, self._make, self._credential)
+        self._lease = await self._stack.enter_async_context(lease)
+
+    async def leave(self) -> None:
+        """Idempotent."""
+        self._lease = None
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Entered, whether it was or not: for `preflight` and `clean`."""
+        if self._lease is not None:
+            yield
+            return
+        await self.enter()
+        try:
+            yield
+        finally:
+            await self.leave()
+
+    def renew(self, credential: str) -> None:
+        """Another credential, for the next call."""
+        if credential != self._credential:
+            self._credential = self._given = credential
+
+    @property
+    def connection(self) -> A:
+        """For what needs no credential. Only while entered."""
+        assert self._lease is not None, "entered"
+        return self._lease.connection
+
+    async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
+        """Asks with a credential that is known to be good. Raises what `ask` does."""
+        assert self._lease is not None, "entered"
+        if self._given is not None:
+            given, self._given = self._given, None
+            await self._lease.renew(given)
+        account = await self._lease.use()
+        serving = self._lease.serving
+        try:
+            return await ask(account)
+        except BadCredentials as error:
+            if self._lease.serving is serving:  # else somebody who asked with us has found a good one
+                await self._lease.refused(error)
+            return await ask(self._lease.connection)
+
+
+class _WithoutQuery(logging.Filter):
+    """httpx logs whole addresses, and some services want passwords in them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(_without_query(one) if isinstance(one, httpx.URL) else one for one in record.args)
+        return True
+
+
+def _without_query(url: httpx.URL) -> httpx.URL:
+    return url.copy_with(query=None, username=None, password=None)
+
+
+logging.getLogger("httpx").addFilter(_WithoutQuery())

@@ -1,0 +1,147 @@
+"""Storage that two sides mount: what is put there once, and what a container does with it or says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit import mounted_storage
+from nni_manager.platform_kit.archive import pack
+from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, MountedStorage, variables_of
+from tests.platforms.keeper_world import job_spec
+from trial_runner import protocol
+
+pytestmark = pytest.mark.unit
+
+ODD = "cat greeting.txt; echo \"it's $HOME\" `echo tick` '<% $parameters.x %>'\nprintf '%s\\n' \"$NNI_TRIAL_JOB_ID\""
+
+
+class Mounted:
+    """`there` leads to `here`, as a mount in a container would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.here = folder / "here"
+        self.here.mkdir()
+        self.there = folder / "there"
+        self.there.symlink_to(self.here)
+        code = folder / "code"
+        code.mkdir()
+        (code / "greeting.txt").write_text("hello\n")
+        (folder / "packed").mkdir()
+        self.code = pack(code, folder / "packed").path
+        self.storage = MountedStorage(self.here, str(self.there), "exp1")
+
+    async def put(self, spec: JobSpec) -> mounted_storage.AttemptFolder:
+        variables = variables_of(spec, "test")
+        return await self.storage.put(spec, variables, self.packed)
+
+    async def packed(self) -> Path:
+        return self.code
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin", "HOME": "/nowhere"}
+        return subprocess.run(
+            ["/bin/sh", "-c", command], env=environment, cwd="/", capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Mounted:
+    return Mounted(tmp_path)
+
+
+def spec(trial_id: str = "abcde", command: str = "cat greeting.txt") -> JobSpec:
+    return job_spec(
+        name=f"nni_exp_exp1_trial_{trial_id}", experiment_id="exp1", trial_id=trial_id, attempt=1, command=command,
+        caller_environment={}, code_directory="/nowhere", attempt_directory=f"/somewhere/trials/{trial_id}",
+        runner_environment={protocol.ENV_TOKEN: "s3cret"},
+    )  # fmt: skip
+
+
+async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mounted) -> None:
+    folder = await mounted.put(spec(command=ODD))
+    ended = mounted.run(mounted.storage.start_command(folder))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "hello\nit's /nowhere tick <% $parameters.x %>\nabcde\n"
+    assert json.loads((folder.here / protocol.RUNNER_FILE).read_text())["channel"] == protocol.PULL
+    assert json.loads((folder.here / protocol.PARAMETER_FILE).read_text())["parameters"] == {"x": "ä"}
+    assert folder.here == mounted.here / "exp1" / "abcde"
+
+
+async def test_what_all_attempts_share_is_put_there_once(mounted: Mounted) -> None:
+    await mounted.put(spec("aaaaa"))
+    before = {path.name: path.stat().st_ino for path in (mounted.here / "exp1").iterdir() if path.is_file()}
+    again = MountedStorage(mounted.here, str(mounted.there), "exp1")
+    mark = mounted.storage.start_command(mounted.storage.attempt("bbbbb"))
+    mounted.storage = again
+    await mounted.put(spec("bbbbb"))
+    assert {path.name: path.stat().st_ino for path in (mounted.here / "exp1").iterdir() if path.is_file()} == before
+    assert len(before) == 3
+    assert again.start_command(again.attempt("bbbbb")) == mark
+
+
+async def test_nothing_secret_is_on_it(mounted: Mounted) -> None:
+    await mounted.put(spec())
+    assert [path for path in mounted.here.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()] == []
+
+
+async def test_whoever_a_container_is_there_it_may_write(mounted: Mounted) -> None:
+    folder = await mounted.put(spec())
+    assert folder.here.stat().st_mode & 0o777 == 0o777
+
+
+async def test_another_process_has_a_folder_of_its_own_and_does_not_report(mounted: Mounted) -> None:
+    folder = await mounted.put(spec(command="cat greeting.txt"))
+    ended = mounted.run(f"INDEX=1; {mounted.storage.start_command(folder, 'worker-$INDEX')}")
+    assert ended.stdout == "hello\n", ended.stderr
+    assert not (folder.here / protocol.RUNNER_FILE).exists()
+    assert (folder.here / "replicas" / "worker-1" / protocol.STDOUT_FILE).read_text() == "hello\n"
+
+
+async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(mounted_storage, "_PATIENCE_S", 0)
+    folder = await mounted.put(spec())
+    (tmp_path / "unrelated").mkdir()
+    mounted.there.unlink()
+    mounted.there.symlink_to(tmp_path / "unrelated")
+    ended = mounted.run(mounted.storage.start_command(folder))
+    assert ended.returncode == EXIT_OTHER_STORAGE
+    report = JobReport(state=JobState.FAILED, exit_code=ended.returncode)
+    message = mounted.storage.explained(report, ("localField", "containerField")).message
+    assert message.startswith("containerField: ") and str(mounted.here) in message and str(mounted.there) in message
+
+
+async def test_an_image_without_python_is_named(mounted: Mounted, tmp_path: Path) -> None:
+    folder = await mounted.put(spec())
+    (tmp_path / "bin").mkdir()
+    for name in ("sh", "cat"):
+        (tmp_path / "bin" / name).symlink_to(f"/bin/{name}")
+    ended = mounted.run(f"PATH={tmp_path}/bin; {mounted.storage.start_command(folder)}")
+    assert (ended.returncode, "no python3 in this image" in ended.stderr) == (protocol.EXIT_USAGE, True)
+
+
+async def test_a_mount_that_is_away_is_unavailable(mounted: Mounted, tmp_path: Path) -> None:
+    mounted.here.rename(tmp_path / "away")
+    with pytest.raises(PlatformUnavailable) as raised:
+        await mounted.put(spec())
+    assert raised.value.refused and str(mounted.here) in str(raised.value)
+    (tmp_path / "away").rename(mounted.here)
+    await mounted.put(spec())
+
+
+@pytest.mark.parametrize(("error", "becomes"), [(InvalidInput("too big"), SubmitRejected), (OSError(2, "no"), None)])
+async def test_code_that_cannot_be_packed(mounted: Mounted, error: Exception, becomes: type[Exception] | None) -> None:
+    async def fail() -> Path:
+        raise error
+
+    code: Callable[[], Awaitable[Path]] = fail
+    with pytest.raises(becomes or PlatformUnavailable):
+        await mounted.storage.put(spec(), {}, code)

@@ -1,0 +1,195 @@
+"""An account of a service over HTTP: what answers become, who waits for whom, and what is never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.platform_kit.connections import Connections, HealthState
+from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount, WebLease, retry_after_s
+
+pytestmark = pytest.mark.unit
+
+SECRET = "s3cr3t-t0ken"
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+class Account(WebAccount):
+    async def signature_of(self, credential: str) -> Signature:
+        self.keep_secret(credential)
+        return Signature(headers={"Authorization": f"Bearer {credential}"}, params={"password": credential})
+
+    async def try_out(self, signature: Signature) -> None:
+        await self.ask("GET", "me", signature=signature)
+
+
+def account(handler: Handler, **paces: Pacing) -> Account:
+    transport = httpx.MockTransport(handler)
+    return Account("web:test", name="Test", base_url="http://test/api", paces=paces, transport=transport)
+
+
+def answering(*answers: tuple[int, Any]) -> Handler:
+    """The last one again and again."""
+    left = list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        status, body = left.pop(0) if len(left) > 1 else left[0]
+        return httpx.Response(status, json=body) if not isinstance(body, str) else httpx.Response(status, text=body)
+
+    return answer
+
+
+@asynccontextmanager
+async def asked(handler: Handler, **paces: Pacing) -> Any:
+    one = account(handler, **paces)
+    await one.use(SECRET)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503])
+async def test_trouble_there_is_unavailable_and_nobody_knows_what_was_done(status: int) -> None:
+    async with asked(answering((status, {"message": f"trouble with {SECRET}"}))) as one:
+        with pytest.raises(PlatformUnavailable) as raised:
+            await one.ask("POST", "jobs")
+    assert not raised.value.refused
+    assert "trouble with ***" in str(raised.value)
+    assert one.health.state is HealthState.DOWN
+
+
+async def test_who_cannot_be_reached_has_taken_nothing() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    async with asked(refuse) as one:
+        with pytest.raises(PlatformUnavailable) as raised:
+            await one.ask("POST", "jobs")
+    assert raised.value.refused
+
+
+@pytest.mark.parametrize("error", [httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError])
+async def test_what_breaks_off_may_have_been_taken(error: type[httpx.TransportError]) -> None:
+    def break_off(request: httpx.Request) -> httpx.Response:
+        raise error("gone")
+
+    async with asked(break_off) as one:
+        with pytest.raises(PlatformUnavailable) as raised:
+            await one.ask("POST", "jobs")
+    assert not raised.value.refused
+
+
+async def test_a_refusal_has_the_services_own_code_and_words() -> None:
+    async with asked(answering((409, {"code": "ConflictJobError", "message": "it exists"}))) as one:
+        with pytest.raises(Refused) as raised:
+            await one.ask("POST", "jobs")
+    assert (raised.value.status, raised.value.code, raised.value.words) == (409, "ConflictJobError", "it exists")
+    assert one.health.state is HealthState.UP
+
+
+async def test_what_is_no_json_and_what_leads_elsewhere_is_somebody_between() -> None:
+    async with asked(answering((200, "<html>login</html>"))) as one:
+        with pytest.raises(PlatformUnavailable, match="no JSON"):
+            await one.ask_json("GET", "jobs")
+    async with asked(lambda _: httpx.Response(302, headers={"Location": "http://login/?x=1"})) as one:
+        with pytest.raises(PlatformUnavailable, match="leads to http://login/;"):
+            await one.ask("GET", "jobs")
+
+
+@pytest.mark.parametrize("told", ["30", "Thu, 01 Jan 1970 00:00:40 GMT"])
+async def test_both_forms_of_retry_after(told: str) -> None:
+    assert retry_after_s(told, now_s=10.0) == 30.0
+
+
+@pytest.mark.parametrize("told", [None, "", "soon", "inf", "nan"])
+async def test_what_is_no_retry_after(told: str | None) -> None:
+    found = retry_after_s(told, now_s=10.0)
+    assert found is None or found == 0
+
+
+@pytest.mark.looptime
+async def test_after_429_nobody_asks_before_it_is_over() -> None:
+    loop, times = asyncio.get_running_loop(), []
+
+    def limited(request: httpx.Request) -> httpx.Response:
+        times.append(loop.time())
+        return httpx.Response(200 if len(times) > 1 else 429, headers={"Retry-After": "12"}, json={})
+
+    async with asked(limited, list=Pacing(calls=10, per_s=1, burst=10)) as one:
+        with pytest.raises(PlatformUnavailable) as raised:
+            await one.ask("GET", "jobs", pace="list")
+        assert raised.value.refused
+        await asyncio.gather(*(one.ask("GET", "jobs", pace="list") for _ in range(2)))
+        with pytest.raises(PlatformUnavailable) as raised:
+            one._paces["list"].back_off(60)
+            await one.ask("GET", "jobs", pace="list")
+        assert raised.value.refused, "it was not even asked"
+    assert min(times[1:]) - times[0] >= 12
+
+
+async def test_a_refused_credential_is_replaced_by_a_new_one() -> None:
+    good = {"old"}
+
+    def guard(request: httpx.Request) -> httpx.Response:
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        return httpx.Response(200 if token in good else 401, json={"message": f"bad token {token}"})
+
+    connections = Connections()
+    lease = WebLease(connections, "web:test", "owner", lambda: account(guard), "old")
+    await lease.enter()
+    try:
+        await lease.call(lambda one: one.ask("GET", "jobs"))
+        good.add("new")
+        good.remove("old")
+        with pytest.raises(BadCredentials) as raised:
+            await lease.call(lambda one: one.ask("GET", "jobs"))
+        assert "old" not in str(raised.value)
+        lease.renew("new")
+        assert (await lease.call(lambda one: one.ask("GET", "jobs"))).status_code == 200
+    finally:
+        await lease.leave()
+    assert connections.health() == {}
+
+
+async def test_of_two_who_are_refused_together_the_good_credential_serves_both() -> None:
+    good = {"one", "two"}
+
+    async def guard(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.01)  # both have asked by then
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        return httpx.Response(200 if token in good else 401, json={})
+
+    connections = Connections()
+    first, second = (
+        WebLease(connections, "web:test", name, lambda: account(guard), name)  # type: ignore[arg-type]
+        for name in ("one", "two")
+    )
+    await first.enter()
+    await second.enter()
+    try:
+        for lease in (first, second):
+            await lease.call(lambda one: one.ask("GET", "jobs"))
+        good.remove("one")
+        answers = await asyncio.gather(*(lease.call(lambda one: one.ask("GET", "jobs")) for lease in (first, second)))
+        assert [answer.status_code for answer in answers] == [200, 200]
+    finally:
+        await first.leave()
+        await second.leave()
+
+
+async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with asked(answering((200, {}))) as one:
+        await one.ask("GET", "jobs", params={"limit": "7"})
+        assert SECRET not in repr(one._signature)
+    assert "http://test/api/jobs" in caplog.text
+    assert SECRET not in caplog.text
