@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection
 from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Throttled
@@ -37,7 +37,12 @@ class DlcAccount(Connection):
 
     async def check(self, credential: str) -> None:
         client = self._make(credential)
-        await self._paced(self._reads, lambda: client.list_jobs(tags={}, since_ms=self._clock(), page=1, size=1))
+        try:
+            await self._paced(self._reads, lambda: client.list_jobs(tags={}, since_ms=self._clock(), page=1, size=1))
+        except DlcRefused as error:  # whoever may not even list jobs: a workspace of others, a clock that is wrong
+            raise BadCredentials(
+                f"{error}; look at accessKeyId, workspaceId, region and this machine's clock"
+            ) from error
 
     async def use(self, credential: str) -> None:
         self._client = self._make(credential)

@@ -16,7 +16,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, Submi
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.web_account import WebLease
 from nni_manager.platforms.dlc.account import DlcAccount
-from nni_manager.platforms.dlc.client import DlcRefused
+from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
 from nni_manager.platforms.dlc.job import is_ours
 from nni_manager.platforms.dlc.job_list import JobList
 from nni_manager.platforms.dlc.submissions import Submission, Submissions
@@ -52,19 +52,27 @@ class Submitting:
     async def send(self, spec: JobSpec, body: Mapping[str, Any]) -> Submission:
         """Raises SubmitRejected, BadCredentials or PlatformUnavailable."""
         before = await asyncio.to_thread(self._submissions.get, spec.name)
-        sent = Submission(sent_ms=self._clock())
-        await asyncio.to_thread(self._submissions.put, spec.name, sent)
+
+        async def create(client: DlcClient) -> str:
+            await self._note(spec.name)  # now, not when it began to wait for its turn
+            return await client.create_job(body)
+
         try:
-            id = await self._lease.call(lambda account: account.write(lambda client: client.create_job(body)))
+            id = await self._lease.call(lambda account: account.write(create))
         except (DlcRefused, BadCredentials, PlatformUnavailable) as error:
-            if not isinstance(error, PlatformUnavailable) or error.refused:
-                await asyncio.to_thread(self._take_back, spec.name, before)
+            if isinstance(error, PlatformUnavailable) and not error.refused:
+                await self._note(spec.name)  # it may have been taken until now
+                raise
+            await asyncio.to_thread(self._take_back, spec.name, before)
             if isinstance(error, DlcRefused):
                 raise SubmitRejected(str(error)) from error
             raise
-        accepted = Submission(sent_ms=sent.sent_ms, job_id=id)
-        await asyncio.to_thread(self._submissions.put, spec.name, accepted)
-        return accepted
+        return await self._note(spec.name, id)
+
+    async def _note(self, job_name: str, id: str = "") -> Submission:
+        submission = Submission(sent_ms=self._clock(), job_id=id)
+        await asyncio.to_thread(self._submissions.put, job_name, submission)
+        return submission
 
     def _take_back(self, job_name: str, before: Submission | None) -> None:
         """It was certainly not taken: what was known before holds."""

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+ENDED = ("Succeeded", "Failed", "Stopped")
+
 
 @dataclass(kw_only=True)
 class Job:
@@ -55,6 +57,11 @@ class Jobs:
         folder.mkdir(parents=True, exist_ok=True)
         found = [Job(**json.loads(path.read_text())) for path in folder.glob("*.json")]
         self.by_id = {job.id: job for job in sorted(found, key=lambda job: job.created_s)}
+        self._finished: set[str] = set()
+
+    def unfinished(self) -> list[Job]:
+        self._finished |= {id for id, job in self.by_id.items() if id not in self._finished and job.status in ENDED}
+        return [job for id, job in self.by_id.items() if id not in self._finished]
 
     def put(self, job: Job) -> None:
         self.by_id[job.id] = job

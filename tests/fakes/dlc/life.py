@@ -7,9 +7,8 @@ import signal
 
 from tests.fakes.dlc.containers import Containers
 from tests.fakes.dlc.faults import Faults
-from tests.fakes.dlc.jobs import Job
+from tests.fakes.dlc.jobs import ENDED, Job
 
-ENDED = ("Succeeded", "Failed", "Stopped")
 #: Seconds between SIGTERM and SIGKILL where the job says nothing.
 _GRACE_S = 30.0
 

@@ -20,7 +20,10 @@ def page(jobs: Iterable[Job], query: Mapping[str, str], *, seen_s: float, limit:
     """The jobs of one page, as they were at `seen_s`, and how many there are in all. Raises Refused."""
     if fault := contracts.fault("pai-dlc/dlc-2020-12-03.derived.schema.json", "ListJobsRequest", _typed(query)):
         raise Refused(400, "InvalidParameter", fault)
-    found = [job for job in jobs if _fits(job, query, seen_s)]
+    begin_s = _moment(query["StartTime"]) if "StartTime" in query else seen_s - _WINDOW_S
+    end_s = _moment(query["EndTime"]) if "EndTime" in query else float("inf")
+    tags = json.loads(query.get("Tags", "{}"))
+    found = [job for job in jobs if begin_s <= job.created_s <= end_s and _fits(job, query, tags, seen_s)]
     if query.get("SortBy", "GmtCreateTime") not in _SORTED_BY:
         raise Refused(400, "InvalidParameter", f"SortBy {query['SortBy']} is not supported.")
     found.sort(key=lambda job: job.created_s, reverse=query.get("Order", "desc") != "asc")
@@ -31,19 +34,15 @@ def page(jobs: Iterable[Job], query: Mapping[str, str], *, seen_s: float, limit:
     return found[(number - 1) * size : number * size], len(found)
 
 
-def _fits(job: Job, query: Mapping[str, str], seen_s: float) -> bool:
-    if job.status_at(seen_s) is None:
-        return False
-    begin_s = _moment(query["StartTime"]) if "StartTime" in query else seen_s - _WINDOW_S
-    if not begin_s <= job.created_s <= (_moment(query["EndTime"]) if "EndTime" in query else float("inf")):
-        return False
-    tags = (job.request.get("Settings") or {}).get("Tags", {})
+def _fits(job: Job, query: Mapping[str, str], tags: Mapping[str, str], seen_s: float) -> bool:
+    status = job.status_at(seen_s)
     return (
-        query.get("WorkspaceId", job.request.get("WorkspaceId")) == job.request.get("WorkspaceId")
+        status is not None
+        and query.get("WorkspaceId", job.request.get("WorkspaceId")) == job.request.get("WorkspaceId")
         and query.get("DisplayName", "").lower() in job.name.lower()
         and query.get("JobId", "").lower() in job.id.lower()
-        and query.get("Status", job.status_at(seen_s)) == job.status_at(seen_s)
-        and json.loads(query.get("Tags", "{}")).items() <= tags.items()
+        and query.get("Status", status) == status
+        and tags.items() <= (job.request.get("Settings") or {}).get("Tags", {}).items()
     )
 
 

@@ -65,7 +65,7 @@ class DlcService:
     def advance(self) -> None:
         """Whatever time has brought."""
         with self._lock:
-            for job in list(self.jobs.by_id.values()):
+            for job in self.jobs.unfinished():
                 if life.advance(job, self.faults, self.containers, self._now_s()):
                     self.jobs.put(job)
 

@@ -19,11 +19,10 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, World, lagging_storage, unreachable_keeper
-from nni_manager.platforms.dlc import account, states
+from nni_manager.platforms.dlc import states
 from nni_manager.platforms.dlc.platform import FOLDER, DlcPlatform
 from tests.fakes.dlc.containers import Containers, Source
-from tests.fakes.dlc.jobs import Job
-from tests.fakes.dlc.life import ENDED
+from tests.fakes.dlc.jobs import ENDED, Job
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
 from tests.platforms.keeper_world import job_spec

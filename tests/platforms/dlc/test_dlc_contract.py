@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dlc_world import DlcWorld
 
-from nni_manager.platform_kit.testing import PlatformContract
+from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platforms.dlc import account
 
 pytestmark = pytest.mark.contract
@@ -23,3 +23,9 @@ def nobody_waits_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestDlc(PlatformContract):
     def make_world(self, directory: Path) -> DlcWorld:
         return DlcWorld(directory)
+
+    async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:
+        """5: what matters are the calls, and a hundred processes would take half a minute."""
+        assert isinstance(world, DlcWorld)
+        world.service.faults.pretend_s = 3600.0
+        await super().test_many_handles_take_a_bounded_number_of_calls(world)
