@@ -149,12 +149,12 @@ class DlcPlatform(Platform):
 
     async def _prepare(self, spec: JobSpec) -> dict[str, object]:
         """Everything that the job needs lies on the NAS then. The body of CreateJob."""
-        channel = protocol.PULL if self._is_out_of_reach or not spec.runner_environment else "auto"
         await asyncio.to_thread(self._make_folder)
-        variables = variables_of(spec, platform=self._config.platform, command=spec.command, channel=channel)
+        told = spec if not self._is_out_of_reach else dataclasses.replace(spec, runner_environment={})
+        variables = variables_of(told, self._config.platform)
         folder = await self._storage.put(spec, variables, self.host.code)
         command = job.start_command(self._config, lambda replica: self._storage.start_command(folder, replica))
-        token = spec.runner_environment.get(protocol.ENV_TOKEN)
+        token = told.runner_environment.get(protocol.ENV_TOKEN)
         return job.creation(self._config, spec, command, {protocol.ENV_TOKEN: token} if token else {})
 
     @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from tests.fakes.dlc.containers import Containers, Source
@@ -14,13 +13,12 @@ from tests.fakes.dlc.service import DlcService
 def main() -> None:
     arguments = _arguments()
     sources = dict(_source(text) for text in arguments.source)
-    image = dict(text.split("=", 1) for text in arguments.env) or {"PATH": os.environ["PATH"]}
+    image = dict(text.split("=", 1) for text in arguments.env)
     containers = Containers(
-        folder=arguments.state / "containers", sources=sources, image=image, isolate=arguments.isolate,
-        hidden=tuple(arguments.hide),
-    )  # fmt: skip
+        folder=arguments.folder / "containers", sources=sources, image=image, namespaces=arguments.namespaces
+    )
     keys = dict(text.split(":", 1) for text in arguments.key)
-    service = DlcService(arguments.state, containers, keys=keys)
+    service = DlcService(arguments.folder, containers, keys=keys)
     server = Server(service, port=arguments.port)
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     try:
@@ -32,14 +30,13 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fakes.dlc", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: any, which is printed")
-    parser.add_argument("--state", type=Path, required=True, help="folder of what it remembers")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of what it remembers")
     parser.add_argument("--key", action="append", default=[], metavar="ID:SECRET", help="an access key; repeatable")
     parser.add_argument(
         "--source", action="append", default=[], metavar="ID=FOLDER:MOUNT", help="a data source; repeatable"
     )
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="what the image brings")
-    parser.add_argument("--isolate", action="store_true", help="mounts of its own for each container; needs root")
-    parser.add_argument("--hide", type=Path, action="append", default=[], help="a folder no container sees")
+    parser.add_argument("--namespaces", action="store_true", help="mounts of its own for each container; needs root")
     return parser.parse_args()
 
 

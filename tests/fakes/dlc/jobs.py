@@ -25,8 +25,8 @@ class Job:
     #: Somebody asked it to stop, at this time.
     stopped_s: float | None = None
     is_killed: bool = False
-    #: Process ids of its containers, with their start times, once it has started.
-    containers: list[tuple[int, float]] | None = None
+    #: How many there are, once it has started.
+    containers: int | None = None
 
     @property
     def status(self) -> str:

@@ -3,8 +3,6 @@ likes."""
 
 from __future__ import annotations
 
-import signal
-
 from tests.fakes.dlc.containers import Containers
 from tests.fakes.dlc.faults import Faults
 from tests.fakes.dlc.jobs import ENDED, Job
@@ -51,13 +49,13 @@ def _wait(job: Job, faults: Faults, containers: Containers, now_s: float) -> Non
         job.note(now_s, "Running")
 
 
-def _follow(job: Job, started: list[tuple[int, float]], containers: Containers, now_s: float) -> None:
-    exit_code = containers.end(job.id, started)
+def _follow(job: Job, count: int, containers: Containers, now_s: float) -> None:
+    exit_code = 137 if job.is_killed else containers.exit_code(job.id, count)
     if exit_code is not None:
         job.note(now_s, "Stopped" if job.stopped_s is not None else "Failed" if exit_code else "Succeeded")
-        containers.signal(job.id, started, signal.SIGKILL)
+        containers.destroy(job.id, count)
     elif job.stopped_s is not None:
         grace_s = (job.request.get("Settings") or {}).get("TerminationGracePeriodSeconds", _GRACE_S)
-        if not job.is_killed and now_s >= job.stopped_s + grace_s:
+        if now_s >= job.stopped_s + grace_s:
             job.is_killed = True
-            containers.signal(job.id, started, signal.SIGKILL)
+            containers.destroy(job.id, count)

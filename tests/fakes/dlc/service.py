@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import threading
 import time
 from collections import deque
@@ -80,7 +79,7 @@ class DlcService:
         """Every trace of it."""
         with self._lock:
             job = self.jobs.by_id[id]
-            self.containers.signal(id, job.containers or [], signal.SIGKILL)
+            self.containers.destroy(id, job.containers or 0)
             self.jobs.remove(id)
 
     def stop(self, id: str) -> None:
@@ -90,8 +89,8 @@ class DlcService:
 
     def kill_all(self) -> None:
         with self._lock:
-            for job in self.jobs.by_id.values():
-                self.containers.signal(job.id, job.containers or [], signal.SIGKILL)
+            for job in self.jobs.unfinished():
+                self.containers.destroy(job.id, job.containers or 0)
 
     # Requests
 
@@ -181,7 +180,7 @@ class DlcService:
         job.stopped_s = self._now_s()
         if job.containers:
             job.note(job.stopped_s, "Stopping")
-            self.containers.signal(job.id, job.containers, signal.SIGTERM)
+            self.containers.terminate(job.id, job.containers)
         self.jobs.put(job)
         self.advance()
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
-import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -32,8 +30,6 @@ from trial_runner import protocol
 KEY_ID, KEY_SECRET = "LTAIexample", "k3y-s3cret"
 TOKEN = "manager.t0ken-of-the-runner"
 NAS = "data1nas"
-#: No wrapper of an interpreter, which would add variables of its own.
-IMAGE = {"PATH": f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin", "HOME": "/nowhere"}
 
 
 class DlcWorld(World):
@@ -69,7 +65,6 @@ class DlcWorld(World):
         containers = Containers(
             folder=self.directory / "state" / "containers",
             sources={NAS: Source(folder=self.nas, mount=str(self.there))},
-            image=IMAGE,
         )
         service = DlcService(self.directory / "state", containers, keys={KEY_ID: KEY_SECRET})
         service.faults.hold = True
@@ -79,7 +74,6 @@ class DlcWorld(World):
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         self.service.kill_all()
-        await asyncio.to_thread(self.service.containers.close)
         self._stack.close()
         for pipes in self._pipes.values():
             pipes.close()
