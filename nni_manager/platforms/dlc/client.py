@@ -140,7 +140,11 @@ class SdkClient:
         text = str(getattr(error, "message", "") or error).replace(self._secret, "***")[:_MOST_WORDS]
         if status == 429 or code.startswith(_THROTTLED):
             return Throttled(float(getattr(error, "retry_after", 0) or 0) / 1000)
-        if code.startswith(_REFUSED_KEYS) or status in (401, 403):
+        if status == 403:
+            return BadCredentials(
+                f"PAI-DLC does not let the access key do it: {text}; look at workspaceId and its rights"
+            )
+        if code.startswith(_REFUSED_KEYS) or status == 401:
             return BadCredentials(f"PAI-DLC refuses accessKeyId or accessKeySecret: {text}; give others")
         if 400 <= status < 500:
             return DlcRefused(status, code, text)

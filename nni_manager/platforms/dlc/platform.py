@@ -145,7 +145,8 @@ class DlcPlatform(Platform):
             if submission is None:
                 submission = await self._submitting.send(spec, await self._prepare(spec))
         data = json.dumps({"id": submission.job_id, "sentMs": submission.sent_ms})
-        return JobHandle(platform=self._config.platform, version=1, job_name=spec.name, data=data)
+        link = self._link(submission.job_id)
+        return JobHandle(platform=self._config.platform, version=1, job_name=spec.name, data=data, link=link)
 
     async def _prepare(self, spec: JobSpec) -> dict[str, object]:
         """Everything that the job needs lies on the NAS then. The body of CreateJob."""
@@ -200,7 +201,7 @@ class DlcPlatform(Platform):
                 return JobReport(
                     state=JobState.LOST, reason="REMOVED", message="PAI-DLC does not know the job any more"
                 )
-        link = self._link(handle)
+        link = self._link(_id(handle))
         if item is None:
             late = self._may_be_late(handle)
             return JobReport(
@@ -208,8 +209,8 @@ class DlcPlatform(Platform):
             )
         return self._with_what_is_read(handle, states.job_report(item, link))
 
-    def _link(self, handle: JobHandle) -> str:
-        return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={_id(handle)}&regionId={self._config.region}"
+    def _link(self, id: str) -> str:
+        return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self._config.region}"
 
     def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
         """The end of a job is told when what it left was read."""

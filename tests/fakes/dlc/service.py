@@ -139,6 +139,8 @@ class DlcService:
         return {"JobId": job.id, "RequestId": request_id()}
 
     def _on_ListJobs(self, _owner: str, _ids: tuple[str, ...], query: Mapping[str, str], _body: bytes) -> Body:
+        if query.get("WorkspaceId", self._workspaces[0]) not in self._workspaces:
+            raise Refused(403, "Forbidden.Workspace", f"You have no permission for workspace {query['WorkspaceId']}.")
         seen_s = self._now_s() - self.faults.list_lag_s
         jobs = self.jobs.by_id.values()
         shown, total = listing.page(jobs, query, seen_s=seen_s, limit=self.faults.page_limit)
