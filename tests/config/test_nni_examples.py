@@ -15,15 +15,22 @@ pytestmark = pytest.mark.unit
 EXAMPLES = Path(__file__).parent / "nni_examples"
 NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
-VALID = ("seed-dlc.yml", "v2-custom-tuner.yml", "v2-dlc-resource.yml", "v2-local-inline.yml")
+VALID = (
+    "seed-dlc.yml",
+    "v1-aml.yml",
+    "v2-aml.yml",
+    "v2-custom-tuner.yml",
+    "v2-dlc-resource.yml",
+    "v2-local-inline.yml",
+)
 #: Valid, and of a platform that has no adapter yet: the one reason why no experiment can be made.
 NO_ADAPTER = {
     "seed-kubeflow-azure.yml": "kubeflow", "seed-kubeflow-pytorch.yml": "kubeflow",
-    "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl", "v1-aml.yml": "aml",
+    "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl", 
     "v1-dlts.yml": "dlts", "v1-frameworkcontroller-template.yml": "frameworkcontroller",
     "v1-frameworkcontroller.yml": "frameworkcontroller", "v1-hybrid.yml": "remote", "v1-kubeflow-azure.yml": "kubeflow",
     "v1-pai-password-jobfile.yml": "openpai", "v1-pai.yml": "openpai", "v1-remote.yml": "remote",
-    "v2-adl-proposed.yml": "adl", "v2-aml.yml": "aml", "v2-dlts-proposed.yml": "dlts",
+    "v2-adl-proposed.yml": "adl", "v2-dlts-proposed.yml": "dlts",
     "v2-frameworkcontroller.yml": "frameworkcontroller", "v2-hybrid.yml": "remote",
     "v2-kubeflow-pytorch-azure.yml": "kubeflow", "v2-kubeflow-tf.yml": "kubeflow",
     "v2-openpai-jobconfig.yml": "openpai", "v2-openpai-jobfile.yml": "openpai", "v2-openpai.yml": "openpai",

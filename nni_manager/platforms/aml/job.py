@@ -15,6 +15,8 @@ from trial_runner import protocol
 
 #: Name of the output by which the container sees the attempt's folder.
 _OUTPUT = "nni"
+#: Tags of a job may be changed by whoever puts it again; its variables may not, so a job with another one is refused.
+_NONCE = "NNI_MANAGER_NONCE"
 _DATASTORE = "workspaceblobstore"
 VARIABLES_FILE = "variables.sh"
 START_FILE, RUNNER_FILE, CODE_FILE = "nni-start.sh", "nni-runner.pyz", "nni-code.tar.gz"
@@ -79,7 +81,7 @@ def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, fold
         "codeId": code,
         "environmentId": f"{resource}/environments/{environment_name(config)}/versions/1",
         "computeId": f"{resource}/computes/{config.compute_target}",
-        "environmentVariables": {**spec.protocol_environment, **secrets},
+        "environmentVariables": {**spec.protocol_environment, **secrets, _NONCE: spec.nonce},
         "outputs": {_OUTPUT: _output(folder)},
         "resources": {"instanceCount": 1},
         "tags": tags(spec),
