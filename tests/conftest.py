@@ -9,16 +9,23 @@ from contextlib import suppress
 
 import pytest
 
-from tests import left_children
+from tests import left_children, left_log_handlers
 from tests.order import Order
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--machines", action="store_true", help="also what needs a machine of its own, as root")
+    live = parser.getgroup("live", "the platform contract against a real service, tests/platforms/live")
+    live.addoption("--live", metavar="NAME", help="the training service: what its section of the config says")
+    live.addoption("--live-config", metavar="FILE", help="an experiment's config with that section")
+    live.addoption("--live-address", default="127.0.0.1", help="how its jobs reach this machine")
+    live.addoption("--live-patience", type=float, default=300.0, help="seconds within which it does anything")
+    live.addoption("--live-without", action="append", default=[], metavar="FEATURE", help="what it does not have")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(left_children)
+    config.pluginmanager.register(left_log_handlers)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist shows nothing
         config.pluginmanager.register(Order(config))
 

@@ -61,11 +61,19 @@ def main() -> int:
         return _fail(failure)
 
 
+def _client(told: Settings, token: credential.Credential, container: str) -> Client:
+    try:
+        return Client(told.manager_url, token, container, told.manager_ca)
+    except (OSError, ValueError) as error:  # errors of TLS are among them
+        sentence = "{} holds no certificate ({}).".format(protocol.ENV_MANAGER_CA, error)
+        raise _Failure(protocol.EXIT_USAGE, sentence) from None
+
+
 def _run(told: Settings, token: Optional[credential.Credential]) -> int:
     with ExitStack() as clean_up:
         _make_folders(told)
         container = os.urandom(8).hex() if told.is_reporter else ""
-        client = Client(told.manager_url, _required(token), container) if told.manager_url else None
+        client = _client(told, _required(token), container) if told.manager_url else None
         try:
             ready = _prepare(told, client, container)
             stand_in = stand_in_folder.provide(clean_up, told.system_dir)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from typing import Any, Dict, NoReturn, Optional, Tuple, Type
 from urllib.parse import urlsplit
 
@@ -15,6 +16,8 @@ _TIMEOUT_S = 30.0
 _PIECE_BYTES = 16 * 1024
 _MAX_PIECES = 4096
 _COPY_BYTES = 256 * 1024
+#: OpenSSL's flag, which the module has a name for since Python 3.10.
+_PARTIAL_CHAIN = 0x80000
 _LONGEST_RETRY_AFTER_S = 600.0
 
 Body = Dict[str, Any]
@@ -61,9 +64,12 @@ class Fenced(Exception):
 
 
 class Client:
-    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs."""
+    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs.
 
-    def __init__(self, url: str, credential: Credential, container: str = "") -> None:
+    `authority`: certificates to trust beside the machine's own, PEM. Raises ValueError where it holds none.
+    """
+
+    def __init__(self, url: str, credential: Credential, container: str = "", authority: str = "") -> None:
         parts = urlsplit(url)
         self.address = parts.netloc
         self._path = parts.path
@@ -71,7 +77,7 @@ class Client:
         #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
-        self._connection = _connection(parts.scheme, parts.netloc)
+        self._connection = _connection(parts.scheme, parts.netloc, authority)
         self._is_kept = False
 
     def post(self, route: str, body: Body) -> Body:
@@ -186,10 +192,19 @@ class Client:
         raise Unavailable(text, _seconds(retry_after), status)
 
 
-def _connection(scheme: str, address: str) -> http.client.HTTPConnection:
+def _connection(scheme: str, address: str, authority: str) -> http.client.HTTPConnection:
     if scheme == "https":
-        return http.client.HTTPSConnection(address, timeout=_TIMEOUT_S)
+        return http.client.HTTPSConnection(address, timeout=_TIMEOUT_S, context=_context(authority))
     return http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
+
+
+def _context(authority: str) -> ssl.SSLContext:
+    """What the manager names is trusted, whoever signed it."""
+    context = ssl.create_default_context()
+    if authority:
+        context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)
+        context.load_verify_locations(cadata=authority)
+    return context
 
 
 def _object(data: bytes) -> Optional[Body]:

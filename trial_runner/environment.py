@@ -9,6 +9,7 @@ from trial_runner.settings import Settings
 _RUNNERS_OWN = (
     protocol.ENV_TOKEN,
     protocol.ENV_MANAGER_URL,
+    protocol.ENV_MANAGER_CA,
     protocol.ENV_COMMAND,
     protocol.ENV_GRACE_S,
     protocol.ENV_REPORTER,

@@ -146,6 +146,8 @@ ENV_JOB = "NNI_MANAGER_JOB"
 
 # Environment of a runner
 ENV_MANAGER_URL = "NNI_MANAGER_URL"
+#: Certificates that the manager's is signed with, PEM on one line: `on_one_line`. Empty: those of the machine alone.
+ENV_MANAGER_CA = "NNI_MANAGER_CA"
 #: Secret; the runner takes it out of the environment before anything else.
 ENV_TOKEN = "NNI_TRIAL_TOKEN"  # noqa: S105 - a name, no token
 ENV_COMMAND = "NNI_RUNNER_COMMAND"
@@ -260,3 +262,13 @@ class Decoder:
             start = end
         del self._buffer[:start]
         return messages
+
+
+def on_one_line(pem: str) -> str:
+    """For an environment variable that must fit into a line."""
+    return pem.strip().replace("\r", "").replace("\n", "\\n")
+
+
+def on_lines(text: str) -> str:
+    """What `on_one_line` was given."""
+    return text.replace("\\n", "\n")

@@ -21,6 +21,8 @@ class Settings(NamedTuple):
 
     #: Empty when the channel is pull or exec.
     manager_url: str
+    #: PEM; empty: only what the machine trusts.
+    manager_ca: str
     #: Of the job, for its mark and its exit file.
     job_name: str
     command: str
@@ -41,6 +43,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
     return Settings(
         manager_url=_manager_url(environment, channel),
+        manager_ca=protocol.on_lines(environment.get(protocol.ENV_MANAGER_CA, "")),
         job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
         command=_required(environment, protocol.ENV_COMMAND),
         grace_s=_seconds(environment, protocol.ENV_GRACE_S, _GRACE_S),

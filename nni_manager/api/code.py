@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Annotated, Any
 
 import aiofiles
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
 
 from nni_manager.api.code_folders import CodeFolders
 from nni_manager.api.context import Context
@@ -36,7 +37,9 @@ _TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"model": Error, "descriptio
 
 
 async def _sha256(
-    sha256: Annotated[str, Path(description="SHA-256 of the packed code, 64 digits in hex.", examples=["0f" * 32])],
+    sha256: Annotated[
+        str, PathParameter(description="SHA-256 of the packed code, 64 digits in hex.", examples=["0f" * 32])
+    ],
 ) -> str:
     """Raises NotFound for what cannot be one."""
     if not is_sha256(sha256):
@@ -80,7 +83,7 @@ def is_sha256(text: str) -> bool:
     return _SHA256.fullmatch(text) is not None
 
 
-async def directory(data_directory: FilePath, sha256: str) -> FilePath:
+async def directory(data_directory: Path, sha256: str) -> Path:
     """Where code that was sent lies. Raises NotFound."""
     found = await asyncio.to_thread(CodeFolders(data_directory).find, sha256)
     if found is None:
@@ -88,17 +91,17 @@ async def directory(data_directory: FilePath, sha256: str) -> FilePath:
     return found
 
 
-def holding(data_directory: FilePath, path: FilePath) -> FilePath | None:
+def holding(data_directory: Path, path: Path) -> Path | None:
     """The folder of code that was sent which `path` is or lies in; None: it has nothing to do with what was sent."""
     return CodeFolders(data_directory).holding(path)
 
 
-async def release(data_directory: FilePath, experiment_id: str) -> None:
+async def release(data_directory: Path, experiment_id: str) -> None:
     """An experiment is gone, and with it the code that an earlier version kept for it alone."""
     await asyncio.to_thread(CodeFolders(data_directory).release, experiment_id)
 
 
-async def _write(parts: AsyncIterator[bytes], path: FilePath) -> str:
+async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
     """Answers the SHA-256 of what came."""
     digest = hashlib.sha256()
     try:

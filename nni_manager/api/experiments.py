@@ -26,10 +26,15 @@ from nni_manager.api.schemas.experiments import (
     StoppedExperiments,
     View,
 )
+from nni_manager.config.service_change import ServiceChange
+from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.submission import Reopening
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
+
+#: What a change of training services takes beside them.
+_OF_SERVICES = frozenset({"secrets", "directory", "now"})
 
 
 @router.post(
@@ -72,12 +77,13 @@ async def show(id: ExperimentId, context: Context) -> Response:
 
 
 @router.patch(
-    "/{id}", operation_id="changeExperiment", summary="Change limits, name or search space",
+    "/{id}", operation_id="changeExperiment", summary="Change limits, name, search space or training services",
     response_model=Experiment, responses=documented(400, 404, 409, 413, 503),
 )  # fmt: skip
 async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
     """Only of an experiment that is not stopped. Raising a limit wakes one that is DONE."""
-    await context.service.change(id, body.model_dump(by_alias=True, exclude_unset=True))
+    fields = body.model_dump(by_alias=True, exclude_unset=True, exclude={"training_service", *_OF_SERVICES})
+    await context.service.change(id, fields, _services(body))
     return _described(await description.describe(context, id))
 
 
@@ -135,6 +141,16 @@ async def delete(id: ExperimentId, context: Context) -> None:
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
     """They count as known to the tuner; no trials are made of them."""
     await context.service.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
+
+
+def _services(body: ExperimentChange) -> ServiceChange | None:
+    """Raises InvalidInput for what means nothing without them."""
+    if "training_service" in body.model_fields_set:
+        directory = {"directory": body.directory} if body.directory else {}
+        return ServiceChange(sections=body.training_service, secrets=body.secrets, now=body.now, **directory)
+    if given := body.model_fields_set & _OF_SERVICES:
+        raise InvalidInput(f"{min(given)}: belongs to trainingService, which is not given")
+    return None
 
 
 def _reopening(body: Resume | View) -> Reopening:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Path
+from fastapi import Depends
+from fastapi import Path as PathParameter
 
 from nni_manager.api.context import Context
 from nni_manager.domain.errors import NotFound
@@ -12,7 +13,7 @@ from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 
 
 async def _experiment_id(
-    id: Annotated[str, Path(description="Id of the experiment.", examples=["k3v9x0qa"])], context: Context
+    id: Annotated[str, PathParameter(description="Id of the experiment.", examples=["k3v9x0qa"])], context: Context
 ) -> str:
     """Raises NotFound unless there is one."""
     if EXPERIMENT_ID.fullmatch(id) is None:
@@ -23,7 +24,7 @@ async def _experiment_id(
 
 
 async def _trial_id(
-    trial_id: Annotated[str, Path(alias="trialId", description="Id of the trial.", examples=["a1b2c"])],
+    trial_id: Annotated[str, PathParameter(alias="trialId", description="Id of the trial.", examples=["a1b2c"])],
 ) -> str:
     """Raises NotFound for what cannot be one; whether there is such a trial, the store says."""
     if TRIAL_ID.fullmatch(trial_id) is None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
+from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
-from nni_manager.api import log_file
+from nni_manager.api import attempt_file, log_file
 from nni_manager.api.context import ApiContext, Context
 from nni_manager.api.errors import documented
 from nni_manager.api.identifiers import ExperimentId, TrialId
 from nni_manager.domain.errors import NotFound
-from nni_manager.domain.ids import attempt_directory
-from nni_manager.domain.job import JobHandle
-from nni_manager.scheduler.job_logs import ReadFile
-from nni_manager.store import answers, jobs
+from nni_manager.store import answers
 from nni_manager.store.folder import Folder
 from trial_runner.protocol import LOG_FILES
 
@@ -47,7 +45,7 @@ _ANSWER = {
 async def read_trial(
     id: ExperimentId,
     trial_id: TrialId,
-    name: Annotated[str, Path(description="`stdout`, `stderr` or `trial.log`.")],
+    name: Annotated[str, PathParameter(description="`stdout`, `stderr` or `trial.log`.")],
     context: Context,
     offset: _Offset = 0,
     limit: _Limit = None,
@@ -58,26 +56,7 @@ async def read_trial(
     latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
         raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
-    trials, directory = (await _folder(context, id)).trials, attempt_directory(trial_id, attempt or latest)
-    try:
-        return await log_file.stretch(trials, f"{directory}/{name}", offset, limit)
-    except NotFound:
-        job = await _job(context, id, trial_id, attempt or latest)
-        if job is None:
-            raise
-        return await log_file.stretch_elsewhere(*job, name, offset, limit)
-
-
-async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
-    """Whom to ask for logs that are not here; None: nobody can tell."""
-    experiment = context.service.at_work(id)
-    if experiment is None:
-        return None
-    found = await experiment.database.read(lambda c: jobs.open_handle(c, trial_id, attempt))
-    service = experiment.loop.services.get(found[0]) if found is not None else None
-    if found is None or service is None or not service.platform.capabilities.reads_files:
-        return None
-    return found[1], service.read_file
+    return await attempt_file.stretch(context, id, trial_id, attempt or latest, name, offset, limit)
 
 
 @router.get(
@@ -87,7 +66,8 @@ async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tup
 async def read_experiment(
     id: ExperimentId,
     name: Annotated[
-        str, Path(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote.")
+        str,
+        PathParameter(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote."),
     ],
     context: Context,
     offset: _Offset = 0,

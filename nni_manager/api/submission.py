@@ -65,8 +65,8 @@ async def read(request: Request, context: ApiContext) -> Submission:
     spec = experiment_file.in_debug(spec) if new.debug else spec
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
-        spec=spec, environment=environment, interpreter=python, secrets=reading.secrets, view=views.wish(new.view),
-        sent_code=sent,
+        spec=spec, environment=environment, interpreter=python, secrets=reading.secrets,
+        view=views.wish(new.view), sent_code=sent,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The token of a door: shown in a header by programs; browsers show it once and get a session, named in a cookie."""
+"""The token of a door: shown in a header by programs; browsers show it once and get a session by cookie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the daemon in order, and takes it down in the reverse order: doors, loops, keeper connection, store, lock."""
+"""Builds the daemon in order, and takes it down in the reverse order: doors, loops, keeper, store, lock."""
 
 from __future__ import annotations
 
@@ -50,21 +50,23 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 async def experiments(
     settings: Settings, runner_door: RunnerDoor, view_door: ViewDoor, warnings: DaemonWarnings
 ) -> AsyncIterator[tuple[Supervisor, Service]]:
-    """Everything but the doors, for the owner of the data directory. Raises InvalidInput or StoreError before anything
-    was started."""
+    """Everything but the doors, for the owner of the data directory.
+
+    Raises InvalidInput or StoreError before anything was started.
+    """
     async with AsyncExitStack() as stack:
         index_database = Database(await asyncio.to_thread(_prepare_index, settings.data_dir))
         stack.push_async_callback(index_database.close)
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
-        shared = Connections()
-        shared.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, shared.places))
-        left = Leftovers(index_database, shared, settings.data_dir)
+        connections = Connections()
+        connections.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
+        left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()
         stack.push_async_callback(left.close)
         means = Means(
-            settings=settings, keeper=keeper, connections=shared, runner_door=runner_door, view_door=view_door,
+            settings=settings, keeper=keeper, connections=connections, runner_door=runner_door, view_door=view_door,
             clock=now_ms, warnings=warnings, leftovers=left,
         )  # fmt: skip
         supervisor = Supervisor(index_database, means)

@@ -11,6 +11,7 @@ import contextlib
 import contextvars
 import os
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,10 +127,12 @@ class Doors:
         """A TCP port. Whoever came since it was reserved is served now."""
         await self._open_port("service", reserved)
 
-    async def open_trial_listener(self, reserved: Reserved, application: ASGIApp) -> None:
+    async def open_trial_listener(
+        self, reserved: Reserved, application: ASGIApp, tls: ssl.SSLContext | None = None
+    ) -> None:
         """A TCP port that serves `application` and nothing else."""
         self._by_port[reserved.port] = application
-        await self._open_port("trials", reserved)
+        await self._open_port("trials", reserved, tls)
 
     async def open_view(self, reserved: Reserved, application: ASGIApp) -> None:
         """The same for one experiment's page and API."""
@@ -223,18 +226,18 @@ class Doors:
             if isinstance(connection, HttpConnection) and connection.is_too_slow(now_s):
                 connection.transport.close()
 
-    async def _open_port(self, kind: str, reserved: Reserved) -> None:
+    async def _open_port(self, kind: str, reserved: Reserved, tls: ssl.SSLContext | None = None) -> None:
         servers = self._servers.setdefault(reserved.port, [])
         for each in reserved.sockets:
             # not as whoever wants it opened: what clients cause would stand in that experiment's log
-            opening = asyncio.create_task(self._serve(each), name="opening a port", context=contextvars.Context())
+            opening = asyncio.create_task(self._serve(each, tls), name="opening a port", context=contextvars.Context())
             server = await opening
             servers.append(server)
             await self._add(server)
         self._open.append(Door(kind=kind, address=reserved.address))
 
-    async def _serve(self, socket: socket.socket) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(self._protocol, sock=socket)
+    async def _serve(self, socket: socket.socket, tls: ssl.SSLContext | None) -> asyncio.Server:
+        return await asyncio.get_running_loop().create_server(self._protocol, sock=socket, ssl=tls)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """By port, not by address: a door on all interfaces is reached by any of them."""

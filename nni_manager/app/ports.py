@@ -67,9 +67,9 @@ async def reserve_in_thread(choose: Callable[[], Reserved]) -> Reserved:
         raise
 
 
-def http_address(host: str, port: int) -> str:
+def http_address(host: str, port: int, *, tls: bool = False) -> str:
     """``http://host:port``, an IPv6 address in brackets."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _take(host: str, port: int) -> list[socket.socket]:

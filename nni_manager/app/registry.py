@@ -48,8 +48,9 @@ class Registry:
     """
 
     def __init__(
-        self, *, path: Path, entries: Callable[[], Awaitable[Sequence[Entry]]], doors: Callable[[], Sequence[Door]],
-        url: Callable[[View], str], pid: Callable[[str], Awaitable[int | None]], data_directory: Path,
+        self, *, path: Path, entries: Callable[[], Awaitable[Sequence[Entry]]],
+        doors: Callable[[], Sequence[Door]], url: Callable[[View], str],
+        pid: Callable[[str], Awaitable[int | None]], data_directory: Path,
     ) -> None:  # fmt: skip
         self._path = path
         self._entries = entries

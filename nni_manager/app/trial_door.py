@@ -6,9 +6,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
 from starlette.types import ASGIApp
 
+from nni_manager.app import trial_tls
 from nni_manager.app.doors import Doors
 from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
 from nni_manager.app.trial_port_file import StoredPort, TrialPortFile
@@ -20,8 +23,9 @@ from nni_manager.scheduler.warnings import DaemonWarnings
 
 log = logging.getLogger(__name__)
 
-#: Code of the warning.
+#: Codes of warnings.
 _MOVED = "TRIAL_PORT_MOVED"
+_CERTIFICATE = "TRIAL_CERTIFICATE"
 #: Addresses that stand for all of this machine's → an address of the same family somewhere else.
 _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named, not bound)
 
@@ -35,9 +39,12 @@ class TrialDoor:
         """`warnings`: where it tells its users that it is not where it was expected. `neighbour`: the port beside which
         it opens unless told otherwise; 0: none; by default the service's.
 
-        Raises OSError when the secret behind the tokens cannot be read or made.
+        Raises OSError when the secret behind the tokens cannot be read or made, InvalidInput for a certificate that is
+        none.
         """
         self.tokens = RunnerTokens.of(settings.data_dir)
+        self._tls = trial_tls.of(settings)
+        self.authority = trial_tls.authority_of(settings, self._tls)
         self._settings = settings
         self._warnings = warnings
         self._allowed = allowed
@@ -55,8 +62,8 @@ class TrialDoor:
         self._expected = 0
 
     def bind(self, doors: Doors, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
-        """What the door is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether jobs
-        of that experiment may run; all that an earlier daemon worked on are known by now."""
+        """What the door is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether
+        jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
         self._is_at_work = is_at_work
         self._doors.set_result((doors, application))
 
@@ -70,9 +77,10 @@ class TrialDoor:
         doors, application = await asyncio.shield(self._doors)
         async with self._opening:
             self._users.add(experiment_id)
+            await self._refresh_certificate()
             if self._reserved is None:
                 reserved = await self._reserve()
-                await doors.open_trial_listener(reserved, application)
+                await doors.open_trial_listener(reserved, application, self._tls.context if self._tls else None)
                 self._reserved = reserved
                 log.info("trial listener on %s", reserved.address, extra={"action": "door"})
                 if moved := self._moved():
@@ -81,6 +89,7 @@ class TrialDoor:
                 await self._record_user(self._reserved.port)
             if moved := self._moved():
                 self._warnings.set(experiment_id, moved)
+            self._warn_of_certificate(experiment_id)
 
     async def close(self, experiment_id: str) -> None:
         async with self._opening:
@@ -88,6 +97,7 @@ class TrialDoor:
                 return
             self._users.discard(experiment_id)
             self._warnings.clear(experiment_id, _MOVED)
+            self._warnings.clear(experiment_id, _CERTIFICATE)
             if self._users:
                 return
             self._recorded = frozenset()
@@ -99,17 +109,36 @@ class TrialDoor:
 
     def url(self, manager_ip: str) -> str:
         assert self._reserved is not None, "opened before the first job is submitted"
-        host = manager_ip or self._settings.trial_host
-        if host in _EVERYWHERE:
-            host = _own_address(_EVERYWHERE[host])
-        return http_address(host, self._reserved.port)
+        if self._settings.trial_url:
+            return self._settings.trial_url.rstrip("/")
+        return http_address(host_of(self._settings, manager_ip), self._reserved.port, tls=self._tls is not None)
+
+    async def _refresh_certificate(self) -> None:
+        """What was renewed is used from now on; what cannot be used is said by the warning, and the old one kept."""
+        if self._tls is not None:
+            with suppress(InvalidInput):
+                await asyncio.to_thread(self._tls.refresh)
+                self.authority = trial_tls.authority_of(self._settings, self._tls)
+
+    def _warn_of_certificate(self, experiment_id: str) -> None:
+        if self._tls is None or self._settings.trial_url:
+            return
+        try:
+            self._tls.days_left(host_of(self._settings, ""))
+        except InvalidInput as error:
+            self._warnings.set(experiment_id, ExperimentWarning(code=_CERTIFICATE, message=str(error)))
+        else:
+            self._warnings.clear(experiment_id, _CERTIFICATE)
 
     async def _reserve(self) -> Reserved:
         """Raises PlatformUnavailable."""
         try:
-            return await reserve_in_thread(self._choose)
+            return replace(found := await reserve_in_thread(self._choose), address=self._address_of(found))
         except (AlreadyOwned, InvalidInput, OSError) as error:
             raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
+
+    def _address_of(self, reserved: Reserved) -> str:
+        return reserved.address if self._tls is None else f"https{reserved.address.removeprefix('http')}"
 
     async def _record_user(self, port: int) -> None:
         """Raises PlatformUnavailable."""
@@ -187,8 +216,15 @@ class TrialDoor:
         return reserve(self._settings.trial_host, port, options="trial-")
 
 
+def host_of(settings: Settings, manager_ip: str) -> str:
+    """As what runners reach this machine."""
+    host = manager_ip or settings.trial_host
+    return _own_address(_EVERYWHERE[host]) if host in _EVERYWHERE else host
+
+
 def check(settings: Settings) -> None:
     """That service and trial listener may both be opened. Raises InvalidInput."""
+    trial_tls.require_url(settings.trial_url)
     if settings.port and settings.port == settings.trial_port:
         raise InvalidInput(
             f"--port and --trial-port (port and trialPort) are both {settings.port}; choose another for one of them"

@@ -124,7 +124,7 @@ def _built_in() -> Iterator[dict[str, Any]]:
 def _directory(data_dir: str | None) -> Path:
     if data_dir is None and os.environ.get(VARIABLE):
         raise click.ClickException(
-            f"{VARIABLE} names a manager elsewhere, and algorithms are registered on its machine: run this there, or"
-            " give --data-dir"
+            f"{VARIABLE} names a manager elsewhere, and algorithms are registered on its machine: run this"
+            " there, or give --data-dir"
         )
     return resolve(data_dir)

@@ -49,7 +49,8 @@ def nni_manager() -> None:
 
 
 for _command in (
-    create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, platform, *left_out.commands
+    create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, platform,
+    *left_out.commands,
 ):  # fmt: skip
     nnictl.add_command(_command)
     nni_manager.add_command(_command)

@@ -14,7 +14,7 @@ from nni_manager.domain.errors import InvalidInput
 
 @click.group()
 def update() -> None:
-    """Change an experiment's limits or search space; give its secrets anew."""
+    """Change an experiment's limits, search space or training services; give its secrets anew."""
 
 
 @update.command()
@@ -67,6 +67,26 @@ def credentials(connect: Connect, *, id: str | None) -> None:
         raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
     client.renew_secrets(id_, given_secrets.require(references, os.environ))
     click.echo(f"Experiment {id_} goes by {', '.join(references)} as they are now.")
+
+
+@update.command()
+@connected
+@selection.id_argument
+@click.option(
+    "--file", "-f", "file", required=True, metavar="FILE",
+    help="An experiment file, or its trainingService alone: the services it is to have from now on.",
+)  # fmt: skip
+@click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
+def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
+    """Add, change or remove training services; each is meant by its `name`, or by its position."""
+    from nni_manager.cli import changed_services
+
+    sections, references, directory = changed_services.read(file)
+    client = connect()
+    id_ = selection.choose(client, id)
+    secrets = given_secrets.require(references, os.environ)
+    found = client.change(id_, changed_services.body(sections, secrets, directory, now=now))
+    click.echo(f"Experiment {id_}: {changed_services.told(found['services'])}.")
 
 
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:

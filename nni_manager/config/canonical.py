@@ -11,7 +11,7 @@ from typing import Any
 
 from nni_manager.config.scalars import seconds, whole_seconds
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
-from nni_manager.domain.service import service_names
+from nni_manager.domain.service import NAME, service_names, without_name
 
 _ToSpec = Callable[[Any], Any]
 #: Fields that `ExperimentSpec` itself has a default of.
@@ -56,9 +56,9 @@ def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
 
 def _platforms(section: Any) -> tuple[PlatformSpec, ...]:
     sections = section if isinstance(section, list) else [section]
-    names = service_names([settings["platform"] for settings in sections])
+    names = service_names((settings["platform"], settings.get(NAME, "")) for settings in sections)
     return tuple(
-        PlatformSpec(name=settings["platform"], service=service, settings=settings)
+        PlatformSpec(name=settings["platform"], service=service, settings=without_name(settings))
         for settings, service in zip(sections, names, strict=True)
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nni_manager.config import secrets
@@ -21,12 +22,17 @@ def filled(platform: PlatformSpec, values: Mapping[str, str]) -> dict[str, Any]:
     return secrets.fill(registry.find(platform.name).config, platform.settings, values)
 
 
-def require_known(spec: ExperimentSpec, values: Mapping[str, str]) -> None:
+def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
+    """All that an experiment refers to; `removed`: services that its config has no more."""
+    return _references(replace(spec, platforms=(*spec.platforms, *removed)))
+
+
+def require_known(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> None:
     """Raises InvalidInput for a reference that is none of the experiment's, or a value that is no secret."""
-    known = _references(spec)
+    references = known(spec, removed)
     for reference, value in values.items():
-        if reference not in known:
-            listed = ", ".join(filter(secrets.is_reference, known)) or "none"
+        if reference not in references:
+            listed = ", ".join(filter(secrets.is_reference, references)) or "none"
             raise InvalidInput(f"secrets: {reference} is none of this experiment's references; it has {listed}")
         if not value or "\0" in value:
             raise InvalidInput(f"secrets: the value of {reference} is empty, or holds a NUL character")

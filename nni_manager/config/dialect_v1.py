@@ -120,7 +120,7 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
     for service in services:
         service.section["platform"] = service.description.name
         _put(config, service.section, service.table.fields, service.table.values, found, source)
-        service.table.complete(service.section)
+        service.table.complete(service.section, config)
     first_format_rules.check(values, config, found, tables, source)
     sections = [service.section for service in services]
     config[_SERVICE] = sections if len(sections) > 1 else sections[0]

@@ -91,6 +91,16 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     return replace(to_spec(_ordered(fields)), warnings=source.warnings)
 
 
+def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
+    """Other training services for an experiment that exists. Raises ConfigInvalid."""
+    top = Section({**canonical, "trainingService": raw}, FIELDS, (), source)
+    sections = _training_service(top, canonical, source)
+    source.check()
+    judge(sections, ("trainingService",), {**canonical, "trainingService": sections}, source)
+    source.check()
+    return sections
+
+
 def check_counts(values: Mapping[str, object]) -> None:
     """As of a new experiment's config. Raises ConfigInvalid."""
     source = Source(directory="/")

@@ -116,9 +116,11 @@ def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec
 
 def in_debug(spec: ExperimentSpec) -> ExperimentSpec:
     """The experiment with `debug` switched on, as if its file said so."""
-    services = [{**platform.settings, "debug": True} for platform in spec.platforms]
+    sections: Any = spec.canonical["trainingService"]
     level = spec.log_level if spec.log_level == "trace" else "debug"
-    section = services if isinstance(spec.canonical["trainingService"], list) else services[0]
+    one_or_all = sections if isinstance(sections, list) else [sections]
+    services = [{**section, "debug": True} for section in one_or_all]
+    section = services if isinstance(sections, list) else services[0]
     return _with(spec, {"debug": True, "logLevel": level, "trainingService": section})
 
 

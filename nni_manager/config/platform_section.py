@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from nni_manager.config.model_fields import fields_of, names_marked
 from nni_manager.config.model_section import read_model, validate
 from nni_manager.config.source import Source, steps
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.service import service_names
+from nni_manager.domain.service import NAME, service_names
 from nni_manager.platform_kit import registry
 
 if TYPE_CHECKING:
@@ -87,11 +89,33 @@ def _judge(section: PlatformSection, path: Path, experiment: Mapping[str, object
 def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) -> Iterator[Settings]:
     found = [(path, raw, _find(raw, path, source)) for path, raw in items.items()]
     known = [(path, raw, description) for path, raw, description in found if description is not None]
-    names = service_names([description.name for _, _, description in known])
+    names = service_names((it.name, _own_name(raw, it.name, path, source)) for path, raw, it in known)
+    _refuse_namesakes(names, [path for path, _, _ in known], source)
     for (path, raw, description), name in zip(known, names, strict=True):
         section = _read_platform(raw, description, name, path, shared, source)
         if section is not None:
             yield section
+
+
+def _own_name(raw: object, platform: str, path: Path, source: Source) -> str:
+    """What the section says that its service is called; empty: nothing, or nothing that can be."""
+    assert isinstance(raw, dict)
+    given = next((value for key, value in raw.items() if fold(key) == NAME), None)
+    if given is None or (
+        isinstance(given, str) and re.fullmatch(rf"{re.escape(platform)}(-[1-9][0-9]{{0,5}})?", given)
+    ):
+        return given or ""
+    source.refuse((*path, NAME), f"must be {platform}, or {platform}- and a number, such as {platform}-2")
+    return ""
+
+
+def _refuse_namesakes(names: list[str], paths: list[Path], source: Source) -> None:
+    counts = Counter(names)
+    for name, path in zip(names, paths, strict=True):
+        if counts[name] > 1:
+            source.refuse(
+                (*path, NAME), f"is {name}, as of another section; give each a name of its own, or none any"
+            )  # fmt: skip
 
 
 def _hybrid(section: Settings) -> Settings:
@@ -106,10 +130,13 @@ def _read_platform(
     if not source.stored and description.first_format is not None:
         for place, names in foreign_names(description.first_format.fields).items():
             source.note_foreign_names(("trainingService", *place), names)
-    settings = read_model(raw, model, path, service, source) | {"platform": description.name}
-    known = {field.alias for field in model.model_fields.values()}
+    known = fields_of(model)
+    own = {key: value for key, value in raw.items() if fold(key) != NAME}  # read already
+    settings = read_model(own, model, path, service, source) | {"platform": description.name}
     inherited = {name: value for name, value in shared.items() if name in known}
-    return validate(model, inherited | settings, path, source)
+    section = validate(model, inherited | settings, path, source)
+    is_named = any(fold(key) == NAME and value is not None for key, value in raw.items())
+    return section | {NAME: service} if section is not None and is_named else section
 
 
 def _find(raw: object, path: Path, source: Source) -> registry.PlatformDescription | None:

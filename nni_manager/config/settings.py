@@ -41,6 +41,18 @@ class Settings:
     trial_host: str = "0.0.0.0"  # noqa: S104  (runners come from other machines; each shows its attempt's token)
     #: TCP port of the trial listener; 0: the service's + 1. ``trialPort``, ``NNI_MANAGER_TRIAL_PORT``.
     trial_port: int = 0
+    #: Certificate of the trial listener, PEM, with what stands between it and its authority; empty: runners come
+    #: without TLS. A relative path starts at the data directory, as those below.
+    #: ``trialTlsCertificate``, ``NNI_MANAGER_TRIAL_TLS_CERTIFICATE``.
+    trial_tls_certificate: str = ""
+    #: Its key, PEM. ``trialTlsKey``, ``NNI_MANAGER_TRIAL_TLS_KEY``.
+    trial_tls_key: str = ""
+    #: What runners trust beside their own machine's authorities, PEM file; empty: the certificate.
+    #: ``trialTlsAuthority``, ``NNI_MANAGER_TRIAL_TLS_AUTHORITY``.
+    trial_tls_authority: str = ""
+    #: Where runners reach the trial listener, when that is a proxy in front of it; empty: its own address.
+    #: ``trialUrl``, ``NNI_MANAGER_TRIAL_URL``.
+    trial_url: str = ""
     #: What clients of the service must show; empty: nothing. ``token``, ``NNI_MANAGER_TOKEN``.
     token: str = field(default="", repr=False)
     #: Seconds after which a tuner's call is reported with its stack. ``tunerPatience``, ``NNI_MANAGER_TUNER_PATIENCE``.
@@ -79,6 +91,10 @@ _SETTINGS = (
     _Setting(attribute="port", name="port", parse=scalars.whole_number(0, 65535)),
     _Setting(attribute="trial_host", name="trialHost", parse=scalars.text),
     _Setting(attribute="trial_port", name="trialPort", parse=scalars.whole_number(0, 65535)),
+    _Setting(attribute="trial_tls_certificate", name="trialTlsCertificate", parse=scalars.text),
+    _Setting(attribute="trial_tls_key", name="trialTlsKey", parse=scalars.text),
+    _Setting(attribute="trial_tls_authority", name="trialTlsAuthority", parse=scalars.text),
+    _Setting(attribute="trial_url", name="trialUrl", parse=scalars.text),
     _Setting(attribute="token", name="token", parse=_token),
     _Setting(attribute="tuner_patience_s", name="tunerPatience", parse=_interval),
     _Setting(attribute="safety_poll_s", name="safetyPoll", parse=_interval),

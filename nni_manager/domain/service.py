@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from nni_manager.domain.wait import Wait
 
@@ -42,11 +43,22 @@ class LiveService:
     full: Wait | None
 
 
-def service_names(platforms: Iterable[str]) -> list[str]:
-    """What services are called: ``openpai``, ``openpai-2``. In the order of `platforms`."""
+#: The field of a section that says what its service is called, where that is not its position's name.
+NAME = "name"
+
+
+def without_name(section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an adapter is told of its section."""
+    return {field: value for field, value in section.items() if field != NAME} if NAME in section else section
+
+
+def service_names(services: Iterable[tuple[str, str]]) -> list[str]:
+    """What services are called: ``openpai``, ``openpai-2``. `services`: platform, and the name it was given, or empty;
+    in their order."""
     seen: Counter[str] = Counter()
     names = []
-    for platform in platforms:
+    for platform, given in services:
         seen[platform] += 1
-        names.append(platform if seen[platform] == 1 else f"{platform}-{seen[platform]}")
+        by_position = platform if seen[platform] == 1 else f"{platform}-{seen[platform]}"
+        names.append(given or by_position)
     return names

@@ -178,6 +178,14 @@ class _Shared:
         if self.in_use is lease:
             self.in_use = None
 
+    def hand_over(self, lease: Lease[Any]) -> None:
+        """It is given back: whoever has the same credential goes on with it, and need not log in again."""
+        was_in_use = self.in_use is lease
+        self.forget(lease)
+        if was_in_use:
+            heirs = (other for other in self.leases if other._credential == lease._credential)
+            self.in_use = next((heir for heir in heirs if id(heir) in self.admitted), None)
+
 
 class Connections:
     """All of a daemon, and the places of all its machines."""
@@ -225,7 +233,7 @@ class Connections:
 
     async def _give_back(self, key: str, shared: _Shared, lease: Lease[Any]) -> None:
         shared.leases.remove(lease)
-        shared.forget(lease)
+        shared.hand_over(lease)
         if shared.leases:
             return
         if self._shared.get(key) is shared:

@@ -173,7 +173,9 @@ class Platform(abc.ABC):
 
     #: Set on the class, unless they depend on the settings.
     capabilities: Capabilities
-    #: Fields of the section that may be changed while the experiment runs, in camelCase.
+    #: Fields of the section that may be changed while the experiment runs, in camelCase: an instance with the old
+    #: values is left and one with the new ones entered, whose jobs are still those of the old one. Secrets, and what
+    #: is the scheduler's (`trialConcurrency`), may always be.
     changeable: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, settings: Json, host: Host) -> None:

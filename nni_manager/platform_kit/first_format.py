@@ -38,8 +38,8 @@ class FirstFormat:
     values: Mapping[str, Convert] = field(default_factory=dict)
     #: Paths in the file that nothing comes of → why.
     dropped: Mapping[str, str] = field(default_factory=dict)
-    #: Completes the section, after all fields are in it.
-    complete: Callable[[dict[str, Any]], None] = lambda _section: None
+    #: Completes the section, after all fields are in it, and the top of the config.
+    complete: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
     #: What is wrong with a file, beside what is wrong with the section: (path in the file, sentence).
     faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
     #: Paths in the config → what NNI 3.0 does not know there; a converted file is ours alone then.

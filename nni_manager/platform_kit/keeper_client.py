@@ -121,6 +121,8 @@ class Keeper:
     async def listen(self, owner: str, listener: Listener) -> None:
         """From now on `owner` (an experiment) hears of its jobs."""
         self._listeners[owner] = listener
+        if not self._needed.is_set():
+            self.trouble = ""  # that it was sought in vain was long ago: whoever asks now waits for another try
         self._needed.set()
         if self._connection is not None:
             await listener.on_connected()

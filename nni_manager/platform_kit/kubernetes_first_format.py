@@ -40,7 +40,7 @@ def replica_fields(old: str, new: str) -> dict[str, str]:
     }
 
 
-def complete_storage(section: dict[str, Any]) -> None:
+def complete_storage(section: dict[str, Any], _config: dict[str, Any]) -> None:
     """NFS is what is meant where nothing is said, unless there is only a path, as a claim has."""
     storage = section.get("storage")
     if isinstance(storage, dict):

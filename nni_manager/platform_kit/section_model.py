@@ -41,6 +41,10 @@ class PlatformSection(Part):
     """``trainingService: {platform: …}``: the fields that every platform has."""
 
     platform: str
+    name: str | None = Field(
+        default=None, description="What this training service is called: its platform, or that, a hyphen and a number, "
+        "`openpai-2`. Default: by its position.",
+    )  # fmt: skip
     trial_command: str | None = Field(
         default=None, min_length=1, description="Shell command of a trial. Default: the top level's.",
         json_schema_extra={"opaque": True},

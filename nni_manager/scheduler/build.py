@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from nni_manager.config import credentials
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.experiment import PlatformSpec
-from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import Host, Platform
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.payload import with_stand_in
-from nni_manager.scheduler import preflight
 from nni_manager.scheduler.actions import Actions
 from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.changes import Changes
-from nni_manager.scheduler.code_archive import CodeArchive, archive_of
 from nni_manager.scheduler.deliveries import Deliveries
 from nni_manager.scheduler.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.inbox import Inbox
@@ -27,13 +22,13 @@ from nni_manager.scheduler.job_messages import JobMessages
 from nni_manager.scheduler.leftovers import Leftovers
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
+from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
 from nni_manager.scheduler.tuner_hosts import HostPlace
 from nni_manager.scheduler.turn import Result
 from nni_manager.scheduler.view_door import ViewDoor
 from nni_manager.scheduler.warnings import DaemonWarnings
-from nni_manager.store import jobs
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
@@ -60,8 +55,7 @@ class Parts:
     loop: ExperimentLoop
     messages: JobMessages
     spec: LiveSpec
-    #: Training service → what is sent to its jobs.
-    code: Mapping[str, CodeArchive]
+    services: Services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +84,15 @@ class Build:
         beats = Beats(inbox.wake)
         feed = self._feed(inbox)
         messages = self._messages(inbox, feed)
-        platforms = (*self.spec.now.platforms, *self.removed)
-        code = {platform.service: archive_of(self.spec.now, platform, self.folder.code) for platform in platforms}
-        services = {p.service: self._service(p, inbox, messages, code[p.service]) for p in platforms}
-        actions = self._actions(inbox, feed, services, beats)
+        services = self._services(inbox, messages)
+        actions = self._actions(inbox, feed, services.all, beats)
         loop = ExperimentLoop(
             experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
             services=services, actions=actions, beats=beats, runner_door=self.means.runner_door,
             clock=self.means.clock, safety_poll_s=self.means.settings.safety_poll_s, changed=self.changes.note,
             on_status=on_status,
         )  # fmt: skip
-        sent = {name: code[name] for name, s in services.items() if s.platform.capabilities.ships_code}
-        return Parts(loop=loop, messages=messages, spec=self.spec, code=sent)
+        return Parts(loop=loop, messages=messages, spec=self.spec, services=services)
 
     def _feed(self, inbox: Inbox) -> TunerFeed:
         place = HostPlace(
@@ -120,37 +111,16 @@ class Build:
             changed=self.changes.note, clock=self.means.clock,
         )  # fmt: skip
 
-    def _service(
-        self, platform: PlatformSpec, inbox: Inbox, messages: JobMessages, code: CodeArchive
-    ) -> TrainingService:
-        adapter = registry.adapter_of(platform)
-
-        settings = credentials.filled(platform, self.secrets)
-
-        def make(wake: Callable[[str], None]) -> Platform:
-            return adapter(settings, self._host(platform, messages, code, wake))
-
-        return TrainingService(
-            spec=platform, make=make, inbox=inbox, database=self.database, clock=self.means.clock,
-            changed=self.changes.note,
-            entered=lambda: self._note_entered(platform.service, adapter.connection_key(settings)),
-            trials=self.folder.trials,
+    def _services(self, inbox: Inbox, messages: JobMessages) -> Services:
+        services = Services(
+            experiment_id=self.row.id, folder=self.folder, database=self.database, means=self.means, inbox=inbox,
+            messages=messages, changed=self.changes.note, spec=self.spec,
         )  # fmt: skip
-
-    def _note_entered(self, service: str, connection: str) -> None:
-        preflight.is_over(self.means.warnings, self.row.id, service)
-        self.means.leftovers.reached(connection, by=(self.row.id, service))
-
-    def _host(
-        self, platform: PlatformSpec, messages: JobMessages, code: CodeArchive, wake: Callable[[str], None]
-    ) -> Host:
-        name, database = platform.service, self.database
-        return Host(
-            experiment_id=self.row.id, service=name, wake=wake, deliver=messages.deliver,
-            followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
-            connections=self.means.connections, folder=self.folder.path, code=code.path,
-            greet=messages.greet, exited=messages.exited,
-        )  # fmt: skip
+        for platform in self.spec.now.platforms:
+            services.add(platform, self.secrets)
+        for platform in self.removed:
+            services.add(platform, self.secrets, is_removed=True)
+        return services
 
     def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], beats: Beats) -> Actions:
         factory = JobFactory(

@@ -21,6 +21,7 @@ from nni_manager.scheduler.beats import Beats
 from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.runner_door import RunnerDoor
+from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.snapshot import Surroundings
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.training_service import TrainingService
@@ -40,7 +41,7 @@ class ExperimentLoop:
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
-        services: Mapping[str, TrainingService], actions: Actions, beats: Beats, runner_door: RunnerDoor, clock: Clock,
+        services: Services, actions: Actions, beats: Beats, runner_door: RunnerDoor, clock: Clock,
         safety_poll_s: float, changed: Callable[[], None],
         on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
@@ -49,7 +50,12 @@ class ExperimentLoop:
         self.database = database
         self.inbox = inbox
         self.feed = feed
-        self.services = services
+        self._services = services
+        self.services: Mapping[str, TrainingService] = services.all
+        #: While it runs: whose tasks they are, and those of services.
+        self._group: asyncio.TaskGroup | None = None
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._opening: asyncio.Task[None] | None = None
         self._actions = actions
         self.beats = beats
         self._runner_door = runner_door
@@ -99,19 +105,43 @@ class ExperimentLoop:
     async def run(self) -> None:
         """Until the experiment is closed. Raises what the plan or the store raise by mistake."""
         async with asyncio.TaskGroup() as group:
-            organs = [group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")]
-            for service in self.services.values():
-                organs.append(group.create_task(service.run(), name=f"{service.name} {self.experiment_id}"))
-            if self.has_runner:
-                organs.append(group.create_task(self._open_runner_door(), name=f"listener {self.experiment_id}"))
+            self._group, self._lives, self._opening = group, {}, None
+            feeding = group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")
+            self.live()
             self._actions.enter(group)
             while not self.closed.is_set():
                 await self.turn()
+                await self._part()
                 if not self.closed.is_set():
                     await self._wait()
             await self._close()
-            for organ in organs:
-                organ.cancel()
+            for organ in (feeding, self._opening, *self._lives.values()):
+                if organ is not None:
+                    organ.cancel()
+
+    def live(self) -> None:
+        """Services that do not live yet begin to, and what they need of the daemon is opened."""
+        if (group := self._group) is None or self.closed.is_set():
+            return
+        for name, service in self.services.items():
+            if name not in self._lives:
+                self._lives[name] = group.create_task(service.run(), name=f"{name} {self.experiment_id}")
+        if self.has_runner and self._opening is None:
+            self._opening = group.create_task(self._open_runner_door(), name=f"listener {self.experiment_id}")
+
+    async def _part(self) -> None:
+        """With removed services of which nothing is left."""
+        for service in await self._services.take_out_idle():
+            assert self._group is not None
+            life = self._lives.pop(service.name)
+            self._group.create_task(self._let_go(service, life), name=f"leave {service.name} {self.experiment_id}")
+
+    async def _let_go(self, service: TrainingService, life: asyncio.Task[None]) -> None:
+        await service.close()
+        life.cancel()
+        await asyncio.wait({life})
+        await self._services.forget_secrets()
+        self._changed()
 
     async def _close(self) -> None:
         """The services may forget everything; what they did is stored."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from nni_manager.config import code_paths, credentials, experiment_file
+from nni_manager.config import code_paths, experiment_file
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec
 from nni_manager.scheduler import experiment_log
@@ -21,14 +21,13 @@ from nni_manager.scheduler.changes import Changes
 from nni_manager.scheduler.code_archive import CodeArchive
 from nni_manager.scheduler.experiment_log import ExperimentLog
 from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.renewal import renew
+from nni_manager.scheduler.renewal import removed, renew
 from nni_manager.scheduler.turn import Result
-from nni_manager.store import experiments, migrate, secrets, services, stored_config
+from nni_manager.store import experiments, jobs, migrate, secrets, services, stored_config
 from nni_manager.store.database import Database
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
-from nni_manager.store.services import ServiceRow
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class OpenExperiment:
         self.loop = parts.loop
         self.messages = parts.messages
         self._spec = parts.spec
-        self._code = parts.code
+        self._services = parts.services
         self.changes = changes
         #: Commands that read, change and write the config take turns.
         self.changing = asyncio.Lock()
@@ -63,7 +62,7 @@ class OpenExperiment:
 
     def code_archive(self, service: str) -> CodeArchive | None:
         """What is sent to jobs of this training service; None: nothing is."""
-        return self._code.get(service)
+        return self._services.code(service)
 
     def go_by(self, spec: ExperimentSpec) -> None:
         """The config was changed, and the change is stored: loop and tuner go by it from now on."""
@@ -71,6 +70,18 @@ class OpenExperiment:
         self._spec.now = spec
         if has_other_space:
             self.loop.feed.change_search_space()
+
+    def go_by_services(self, spec: ExperimentSpec, secrets: Mapping[str, str]) -> None:
+        """Its training services were changed, which is stored; `secrets`: reference → value, all there are."""
+        self.go_by(spec)
+        for platform in spec.platforms:
+            if platform.service in self._services.all:
+                self._services.change(platform, secrets)
+            else:
+                self._services.add(platform, secrets)
+        for name in self._services.all.keys() - {platform.service for platform in spec.platforms}:
+            self._services.all[name].is_removed = True
+        self.loop.live()
 
     def try_again(self) -> None:
         """A person has put something right."""
@@ -84,8 +95,8 @@ class OpenExperiment:
         Raises InvalidInput for one that is none of the experiment's.
         """
         known = await self.database.try_write(lambda c: renew(c, values))
-        for service in self.loop.services.values():
-            service.platform.renew(credentials.filled(service.spec, known))
+        for service in self._services.all.values():
+            self._services.renew(service, known)
         self.try_again()
 
     async def run(self) -> None:
@@ -124,7 +135,7 @@ async def open_experiment(
         build = Build(
             folder=folder, row=row, spec=LiveSpec(spec), database=database, means=means,
             environment=stored.environment, interpreter=stored.interpreter or sys.executable, changes=changes,
-            nonce=stored.nonce, secrets=stored.secrets, removed=_removed(spec, stored.services),
+            nonce=stored.nonce, secrets=stored.secrets, removed=stored.removed,
         )  # fmt: skip
         parts = build.parts(lambda result: on_status(row.id, result))
         return OpenExperiment(folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all())
@@ -136,7 +147,8 @@ class _Stored(NamedTuple):
     row: ExperimentRow
     environment: dict[str, str]
     interpreter: str
-    services: dict[str, ServiceRow]
+    #: Services that the config has no more, and that still have something of the experiment.
+    removed: tuple[PlatformSpec, ...]
     #: Reference → value.
     secrets: dict[str, str]
     nonce: str
@@ -150,7 +162,8 @@ def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Store
     environment, interpreter = experiments.caller(connection)
     return _Stored(
         row=experiments.load(connection), environment=environment, interpreter=interpreter,
-        services=services.load(connection), secrets=secrets.load(connection), nonce=experiments.nonce(connection),
+        removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
+        secrets=secrets.load(connection), nonce=experiments.nonce(connection),
     )  # fmt: skip
 
 
@@ -163,13 +176,6 @@ def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
     config = stored_config.read(experiments.load(connection).config, folder.database)
     if (moved := code_paths.move(config, before, now)) != config:
         experiments.set_config(connection, json.dumps(moved))
-
-
-def _removed(spec: ExperimentSpec, known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:
-    """Services that the config has no more; attempts of theirs may be open."""
-    configured = {platform.service for platform in spec.platforms}
-    gone = [row for row in known.values() if row.name not in configured and "platform" in row.settings]
-    return tuple(PlatformSpec(name=r.settings["platform"], service=r.name, settings=r.settings) for r in gone)
 
 
 def _corruption(error: Exception) -> StoreCorrupt | None:

@@ -60,6 +60,7 @@ def plan(snapshot: Snapshot) -> Decisions:
     snapshot = _notice_holds(snapshot, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
     taken = len(snapshot.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
+    waiting = _without_left(snapshot, waiting, decisions)
     choice = Choice(snapshot, in_play)
     still_waiting = _fill_slots(snapshot, waiting, choice, taken, decisions)
     _name_wait_reasons(snapshot, still_waiting, choice, decisions)
@@ -160,6 +161,16 @@ def _fill_slots(
         _make_trials(snapshot, max(0, free - len(waiting)), choice, decisions)
     decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + _made_in_vain(decisions))
     return left + waiting[free:]
+
+
+def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> list[OpenTrial]:
+    """Those of which nothing runs any more: the others wait until their last job was ended, wherever there is room."""
+    for trial in waiting:
+        if (name := snapshot.left.get(trial.id)) is not None:
+            trouble = snapshot.service(name).state.trouble or "it is being ended"
+            sentence = f"its last job may still run on {name}: {trouble}"
+            _set_wait(snapshot, trial, Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=sentence), decisions)
+    return [trial for trial in waiting if trial.id not in snapshot.left]
 
 
 def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, decisions: Decisions) -> bool:

@@ -12,6 +12,8 @@ class RunnerDoor(Protocol):
     """Built by `app`, which owns the sockets."""
 
     tokens: RunnerTokens
+    #: What runners are to trust beside their own machine's authorities, PEM; empty: nothing.
+    authority: str
 
     async def open(self, experiment_id: str) -> None:
         """Idempotent. Raises PlatformUnavailable, with `refused`, while it cannot be opened."""
@@ -20,7 +22,7 @@ class RunnerDoor(Protocol):
         """The experiment needs it no more; the last one closes it. Idempotent."""
 
     def url(self, manager_ip: str) -> str:
-        """Where runners reach it, ``http://host:port``; `manager_ip`: what the config says, or empty."""
+        """Where runners reach it, ``http://host:port`` or ``https``; `manager_ip`: what the config says, or empty."""
 
 
 def runner_environment(
@@ -28,4 +30,5 @@ def runner_environment(
 ) -> dict[str, str]:
     """Where the runner of one attempt reaches us, and as whom. Holds its token: never log it."""
     base = f"{door.url(manager_ip)}/trial/v1/{experiment_id}/{trial_id}/{attempt}"
-    return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: door.tokens.token(job_name)}
+    trusted = {protocol.ENV_MANAGER_CA: protocol.on_one_line(door.authority)} if door.authority else {}
+    return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: door.tokens.token(job_name), **trusted}

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nni_manager.config import experiment_file
+from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain import javascript
 from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
@@ -20,7 +21,7 @@ from nni_manager.domain.view import View
 from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import experiment_folder, left_behind
+from nni_manager.scheduler import experiment_folder, left_behind, service_changes
 from nni_manager.scheduler.closed_experiments import ClosedExperiment
 from nni_manager.scheduler.experiment_status import room
 from nni_manager.scheduler.launcher import Launcher
@@ -28,7 +29,7 @@ from nni_manager.scheduler.leftovers import Ended
 from nni_manager.scheduler.open_experiment import OpenExperiment
 from nni_manager.scheduler.submission import Reopening, Submission
 from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.store import experiments, index, trials
+from nni_manager.store import experiments, index, stored_config, trials
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
 
@@ -59,21 +60,35 @@ class Service:
         _require_text(submission.spec.canonical)  # a folder may have a name that is none
         return await self._launcher.create(submission)
 
-    async def change(self, id: str, fields: Mapping[str, object]) -> None:
-        """Changes limits, name or search space of an experiment at work; names as in the config."""
+    async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
+        """Changes limits, name, search space or training services of an experiment at work; names as in the config."""
         experiment = self._supervisor.find(id)
         _require_text(fields)
         async with experiment.changing:
-            spec = experiment_file.change(experiment.spec, fields)
-            if spec.canonical == experiment.spec.canonical:
-                return
             before, now_ms = experiment.spec, self._means.clock()
-            await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
-            experiment.go_by(spec)
+            spec = experiment_file.change(before, fields)
+            if services is not None:
+                texts = {"trainingService": services.sections, "directory": services.directory}
+                _require_text({**texts, "secrets": dict(services.secrets)})
+                spec = await self._change_services(experiment, spec, services)
+            elif spec.canonical == before.canonical:
+                return
+            else:
+                await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
+                experiment.go_by(spec)
             # a turn that began by the old limits may have found meanwhile that all is done
             await self._write(experiment, lambda c: _go_on(c, before, spec, now_ms))
-        await self._supervisor.note(lambda c: index.set_name(c, id, spec.name))
+        name, platform = spec.name, stored_config.platform(spec.canonical)
+        await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
         experiment.loop.wake()
+
+    async def _change_services(
+        self, experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange
+    ) -> ExperimentSpec:
+        change = await service_changes.read(experiment, spec, wish, self._means)
+        await self._write(experiment, lambda c: service_changes.write(c, change))
+        await service_changes.go_by(experiment, change)
+        return change.spec
 
     async def stop(self, id: str) -> None:
         """Ends its trials, then closes it; returns when that is done. Quiet for a closed one."""

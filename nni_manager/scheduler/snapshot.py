@@ -126,6 +126,8 @@ class Snapshot:
     drained: frozenset[str]
     #: Of the others: outbox → (bytes stored, bytes that there are).
     missing: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    #: Trial that waits for its next attempt → service on which its last job may still run.
+    left: Mapping[str, str] = field(default_factory=dict)
     #: Unused trial ids, for the proposals in hand that there may be a slot for.
     fresh_ids: tuple[str, ...]
     #: (id, status, reason, message) of the first trials that ended, at most `experiment_status.SAME_FAILURES`.
@@ -168,6 +170,7 @@ def load(connection: sqlite3.Connection, spec: ExperimentSpec, here: Surrounding
         stored={name: jobs.offsets(connection, name) for name in _without_handle(open_trials, here)},
         drained=frozenset(name for name, outboxes in missing.items() if not outboxes),
         missing=missing,
+        left=_left(connection, open_trials),
         fresh_ids=trials.fresh_ids(connection, _most_new_trials(spec, here, open_trials)),
         first_ended=tuple(trials.first_ended(connection, first_ended)) if few else (),
         here=here,
@@ -205,6 +208,12 @@ def _without_handle(open_trials: Iterable[OpenTrial], here: Surroundings) -> Ite
     for trial in open_trials:
         if trial.job is not None and trial.job.handle is None and trial.job.job_name not in here.submitting:
             yield trial.job.job_name
+
+
+def _left(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) -> dict[str, str]:
+    """After a stop that did not reach their service, and a resume."""
+    tried = [trial.id for trial in open_trials if trial.job is None and trial.attempt > 1]
+    return {id_: service for id_ in tried if (service := jobs.left_of(connection, id_)) is not None}
 
 
 def _missing(

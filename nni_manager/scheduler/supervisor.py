@@ -130,6 +130,7 @@ class Supervisor:
         self._open[entry.id] = experiment
         self.not_opened.pop(entry.id, None)
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        await asyncio.sleep(0)  # a task that is cancelled before its first step never closes what it was given
         await self.closed_ones.let_go(entry.id)
         self.on_change()  # the index may have said so before it was true
         return experiment

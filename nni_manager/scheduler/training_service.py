@@ -41,17 +41,23 @@ _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 _EXIT_S = 10.0
 
 
-class TrainingService:
-    """`make`: builds the adapter, which calls what it is given as its `Host.wake`.
+#: Builds an adapter, which calls what it is given as its `Host.wake`.
+Make = Callable[[Callable[[str], None]], Platform]
 
-    `changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
+
+class _OtherSettings(Exception):
+    """There are some: the adapter is left, and another one entered."""
+
+
+class TrainingService:
+    """`changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
+
     `trials`: where the folders of attempts are; None: nothing is kept there of jobs elsewhere.
     """
 
     def __init__(
-        self, *, spec: PlatformSpec, make: Callable[[Callable[[str], None]], Platform], inbox: Inbox,
-        database: Database, clock: Clock, changed: Callable[[], None], entered: Callable[[], None] = lambda: None,
-        trials: Path | None = None,
+        self, *, spec: PlatformSpec, make: Make, inbox: Inbox, database: Database, clock: Clock,
+        changed: Callable[[], None], entered: Callable[[Platform], None] = lambda _: None, trials: Path | None = None,
     ) -> None:  # fmt: skip
         #: Of the config; a removed service keeps what it had.
         self.spec = spec
@@ -70,6 +76,11 @@ class TrainingService:
         )  # fmt: skip
         self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
         self.is_entered = False
+        #: It is in the config no more, and goes on until nothing of the experiment is left there.
+        self.is_removed = False
+        #: Other settings that it is to have, and who builds its adapter with them.
+        self._next: tuple[PlatformSpec, Make] | None = None
+        self._has_next = asyncio.Event()
         #: Jobs that were sent a stop on this connection.
         self.cancelled: set[str] = set()
         #: Why it cannot be used at the moment; None while it can, as far as anybody knows.
@@ -141,6 +152,17 @@ class TrainingService:
         self._retry_at_ms = 0
         self._again.set()
 
+    def change(self, spec: PlatformSpec, make: Make) -> None:
+        """It is to have other settings, from the next connection on, which is made at once; jobs run on."""
+        self._next = spec, make
+        self._has_next.set()
+        self.try_again()
+
+    @property
+    def wanted(self) -> PlatformSpec:
+        """What it goes by, or is about to."""
+        return self.spec if self._next is None else self._next[0]
+
     # Its life
 
     async def run(self) -> None:
@@ -148,9 +170,13 @@ class TrainingService:
         failures = 0
         while True:
             self._again.clear()
+            self._take_over()
             begun_s = asyncio.get_running_loop().time()
             try:
                 await self._live()
+            except _OtherSettings:
+                failures = 0
+                continue
             except PlatformUnavailable as error:
                 self._be_away(str(error))
             except BadCredentials as error:
@@ -161,6 +187,16 @@ class TrainingService:
             failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
             await self._pause(_RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000)
 
+    def _take_over(self) -> None:
+        if self._next is not None:
+            self.spec, make = self._next
+            self.platform, self._next, self._full = make(self.wake), None, None
+            self._has_next.clear()
+
+    async def _until_changed(self) -> None:
+        await self._has_next.wait()
+        raise _OtherSettings
+
     async def _live(self) -> None:
         """Enters the adapter, observes, and leaves it again. Raises what entering and observing raise."""
         await self._limited("enter", self.platform.__aenter__)
@@ -170,10 +206,11 @@ class TrainingService:
             self._wanted = 0
             self._be_back()
             self._note_status()
-            self._entered()
+            self._entered(self.platform)
             self._inbox.wake()  # what waited for this service goes on
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
+                group.create_task(self._until_changed(), name=f"settings of {self.name}")
                 self.forgetting.add(await self._database.read(self._to_forget))
                 await self.observer.run()
         except ExceptionGroup as error:
@@ -259,6 +296,8 @@ class TrainingService:
         if self.platform.capabilities.reads_files and self._trials is not None:
             await job_logs.keep(self._trials, handles, self.read_file)
         await self.call("forget", lambda: self.platform.forget(handles))
+        if self.is_removed:
+            self._inbox.wake_soon()  # it may be the last thing that was kept there
 
     async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:
         return await self.call("observe", lambda: self.platform.observe(handles))

@@ -72,8 +72,9 @@ def set_view(connection: sqlite3.Connection, id: str, view: View | None) -> None
     connection.execute("UPDATE experiments SET view_port = ?, view_prefix = ? WHERE id = ?", (*_view_columns(view), id))
 
 
-def set_name(connection: sqlite3.Connection, id: str, name: str | None) -> None:
-    connection.execute("UPDATE experiments SET name = ? WHERE id = ?", (name, id))
+def set_config(connection: sqlite3.Connection, id: str, name: str | None, platform: str) -> None:
+    """What lists show of its config."""
+    connection.execute("UPDATE experiments SET name = ?, platform = ? WHERE id = ?", (name, platform, id))
 
 
 def remove(connection: sqlite3.Connection, id: str) -> None:

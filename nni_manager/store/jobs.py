@@ -197,6 +197,23 @@ def unaccounted(connection: sqlite3.Connection, service: str) -> list[str]:
     return [name for (name,) in rows]
 
 
+def left_of(connection: sqlite3.Connection, trial_id: str) -> str | None:
+    """The service on which a job of the trial may still run although its attempt is closed; None: none does."""
+    row = connection.execute(
+        f"SELECT service FROM attempts WHERE trial_id = ? AND closed = 1 AND {_MAY_RUN}", (trial_id,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def has_any(connection: sqlite3.Connection, service: str) -> bool:
+    """Whether an attempt of the service is open, or it still keeps something of one."""
+    query = (
+        "SELECT 1 FROM attempts WHERE service = ? AND (closed = 0 OR forgotten = 0 AND (handle IS NOT NULL"
+        f" OR {_MAY_RUN})) LIMIT 1"
+    )
+    return connection.execute(query, (service,)).fetchone() is not None
+
+
 def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[str, ...]]:
     """Service → names of jobs of which it may keep something; `running`: of those that may still run."""
     found: dict[str, list[str]] = {}

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 
 def put(connection: sqlite3.Connection, values: Mapping[str, str]) -> None:
     """Reference → value; others stay."""
     connection.executemany("INSERT OR REPLACE INTO secrets (reference, value) VALUES (?, ?)", values.items())
+
+
+def keep_only(connection: sqlite3.Connection, references: Collection[str]) -> None:
+    """Nothing refers to others any more."""
+    gone = [(reference,) for reference in load(connection).keys() - set(references)]
+    connection.executemany("DELETE FROM secrets WHERE reference = ?", gone)
 
 
 def load(connection: sqlite3.Connection) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from nni_manager.domain.experiment import Hold, HoldCode
@@ -31,6 +31,12 @@ def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
 def _row(name: str, code: str, sentence: str, details: str, settings: str, removed: int) -> ServiceRow:
     hold = Hold(code=HoldCode(code), sentence=sentence, details=details) if code else None
     return ServiceRow(name, hold, json.loads(settings), bool(removed))
+
+
+def remove_others(connection: sqlite3.Connection, names: Collection[str]) -> None:
+    """All but these take nothing new."""
+    gone = [(name,) for name in load(connection) if name not in names]
+    connection.executemany("UPDATE services SET removed = 1 WHERE name = ?", gone)
 
 
 def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any], *, is_removed: bool = False) -> None:

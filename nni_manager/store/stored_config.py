@@ -9,7 +9,7 @@ from typing import Any
 
 from nni_manager.domain.errors import StoreCorrupt
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.service import service_names
+from nni_manager.domain.service import NAME, service_names, without_name
 
 #: Tuners that go by smaller results where nothing else is said; all others of NNI's go by greater ones.
 MINIMIZE_BY_DEFAULT = ("TPE", "TPE_legacy", "Anneal")
@@ -31,9 +31,10 @@ def platform(config: Mapping[str, Any]) -> str:
 
 
 def services(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Training service → its section, in their order."""
+    """Training service → its section without its name, in their order."""
     sections = _sections(config)
-    return dict(zip(service_names(str(one.get("platform", "")) for one in sections), sections, strict=True))
+    names = service_names((str(one.get("platform", "")), str(one.get(NAME) or "")) for one in sections)
+    return dict(zip(names, map(without_name, sections), strict=True))
 
 
 def _sections(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from nni_manager.domain.ids import new_trial_ids
@@ -116,6 +117,17 @@ def set_running(connection: sqlite3.Connection, id: str, started_ms: int) -> Non
 
 def set_unknown(connection: sqlite3.Connection, id: str, message: str) -> None:
     connection.execute("UPDATE trials SET status = 'UNKNOWN', message = ? WHERE id = ?", (message, id))
+
+
+def ask_stop_elsewhere(connection: sqlite3.Connection, services: Collection[str], by: StopRequest) -> None:
+    """Of all open trials whose attempt is on a service that is none of these."""
+    query = (
+        "SELECT t.id, a.service FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
+        " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0"
+    )
+    for id_, service in connection.execute(query).fetchall():
+        if service not in services:
+            ask_stop(connection, id_, by)
 
 
 def ask_stop(connection: sqlite3.Connection, id: str, by: StopRequest) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ from trial_runner import protocol
 
 #: Seconds between two looks; a longer pause, when the machine has other things to do, counts for the second of these.
 _LOOK_S, _MOST_OF_A_LOOK_S = 0.05, 0.1
+_NS = 1e9
 
 Place = tuple[str, int]
 
@@ -29,14 +30,17 @@ class Sight:
 
 @dataclass
 class Oracle:
-    """Looks until it is left. `trials`: how many there will be in all, so that one that has not been seen waits."""
+    """Looks until it is left. `waits`: whether a trial is there that waits; its tuner may have proposed none."""
 
     data: Path
     machines: Mapping[str, int]
-    trials: int
+    waits: Callable[[], bool]
+    #: The process of the daemon; changes with every start.
+    daemon: Callable[[], int]
     findings: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
-    #: Longest time that a place was free while the daemon was ready and a trial waited.
+    #: Longest time that a place was free while the daemon was ready and a trial waited; time in which daemon or keeper
+    #: would have run and another process had the processor is not counted.
     longest_idle_s: float = 0.0
     longest_idle: str = ""
     most_at_once: int = 0
@@ -60,20 +64,28 @@ class Oracle:
         self._is_ready, self._ready_s = is_ready, time.monotonic()
 
     def _run(self) -> None:
-        looked = time.monotonic()
+        looked, kept_off = time.monotonic(), 0.0
         while not self._over.wait(_LOOK_S):
             sights = list(self._look())
-            now = time.monotonic()
+            now, delay = time.monotonic(), sum(map(_kept_off_s, self._ours()))
             self._judge_sharing(sights)
-            self._judge_idling(sights, min(now - looked, _MOST_OF_A_LOOK_S))
-            looked = now
+            passed_s = min(now - looked, _MOST_OF_A_LOOK_S) - max(0.0, delay - kept_off)
+            self._judge_idling(max(0.0, passed_s))
+            looked, kept_off = now, delay
+
+    def _ours(self) -> list[int]:
+        return [self.daemon(), *self._keeper()]
+
+    def _keeper(self) -> Iterator[int]:
+        with suppress(OSError, ValueError, IndexError):
+            yield int((self.data / "keeper" / "keeper.lock").read_text().split()[0])
 
     def _look(self) -> Iterator[Sight]:
-        with suppress(OSError, ValueError):
-            keeper = int((self.data / "keeper" / "keeper.lock").read_text().split()[0])
-            for pid in _descendants(keeper):
-                with suppress(OSError, KeyError):
-                    yield _sight(pid)
+        for keeper in self._keeper():
+            with suppress(OSError, ValueError):
+                for pid in _descendants(keeper):
+                    with suppress(OSError, KeyError):
+                        yield _sight(pid)
 
     def _judge_sharing(self, sights: Sequence[Sight]) -> None:
         users: dict[Place, Sight] = {}
@@ -88,8 +100,8 @@ class Oracle:
         self.most_at_once = max(self.most_at_once, len(users))
         self._taken = set(users)
 
-    def _judge_idling(self, sights: Sequence[Sight], passed_s: float) -> None:
-        if not self._is_ready or len(self.seen) >= self.trials:
+    def _judge_idling(self, passed_s: float) -> None:
+        if not self._is_ready or not self.waits():
             self._idle_s.clear()
             return
         for machine, count in self.machines.items():
@@ -109,6 +121,16 @@ class Oracle:
                 machine = reservation["machine"].rpartition(":")[2]
                 if tuple((machine, place) for place in reservation["places"]) != sight.places:
                     self.findings.append(f"{sight} runs elsewhere than its keeper says: {reservation}")
+
+
+def _kept_off_s(pid: int) -> float:
+    """For how long its threads could have run and did not, since it began."""
+    waited_ns = 0
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                waited_ns += int((task / "schedstat").read_text().split()[1])
+    return waited_ns / _NS
 
 
 def _sight(pid: int) -> Sight:

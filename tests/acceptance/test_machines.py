@@ -22,13 +22,25 @@ TRIALS = 8 + 3 * KILLS
 MACHINES = {"m1": 4, "m2": 4}
 #: Seconds for which a place may be free while the daemon is ready and a trial waits.
 MOST_IDLE_S = 1.0
+#: Trials that no place was looked for with success.
+_WAITING = """
+    SELECT 1 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
+    WHERE t.status = 'WAITING' AND a.trial_id IS NULL
+"""
 
 
 def test_no_place_is_shared_and_none_idles_while_the_daemon_is_killed(
     daemon: Daemon, code: Path, tmp_path: Path
 ) -> None:
     ids = [daemon.create(_config(seconds), code, ENVIRONMENT) for seconds in ("1.3", "2.1")]
-    with Oracle(daemon.data, MACHINES, trials=2 * TRIALS) as oracle:
+
+    def waits() -> bool:
+        return any(daemon.rows(id_, _WAITING) for id_ in ids)
+
+    def process() -> int:
+        return daemon.process.pid if daemon.process is not None else 0
+
+    with Oracle(daemon.data, MACHINES, waits, process) as oracle:
         oracle.note_ready(True)
         for _ in range(KILLS):
             time.sleep(random.uniform(0.1, 2.0))

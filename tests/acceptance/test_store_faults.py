@@ -259,7 +259,7 @@ def test_a_daemon_started_beside_a_locked_database(daemon: Daemon, code: Path, t
 def test_results_outlive_a_stop_that_the_store_cannot_hear_of(daemon: Daemon, code: Path, tmp_path: Path) -> None:
     """Some jobs end before the stop, some by it, while nobody can open the experiment; nothing that they reported is
     lost, and what has run to its end is not run again."""
-    run = Run(daemon, code, tmp_path, trials=8, spread_s=0.5)
+    run = Run(daemon, code, tmp_path, trials=8, spread_s=2)
     daemon.wait_for(run.id, lambda state: state["counts"].get("RUNNING", 0) == 4)
     daemon.kill()
     with _locked(run.database):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.cluster import until
 from tests.acceptance.numbered import ENVIRONMENT
 from tests.live_daemon import Daemon, assert_gone
 
@@ -16,19 +18,19 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 TRIALS = 40
 #: Seconds after the experiment's beginning at which the second service loses a machine, then all of it, and then its
-#: credentials expire.
-MACHINE, OUTAGE, CREDENTIALS = (2.0, 4.0), (7.0, 3.0), (11.0, 2.0)
+#: credentials expire, for good.
+MACHINE, OUTAGE, CREDENTIALS_S = (2.0, 4.0), (7.0, 3.0), 11.0
 #: Seconds for which no trial of the first service may start while it has a free slot: a trial takes 1.2 of them.
 MOST_QUIET_S = 4.0
 
 
 def test_the_other_never_stops(daemon: Daemon, code: Path) -> None:
-    id_ = daemon.create(_config(), code, ENVIRONMENT)
+    id_ = daemon.create(_config(), code, {**ENVIRONMENT, "TOKEN": "old"})
     with Watcher(daemon, id_) as watcher:
         held = daemon.wait_for(id_, lambda _: watcher.hold("scripted-2"))
         assert held["hold"] is None, "the other service goes on"
-        time.sleep(CREDENTIALS[1])  # until the new credentials are good
-        daemon.call("POST", f"/experiments/{id_}/resume")
+        until(lambda: any("wrongCredentials" in sentence for sentence in watcher.sentences), 10)
+        daemon.call("PUT", f"/experiments/{id_}/credentials", json={"secrets": {"${TOKEN}": "new"}})
         daemon.wait(id_, "DONE", timeout_s=60)
     _check_results(daemon, id_)
     assert watcher.silent == [], "a waiting trial does not say why"
@@ -46,7 +48,8 @@ def _config() -> dict[str, Any]:
     machines = [{"name": "m1", "places": 2}, {"name": "m2", "places": 2}]
     fate = {
         "unreachable": [{"machine": "m1", **_span(MACHINE)}], "unreachableGrace": "1s",
-        "outage": _span(OUTAGE), "wrongCredentials": _span(CREDENTIALS),
+        "outage": _span(OUTAGE), "wrongCredentials": {"after": CREDENTIALS_S}, "token": "${TOKEN}",
+        "acceptedToken": hashlib.sha256(b"new").hexdigest(),
     }  # fmt: skip
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep 1.2; {report}",

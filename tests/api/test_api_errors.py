@@ -13,6 +13,7 @@ from nni_manager.api import errors
 from nni_manager.api.application import create_api, create_application
 from nni_manager.domain import errors as domain
 from nni_manager.domain.errors import ConfigInvalid, NniManagerError, Problem
+from nni_manager.store.database import Database
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -108,11 +109,19 @@ async def test_a_folder_that_is_gone_is_said_to_be_gone(api: httpx.AsyncClient, 
     assert (await api.get("/api/v1/experiments")).json()["experiments"][0]["id"] == "seeded"
 
 
-async def test_a_store_in_trouble_refuses_commands(api: httpx.AsyncClient, world: World) -> None:
+class _OnAFullDisk(Database):
+    """A turn that can write again does not take the trouble back."""
+
+    trouble = property(lambda _: "the disk is full", lambda *_: None)  # type: ignore[assignment]
+
+
+async def test_a_store_in_trouble_refuses_commands(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     experiment = world.service.at_work(id_)
     assert experiment is not None
-    experiment.database.trouble = "the disk is full"
+    monkeypatch.setattr(experiment.database, "__class__", _OnAFullDisk)
     answer = await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {}})
     assert answer.status_code == 503 and "the disk is full" in answer.json()["error"]
     described = (await api.get(f"/api/v1/experiments/{id_}")).json()

@@ -56,6 +56,17 @@ async def test_the_service_is_asked_while_it_keeps_them(api: httpx.AsyncClient, 
     assert (await api.get(f"{logs}/stdout")).status_code == 503
 
 
+async def test_routes_of_nni_ask_it_too(api: httpx.AsyncClient, world: World) -> None:
+    id_, _, job = await running(api, world)
+    files = f"/experiments/{id_}/api/v1/nni/trial-file/{job.rpartition('_')[2]}"
+    Far.logs["model.bin"] = bytes(range(8))
+    assert (await api.get(f"{files}/stdout")).text == "0123456789"
+    assert (await api.get(f"{files}/stderr")).text == "stderr is empty."
+    answer = await api.get(f"{files}/model.bin")
+    assert (answer.content, answer.headers["Content-Type"]) == (bytes(range(8)), "application/octet-stream")
+    assert (await api.get(f"{files}/nothing.bin")).status_code == 404
+
+
 async def test_the_last_of_each_is_kept(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_logs, "KEPT_BYTES", 4)
     id_, logs, job = await running(api, world)

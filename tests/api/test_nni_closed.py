@@ -176,7 +176,7 @@ async def test_the_index_is_not_read_while_nobody_writes_it(api: httpx.AsyncClie
     connection.set_trace_callback(asked.append)
     await api.get(path("seeded", "trial-jobs"))
     assert asked == []
-    await world.supervisor.index.write(lambda c: index.set_name(c, "seeded", "other"))
+    await world.supervisor.index.write(lambda c: index.set_config(c, "seeded", "other", "local"))
     assert (await world.service.entry("seeded")).name == "other"
     connection.set_trace_callback(None)
 

@@ -340,6 +340,35 @@ def test_update_searchspace(nnictl: Run, manager: FakeManager, tmp_path: Path, t
     assert manager.calls == [("change", "abc", {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1e-3]}}})]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_update_platform(
+    nnictl: Run, manager: FakeManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    monkeypatch.setenv("TOKEN", "hush")
+    removed = service("local", "removed", openAttempts=2)
+    manager.add(state("abc", services=[service("scripted"), removed]))
+    section = {"platform": "scripted", "token": "${TOKEN}"}
+    text = {"trialCommand": "x", "trainingService": [section]} if whole else section
+    (tmp_path / "new.yml").write_text(json.dumps(text))
+    result = nnictl("update", "platform", "-f", str(tmp_path / "new.yml"), "--now")
+    assert result.stdout == (
+        "Experiment abc: its trials run on scripted; local takes nothing new, 2 attempts there go on.\n"
+    )
+    ((verb, id_, fields),) = manager.calls
+    assert (verb, id_) == ("change", "abc")
+    assert fields == {
+        "trainingService": [section] if whole else section, "now": True, "secrets": {"${TOKEN}": "hush"},
+        "directory": str(tmp_path),
+    }  # fmt: skip
+
+
+def test_update_platform_without_one(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc"))
+    (tmp_path / "new.yml").write_text("trialCommand: x")
+    result = nnictl("update", "platform", "-f", str(tmp_path / "new.yml"))
+    assert (result.exit_code, "has no trainingService" in result.stderr) == (2, True)
+
+
 def test_update_with_a_bad_search_space(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
     (tmp_path / "space.json").write_text('{"x": 1,\n]')

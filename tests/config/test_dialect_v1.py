@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.config.experiment_file import convert_file, load
+from nni_manager.config.experiment_file import convert_file, load, load_file
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from tests.config.test_nni_examples import EXAMPLES
 
 pytestmark = pytest.mark.unit
 
 CONVERTED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "converted.yml").read_text())
+#: File → the section that is stored, written by hand.
+SECTIONS: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parent / "canonical_sections.yml").read_text().replace("DIR", str(EXAMPLES))
+)
 #: Algorithms that this version does not have.
 NOT_YET = {"v1-advisor.yml", "v1-local.yml"}
 MINIMAL: dict[str, Any] = {
@@ -45,6 +49,15 @@ def problems(folder: Path, **fields: Any) -> dict[str, Problem]:
 @pytest.mark.parametrize("name", CONVERTED)
 def test_a_file_becomes_the_second_format(name: str) -> None:
     assert convert_file(EXAMPLES / name)[0] == CONVERTED[name]
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_its_training_service_is_what_was_written_by_hand(name: str) -> None:
+    assert load_file(EXAMPLES / name).canonical["trainingService"] == SECTIONS[name]
+
+
+def test_each_has_been_written_by_hand() -> None:
+    assert SECTIONS.keys() == CONVERTED.keys() - NOT_YET
 
 
 @pytest.mark.parametrize("name", sorted(CONVERTED.keys() - NOT_YET))

@@ -26,7 +26,7 @@ VALID = (
 #: Valid, and of a platform that has no adapter yet: the one reason why no experiment can be made.
 NO_ADAPTER = {
     "seed-kubeflow-azure.yml": "kubeflow", "seed-kubeflow-pytorch.yml": "kubeflow",
-    "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl", 
+    "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl",
     "v1-dlts.yml": "dlts", "v1-frameworkcontroller-template.yml": "frameworkcontroller",
     "v1-frameworkcontroller.yml": "frameworkcontroller", "v1-hybrid.yml": "remote", "v1-kubeflow-azure.yml": "kubeflow",
     "v1-pai-password-jobfile.yml": "openpai", "v1-pai.yml": "openpai", "v1-remote.yml": "remote",

@@ -139,6 +139,18 @@ async def test_a_connection_goes_on_with_another_when_the_lease_in_use_ends() ->
         assert tower.made[0].calls == ["open", "check a", "use a", "check b", "use b"]
 
 
+async def test_who_has_the_same_credential_goes_on_without_another_login() -> None:
+    async with AsyncExitStack() as outer:
+        tower = Tower(outer)
+        async with AsyncExitStack() as inner:
+            first = await inner.enter_async_context(tower.connections.lease("https://far/x", "e1", tower._make, "a"))
+            second = await tower.lease("e2", "a")
+            for lease in (first, second):
+                await lease.use()
+        await second.use()
+        assert tower.made[0].calls == ["open", "check a", "use a", "check a"]
+
+
 async def test_health_has_a_beginning_and_a_reason() -> None:
     account, told = Account(), []
     account.on_health.append(lambda: told.append(account.health.state))

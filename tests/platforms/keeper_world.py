@@ -5,23 +5,27 @@ from __future__ import annotations
 import abc
 import asyncio
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.keeper_process import LocalKeeper
-from nni_manager.platform_kit.testing import World
+from nni_manager.platform_kit.testing import Recorder, World
 from tests.platforms.counting_keeper import CountingKeeper
 from tests.platforms.obedient_job import SCRIPT, Pipes, ended
 from trial_runner import protocol
 
 
-class _KeeperOfTest(LocalKeeper):
+class KeeperOfTest(LocalKeeper):
     """Knows all that it started: one that finds another running ends, and nobody waits for it."""
 
     def __init__(self, directory: Path, socket: Path) -> None:
@@ -37,18 +41,24 @@ class _KeeperOfTest(LocalKeeper):
 class KeeperWorld(World):
     """`directory`: of the test, for everything but the keeper's socket."""
 
+    #: Connections to the keeper so far.
+    sessions = 0
+
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self.code = directory / "code"
         self._keeper_directory = directory / "keeper"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))  # paths of sockets are short
-        self._process = _KeeperOfTest(self._keeper_directory, self._runtime / "keeper.sock")
+        self._process = KeeperOfTest(self._keeper_directory, self._runtime / "keeper.sock")
         self._pipes: dict[str, Pipes] = {}
         self.keeper: CountingKeeper
 
     @abc.abstractmethod
-    def command(self, trial_id: str, command: str) -> JobSpec:
-        """A job that runs a command of its own; the same one every time for the same trial."""
+    def command(self, trial_id: str, command: str, *, recorder: Recorder | None = None) -> JobSpec:
+        """A job that runs a command of its own; the same one every time for the same trial.
+
+        `recorder`: of the experiment it belongs to, where it is another than the world's.
+        """
 
     @abc.abstractmethod
     def directory(self, job_name: str) -> Path:
@@ -68,22 +78,39 @@ class KeeperWorld(World):
     # Jobs
 
     def job(self, trial_id: str) -> JobSpec:
-        spec = self.command(trial_id, "exec /bin/sh job.sh")
-        if spec.name not in self._pipes:
-            self._pipes[spec.name] = Pipes(self.directory(spec.name))
+        return self.job_of(self.recorder, trial_id)
+
+    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
+        spec = self.command(trial_id, "exec /bin/sh job.sh", recorder=recorder)
+        self.add_pipes(spec.name, self.directory(spec.name))
         return spec
+
+    def add_pipes(self, name: str, directory: Path) -> None:
+        """Through which the obedient job in this folder is led, unless it has them."""
+        if name not in self._pipes:
+            self._pipes[name] = Pipes(directory)
 
     async def tell(self, handle: JobHandle, order: str) -> None:
         """Has the obedient job do something; returns when it is done."""
-        await self._pipes[handle.job_name].tell(order)
+        await self.tell_job(handle.job_name, order)
+
+    async def tell_job(self, name: str, order: str) -> None:
+        await self._pipes[name].tell(order)
+
+    def order(self, name: str, order: str) -> None:
+        """The same, without waiting."""
+        self._pipes[name].order(order)
 
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         pid = self.pid(handle)
-        self._pipes[handle.job_name].order(f"exit {exit_code}")
+        self.order(handle.job_name, f"exit {exit_code}")
         await ended(pid)
 
     async def count(self, job_name: str) -> int:
-        await self._pipes[job_name].tell("ping")
+        if not self._state_file(job_name).exists():
+            return 0
+        if psutil.pid_exists(self._pid(job_name)):  # it may not have come to writing that it started
+            await self._pipes[job_name].tell("ping")
         return len((self.directory(job_name) / "starts").read_text().splitlines())
 
     async def environment(self, handle: JobHandle) -> Mapping[str, str]:
@@ -108,7 +135,10 @@ class KeeperWorld(World):
 
     def pid(self, handle: JobHandle) -> int:
         """The main process, as the keeper recorded it."""
-        entries = map(json.loads, self._state_file(handle).read_text().splitlines())
+        return self._pid(handle.job_name)
+
+    def _pid(self, job_name: str) -> int:
+        entries = map(json.loads, self._state_file(job_name).read_text().splitlines())
         return next(int(entry["pid"]) for entry in entries if "pid" in entry)
 
     # The platform
@@ -116,6 +146,27 @@ class KeeperWorld(World):
     @property
     def remote_calls(self) -> int:
         return self.keeper.calls
+
+    @property
+    def sessions_seen(self) -> int:
+        return self.sessions
+
+    async def start_hanging(self) -> None:
+        assert self.keeper_pid is not None
+        os.kill(self.keeper_pid, signal.SIGSTOP)
+
+    async def end_hanging(self) -> None:
+        """Quiet when it did not hang."""
+        if self.keeper_pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.keeper_pid, signal.SIGCONT)
+
+    async def lose_answer(self) -> None:
+        self.keeper.loses_answer = True
+
+    async def traces(self, experiment_id: str) -> Collection[str]:
+        """What the keeper has on file; the rest is in the experiment's folder."""
+        return [path.name for path in (self._keeper_directory / "jobs").glob(f"*_{experiment_id}_trial_*.jsonl")]
 
     # For worlds
 
@@ -130,6 +181,7 @@ class KeeperWorld(World):
         self._run = asyncio.create_task(self.keeper.run(), name="keeper")
 
     async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        self.sessions += 1
         return await self._process.connect(make_protocol)
 
     async def _disconnect(self) -> None:
@@ -145,8 +197,8 @@ class KeeperWorld(World):
             pipes.close()
         shutil.rmtree(self._runtime)
 
-    def _state_file(self, handle: JobHandle) -> Path:
-        return self._keeper_directory / "jobs" / f"{handle.job_name}.jsonl"
+    def _state_file(self, job_name: str) -> Path:
+        return self._keeper_directory / "jobs" / f"{job_name}.jsonl"
 
     def _shown(self, handle: JobHandle) -> str:
         return (self.directory(handle.job_name) / "shown").read_text()

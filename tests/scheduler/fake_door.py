@@ -8,6 +8,7 @@ from nni_manager.platform_kit.runner_token import RunnerTokens
 class FakeDoor:
     def __init__(self) -> None:
         self.tokens = RunnerTokens(b"secret")
+        self.authority = ""
         self.users: set[str] = set()
         #: Every opening, in order.
         self.opened: list[str] = []

@@ -99,7 +99,7 @@ class Plan:
         self, *trials: OpenTrial, row: ExperimentRow | None = None, config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None, first_ended: tuple[tuple[str, str, str, str], ...] = (),
         drained: tuple[str, ...] = (), missing: dict[str, dict[str, tuple[int, int]]] | None = None,
-        stored: dict[str, dict[str, int]] | None = None, **here: Any,
+        stored: dict[str, dict[str, int]] | None = None, left: dict[str, str] | None = None, **here: Any,
     ) -> None:  # fmt: skip
         chosen = config or spec()
         every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
@@ -118,7 +118,7 @@ class Plan:
             drained=frozenset(job_name("exp1", id, 1) for id in drained),
             missing={job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()},
             fresh_ids=tuple(f"new{n:02}" for n in range(len(surroundings.proposals))), first_ended=first_ended,
-            here=surroundings,
+            left=left or {}, here=surroundings,
         )  # fmt: skip
         self.decisions: Decisions = plan(self.snapshot)
 

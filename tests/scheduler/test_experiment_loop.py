@@ -32,6 +32,7 @@ from nni_manager.scheduler.inbox import Inbox
 from nni_manager.scheduler.job_factory import JobFactory
 from nni_manager.scheduler.job_messages import JobMessages
 from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tally import tally
 from nni_manager.scheduler.training_service import TrainingService
 from nni_manager.scheduler.tuner_feed import TunerFeed
@@ -87,8 +88,13 @@ class AtWork:
         actions = Actions(
             services=self.services, inbox=inbox, jobs=factory, spec=live, beats=beats, want=feed.want, clock=self.now_ms
         )
+        services = Services(
+            experiment_id="exp1", folder=cast(Any, None), database=self.database, means=cast(Any, None), inbox=inbox,
+            messages=self.messages, changed=lambda: None, spec=live,
+        )  # fmt: skip
+        services.all = self.services
         self.loop = ExperimentLoop(
-            experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=self.services,
+            experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=services,
             actions=actions, beats=beats, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip

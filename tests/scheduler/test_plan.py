@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
-from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode, PlatformSpec
 from nni_manager.domain.trial import StopRequest
 from nni_manager.domain.wait import WaitCode
 from nni_manager.scheduler.decisions import (
@@ -25,6 +25,7 @@ from nni_manager.scheduler.decisions import (
     StartTrial,
 )
 from nni_manager.scheduler.plan import MAX_ASKED
+from nni_manager.scheduler.snapshot import ServiceState
 from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
 
@@ -116,6 +117,18 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
     found = Plan(ended("aaaaa", "LOST"), running("bbbbb"), proposals=proposals(1))
     assert found.submitted == []
     assert found.wake_at == NOW
+
+
+def test_a_trial_waits_wherever_there_is_room_while_its_last_job_may_run() -> None:
+    two = spec(platforms=tuple(PlatformSpec(name="fake", service=name, settings={}) for name in ("fake", "fake-2")))
+    away = {"fake": ServiceState(away_since_ms=NOW, trouble="no route to host", retry_at_ms=NOW + 1000)}
+    trials = waiting("aaaaa", attempt=2), waiting("bbbbb", attempt=2)
+    found = Plan(*trials, config=two, services=away, left={"aaaaa": "fake"})
+    assert found.submitted == ["bbbbb"]
+    (wait,) = found.records(SetWait)
+    assert (wait.trial_id, wait.wait.code) == ("aaaaa", WaitCode.PLATFORM_UNAVAILABLE)
+    assert wait.wait.sentence == "its last job may still run on fake: no route to host"
+    assert Plan(*trials, config=two, services=away).submitted == ["aaaaa", "bbbbb"]
 
 
 def test_trials_of_an_experiment_in_error_say_so() -> None:

@@ -91,9 +91,9 @@ def test_an_index_of_the_first_release_is_upgraded(tmp_path: Path) -> None:
 def test_changes(connection: sqlite3.Connection) -> None:
     index.put(connection, ENTRY)
     index.set_status(connection, "exp1", ExperimentStatus.STOPPED, 9, is_open=False)
-    index.set_name(connection, "exp1", None)
+    index.set_config(connection, "exp1", None, "scripted,local")
     assert index.get(connection, "exp1") == replace(
-        ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, name=None
+        ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, name=None, platform="scripted,local"
     )
     index.remove(connection, "exp1")
     assert index.all_entries(connection) == []

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from nni_manager.api import attempt_file
+from nni_manager.api.context import ApiContext
 from nni_manager.api.log_file import stretch
 from nni_manager.api.nni.addressed import addressed, folder, trial_of
 from nni_manager.domain.errors import NotFound
@@ -25,21 +26,29 @@ async def trial_file(request: Request) -> Response:
     context, id_ = addressed(request)
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
-    trials, path = (await folder(request)).trials, f"{attempt_directory(trial_id, attempt)}/{name}"
     if name in LOG_FILES:
-        return await _text(trials, path)
-    response = await stretch(trials, path, 0, None)
+        return await _text(context, id_, trial_id, attempt, name)
+    response = await attempt_file.stretch(context, id_, trial_id, attempt, name, 0, None)
     response.headers["Content-Type"] = "application/octet-stream"
     return response
 
 
-async def _text(trials: Path, path: str) -> Response:
+async def _text(context: ApiContext, id_: str, trial_id: str, attempt: int, name: str) -> Response:
     """NNI's page offers all three of every trial, and not every trial writes all three."""
-    is_there = await asyncio.to_thread(os.path.lexists, trials / path)  # a link is no text, and is not followed
-    response = await stretch(trials, path, 0, None) if is_there else None
-    if response is None or response.headers["X-Size"] == "0":
-        return PlainTextResponse(f"{os.path.basename(path)} is empty.")
-    return response
+    trials = (await context.service.entry(id_)).folder.trials
+    path = f"{attempt_directory(trial_id, attempt)}/{name}"
+    is_there = await asyncio.to_thread(os.path.lexists, trials / path)
+    try:
+        response: Response = await attempt_file.stretch(context, id_, trial_id, attempt, name, 0, None)
+    except NotFound:
+        if is_there:  # a link is no text, and is not followed
+            raise
+        return _empty(name)
+    return _empty(name) if response.headers["X-Size"] == "0" else response
+
+
+def _empty(name: str) -> Response:
+    return PlainTextResponse(f"{name} is empty.")
 
 
 async def log_file(request: Request) -> Response:

@@ -240,6 +240,22 @@ class ExperimentChange(Wire):
     experiment_name: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})] = Field(
         default=None, description="The new name; null: none."
     )
+    training_service: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array"}]})] = Field(
+        default=None,
+        description="The training services it is to have from now on: one section, or a list of them, as in the "
+        "experiment file. A section means the service of its `name`, or of its position where it has none; one that "
+        "no section means is removed: it takes nothing new. Fields that may change are what the section says, others "
+        "stay when they are left out.",
+    )
+    secrets: dict[str, str] = Field(
+        default={}, repr=False, description="Values of what secret fields of `trainingService` refer to, by reference."
+    )
+    directory: str = Field(
+        default="", description="Where relative paths in `trainingService` start; absolute.", pattern=r"^(/[^\x00]*)?$"
+    )
+    now: bool = Field(
+        default=False, description="Trials on services that are removed are cancelled; otherwise they run to their end."
+    )
 
 
 class ImportedResult(Wire):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
-from nni_manager.app import ports, trial_door
+from nni_manager.app import ports, trial_door, trial_tls
 from nni_manager.app.doctor import running_daemon
 from nni_manager.app.doctor.finding import Finding, failure, ok, warning
 from nni_manager.app.exposure import SHORTEST_TOKEN, is_loopback
@@ -20,6 +21,8 @@ def look(settings: Settings) -> Iterator[Finding]:
     trial_port = settings.trial_port or (settings.port + 1 if settings.port else 0)
     if trial_port < 65536:
         yield _trial_port(settings, trial_port, ours)
+    if settings.trial_tls_certificate or settings.trial_tls_key:
+        yield _certificate(settings)
     if DEFAULT_PORT not in (settings.port, trial_port):
         yield _port("view port", settings.host, DEFAULT_PORT, "", ours)
 
@@ -31,6 +34,21 @@ def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> Finding:
         sentence, _, advice = str(error).partition("; ")
         return failure("trial port", sentence, advice)
     return _port("trial port", settings.trial_host, port, "trial-", ours)
+
+
+def _certificate(settings: Settings) -> Finding:
+    check = "trial certificate"
+    host = trial_door.host_of(settings, "") if not settings.trial_url else urlsplit(settings.trial_url).hostname or ""
+    try:
+        tls = trial_tls.of(settings)
+        assert tls is not None, "one is set"
+        days = tls.days_left(host)
+    except InvalidInput as error:
+        sentence, _, advice = str(error).partition("; ")
+        return failure(check, sentence, advice)
+    if days < trial_tls.SOON_DAYS:
+        return warning(check, f"the certificate of the trial listener ends in {days:.0f} days", "renew it in its place")
+    return ok(check, f"trial runners that reach this machine as {host} accept it for {days:.0f} days")
 
 
 def _address(settings: Settings) -> Finding:

@@ -45,7 +45,9 @@ Misbehaviour = Callable[[str, Body], Answer | None]
 class FakeListener:
     """Stores as the contract says: what continues is stored, what does not is answered with what is stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        """`address`: of this machine, as runners reach it."""
+        self._address = address
         self.news = threading.Condition()
         self.parameters: Body = {"parameter_id": 3, "parameter_source": "algorithm", "parameters": {"lr": 0.1}}
         self.code: bytes | None = None
@@ -58,6 +60,10 @@ class FakeListener:
         #: What each request says of the container it comes from.
         self.containers: list[str | None] = []
         self.stop: float | None = None
+        #: Seconds between two heartbeats of a runner.
+        self.heartbeat_s = 0.05
+        #: False: hangs up after every answer, so that nothing of it stays open.
+        self.keeps_alive = True
         self.connections = 0
         #: The attempt is decided by the word about its end, as the manager does it: from then on logs alone are taken.
         self.decides = False
@@ -70,11 +76,11 @@ class FakeListener:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}{PATH}"
+        return f"http://{self._address}:{self.port}{PATH}"
 
     def variables(self, port: int | None = None) -> Mapping[str, str]:
         """What a runner of the attempt is told; `port`: of who stands before the listener."""
-        url = f"http://127.0.0.1:{self.port if port is None else port}{PATH}"
+        url = f"http://{self._address}:{self.port if port is None else port}{PATH}"
         return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
 
     def open(self) -> None:
@@ -83,7 +89,7 @@ class FakeListener:
         class Handler(_Handler):
             owner = listener
 
-        self._server = _Server(("127.0.0.1", self.port), Handler)
+        self._server = _Server((self._address, self.port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
@@ -148,7 +154,7 @@ class FakeListener:
                 self.statuses.append(body)
                 return Answer(body=self._stop())
             case "heartbeat":
-                return Answer(body={"everyS": 0.05, **self._stop()})
+                return Answer(body={"everyS": self.heartbeat_s, **self._stop()})
             case "metrics":
                 return Answer(body={"offset": self._store_lines(body)})
             case "log":
@@ -201,6 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.owner.is_open:
             self.close_connection = True
             return
+        self.close_connection = self.close_connection or not self.owner.keeps_alive
         folder, _, route = self.path.rpartition("/")
         self.owner.containers.append(self.headers[protocol.CONTAINER_HEADER])
         if self.headers["Authorization"] != f"Bearer {TOKEN}" or folder != PATH:

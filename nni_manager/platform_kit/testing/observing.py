@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -13,6 +13,8 @@ import pytest
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.contract import NoRoom, Platform
+from nni_manager.platform_kit.testing.feature import Feature
+from nni_manager.platform_kit.testing.recorder import Recorder
 from nni_manager.platform_kit.testing.world import World
 
 _T = TypeVar("_T")
@@ -20,41 +22,95 @@ _T = TypeVar("_T")
 _LOOK_AGAIN_S = 0.02
 
 
+def needs(world: World, *features: Feature) -> None:
+    """Skips the test with the world's own reason where one of them is absent."""
+    for feature in features:
+        if feature in world.absent:
+            pytest.skip(f"{feature}: {world.absent[feature]}")
+
+
 async def accepted(world: World, platform: Platform, trial_id: str) -> JobHandle:
     """Submits a job, as soon as the platform can be asked and has room."""
     return await taken(world, platform, world.job(trial_id))
 
 
-async def taken(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
-    """The same with this job."""
+async def taken(world: World, platform: Platform, spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
+    """The same with this job. `recorder`: of the platform's host, where it is not the world's."""
+    recorder = recorder or world.recorder
     async with asyncio.timeout(world.patience_s):
         while isinstance(answer := await insist(world, lambda: platform.submit(spec)), NoRoom):
-            await _next_look(world, platform)
-    return world.recorder.accept(answer)
+            await _next_look(recorder, platform)
+            recorder.news.clear()
+    return recorder.accept(answer)
 
 
 async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:
     """Submits a job and waits until it is seen running."""
-    handle = await accepted(world, platform, trial_id)
+    return await run(world, platform, world.job(trial_id))
+
+
+async def run(world: World, platform: Platform, spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
+    """The same with this job."""
+    handle = await taken(world, platform, spec, recorder)
     await world.begin(handle)
-    await seen(world, platform, handle, JobState.RUNNING)
+    await seen(world, platform, handle, JobState.RUNNING, recorder=recorder)
     return handle
 
 
-async def seen(world: World, platform: Platform, handle: JobHandle, *states: JobState) -> JobReport:
-    """The first report with one of these states. A watching adapter has to wake us for it."""
+async def seen(
+    world: World, platform: Platform, handle: JobHandle, *states: JobState, recorder: Recorder | None = None
+) -> JobReport:
+    """The first report with one of these states."""
+    what = " or ".join(states)
+    return await seen_as(world, platform, handle, lambda report: report.state in states, what, recorder)
+
+
+async def seen_as(
+    world: World, platform: Platform, handle: JobHandle, is_it: Callable[[JobReport], bool], what: str,
+    recorder: Recorder | None = None,
+) -> JobReport:  # fmt: skip
+    """The first report that is `what`. A watching adapter has to wake us for it."""
+    recorder = recorder or world.recorder
     last: JobReport | None = None
     try:
         async with asyncio.timeout(world.patience_s):
             while True:
-                world.recorder.news.clear()
+                recorder.news.clear()
                 with suppress(PlatformUnavailable):
                     last = (await platform.observe([handle]))[handle]
-                    if last.state in states:
+                    if is_it(last):
                         return last
-                await _next_look(world, platform)
+                await _next_look(recorder, platform)
     except TimeoutError:
-        pytest.fail(f"{handle.job_name} was never {' or '.join(states)} within {world.patience_s} s; last: {last}")
+        pytest.fail(f"{handle.job_name} was never {what} within {world.patience_s} s; last: {last}")
+
+
+async def finish(
+    world: World, platform: Platform, handles: Sequence[JobHandle], recorder: Recorder | None = None
+) -> None:
+    """Each of the running jobs reports a result of its own and ends well; each is SUCCEEDED, with that result alone."""
+    for number, handle in enumerate(handles):
+        if Feature.RESULTS not in world.absent:
+            await world.report(handle, result_line(number))
+        await world.end(handle, 0)
+    for number, handle in enumerate(handles):
+        await seen(world, platform, handle, JobState.SUCCEEDED, recorder=recorder)
+        if Feature.RESULTS not in world.absent:
+            await check_results(world, handle, [result_line(number)], recorder)
+
+
+async def check_results(
+    world: World, handle: JobHandle, lines: Sequence[str], recorder: Recorder | None = None
+) -> None:
+    """These are its results, and there are no others."""
+    async with asyncio.timeout(world.patience_s):
+        found = await world.arrived(handle, len(lines), recorder or world.recorder)
+    assert found == list(lines)
+
+
+def result_line(number: int) -> str:
+    """A final result, as it stands in an outbox."""
+    return json.dumps({"type": "final", "value": number})
 
 
 async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
@@ -88,8 +144,8 @@ async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> Pl
             await asyncio.sleep(_LOOK_AGAIN_S)
 
 
-async def _next_look(world: World, platform: Platform) -> None:
+async def _next_look(recorder: Recorder, platform: Platform) -> None:
     if platform.capabilities.watches:
-        await world.recorder.news.wait()
+        await recorder.news.wait()
     else:
         await asyncio.sleep(_LOOK_AGAIN_S)

@@ -30,10 +30,10 @@ class Chunk:
 class Recorder:
     """Takes results as the store does: once, in order, nothing left out."""
 
-    def __init__(self, experiment_id: str = "contract") -> None:
+    def __init__(self, experiment_id: str = "contract", connections: Connections | None = None) -> None:
         self.experiment_id = experiment_id
         #: What instances share; a world that restarts makes new ones.
-        self.connections = Connections()
+        self.connections = connections or Connections()
         #: Names of the jobs that `wake` was called with.
         self.woken: list[str] = []
         #: Set by every `wake`.
@@ -56,6 +56,12 @@ class Recorder:
         self._accepted: set[str] = set()
         self._lines: dict[str, dict[str, list[str]]] = {}
         self._offsets: dict[str, dict[str, int]] = {}
+
+    def other(self, experiment_id: str) -> Recorder:
+        """Of another experiment of the same daemon, in a folder beside this one's, with the same code."""
+        other = Recorder(experiment_id, self.connections)
+        other.folder, other.code_archive = self.folder.with_name(experiment_id), self.code_archive
+        return other
 
     def host(self, keeper: Keeper) -> Host:
         """What an adapter is given."""

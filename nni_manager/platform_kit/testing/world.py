@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Self
 
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage
 from nni_manager.platform_kit.testing.recorder import Recorder
-
-
-class Feature(StrEnum):
-    """What a platform may do without."""
-
-    #: Somebody to whom it can refuse access.
-    CREDENTIALS = "credentials"
-    #: A time between accepted and running that can be seen.
-    PENDING = "pending"
-    #: The exit code of a job that failed.
-    EXIT_CODE = "exit code"
-    #: Runners that post to the trial listener.
-    PUSH = "push"
-    #: Storage that jobs share with us, through which their results come.
-    STORAGE = "storage"
+from trial_runner import protocol
 
 
 class World(abc.ABC):
@@ -37,12 +23,19 @@ class World(abc.ABC):
 
     Entered before and left after the test; nothing of it may be left then. Methods named after what a job does are
     called for jobs that were accepted, and return when it is done, whether or not the adapter has noticed.
+
+    A method that says "unless Feature.X is absent" is needed where `absent` does not name X. Only the far side is
+    played: whatever is done here is done as somebody else would do it, past the adapter.
     """
 
     #: What the platform does without → why, in a sentence for the test's report.
     absent: ClassVar[Mapping[Feature, str]] = {}
     #: Remote calls that one `observe` may take, however many handles it is given.
     max_observe_calls: ClassVar[int] = 2
+    #: What the adapter promises of `calls_seen`: at most so many in any so many seconds. Unless Feature.PACE is absent.
+    pace: ClassVar[tuple[int, float]]
+    #: Logins or connections that the platform sees of any number of experiments on one account.
+    max_sessions: ClassVar[int] = 1
     #: Seconds within which everything is noticed.
     patience_s: ClassVar[float] = 20.0
     #: A file of `read_file` that `write_log` adds to.
@@ -80,6 +73,20 @@ class World(abc.ABC):
         """As `make`, with runners that post to the trial listener. Unless Feature.PUSH is absent."""
         raise NotImplementedError
 
+    def make_of(self, recorder: Recorder) -> Platform:
+        """As `make`, of another experiment on the same account: with a host of `recorder`, which is one of
+        `self.recorder.other` and shares its connections. Unless Feature.SHARED_CONNECTION is absent."""
+        raise NotImplementedError
+
+    def make_on_machines(self) -> Platform:
+        """Of a platform with two machines: the first two jobs run on one each; a third one, on either when those have
+        ended. Unless Feature.MACHINES is absent."""
+        raise NotImplementedError
+
+    def make_replicated(self) -> Platform:
+        """With jobs of two processes that do the same. Unless Feature.REPLICAS is absent."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def state_of(self, native: str) -> JobState:
         """The adapter's table of states."""
@@ -93,6 +100,10 @@ class World(abc.ABC):
     def job(self, trial_id: str) -> JobSpec:
         """A job that runs until it is told to end. The same spec for the same trial."""
 
+    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
+        """The same of another experiment, see `make_of`. Unless Feature.SHARED_CONNECTION is absent."""
+        raise NotImplementedError
+
     def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
         """A job for `make_pushing` that starts at once. Unless Feature.PUSH is absent."""
         raise NotImplementedError
@@ -104,13 +115,16 @@ class World(abc.ABC):
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         """The running job ends by itself."""
 
-    @abc.abstractmethod
     async def vanish(self, handle: JobHandle) -> None:
-        """Somebody removes the job, and every trace of it, behind our back."""
+        """Somebody removes the job, and every trace of it, behind our back. Unless Feature.VANISH is absent."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     async def count(self, job_name: str) -> int:
-        """How many jobs of this name the platform has started or will start."""
+        """How many jobs of this name the platform has started or will start; 0 for one that it has never heard of.
+
+        Those of others (`plant`) do not count.
+        """
 
     @abc.abstractmethod
     async def environment(self, handle: JobHandle) -> Mapping[str, str]:
@@ -129,7 +143,37 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def report(self, handle: JobHandle, line: str) -> None:
-        """The running job adds a line to its main outbox. Unless Feature.STORAGE is absent."""
+        """The running job adds a line to its main outbox. Unless Feature.RESULTS is absent."""
+        raise NotImplementedError
+
+    async def arrived(self, handle: JobHandle, count: int, recorder: Recorder) -> list[str]:
+        """Lines of its main outbox, as soon as there are so many. Override where they are posted to a listener of the
+        world's own; `recorder`: of the job's experiment."""
+        return await recorder.until_lines(handle.job_name, protocol.MAIN_OUTBOX, count)
+
+    async def report_from(self, handle: JobHandle, replica: int, line: str) -> None:
+        """The same, said by one of the processes of a job of `make_replicated`: 0 is the one that the platform, or the
+        runner by its role and index, takes for the reporting one, 1 is the other. Unless Feature.REPLICAS is absent."""
+        raise NotImplementedError
+
+    async def hold_back(self, handle: JobHandle, number: int) -> str:
+        """The platform says why the accepted job does not run yet: something else for each `number`, 0 and 1.
+
+        Answers words of it that the user is to read. Unless Feature.WAIT_REASONS is absent.
+        """
+        raise NotImplementedError
+
+    async def cancel_in_portal(self, handle: JobHandle) -> None:
+        """A person ends the running job with the platform's own means. Unless Feature.PORTAL is absent."""
+        raise NotImplementedError
+
+    async def plant(self, spec: JobSpec) -> None:
+        """Somebody else's job of this name is there, and runs: of another experiment, without our nonce, which the
+        adapter has not seen. Unless Feature.FOREIGN_JOBS is absent."""
+        raise NotImplementedError
+
+    async def is_planted(self, spec: JobSpec) -> bool:
+        """That job is there and runs as before. Unless Feature.FOREIGN_JOBS is absent."""
         raise NotImplementedError
 
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
@@ -143,13 +187,65 @@ class World(abc.ABC):
     def remote_calls(self) -> int:
         """Questions asked of the platform so far."""
 
-    @abc.abstractmethod
-    async def start_outage(self) -> None:
-        """The platform cannot be reached from now on; its jobs run on."""
+    @property
+    def calls_seen(self) -> Sequence[float]:
+        """When the platform got each request, in seconds of any steady clock, by its own log, so far.
 
-    @abc.abstractmethod
+        Unless Feature.PACE is absent.
+        """
+        raise NotImplementedError
+
+    @property
+    def sessions_seen(self) -> int:
+        """Logins, or connections where there is no login, by the platform's own log.
+
+        Unless Feature.SHARED_CONNECTION is absent.
+        """
+        raise NotImplementedError
+
+    async def start_outage(self) -> None:
+        """The platform cannot be reached from now on; its jobs run on. Unless Feature.OUTAGE is absent."""
+        raise NotImplementedError
+
     async def end_outage(self) -> None:
         """It can be reached again."""
+        raise NotImplementedError
+
+    async def cut_off(self, handle: JobHandle) -> None:
+        """The machine of this job, of an instance of `make_on_machines`, cannot be reached from now on; its job runs
+        on. Unless Feature.MACHINES is absent."""
+        raise NotImplementedError
+
+    async def reconnect(self, handle: JobHandle) -> None:
+        """It can be reached again."""
+        raise NotImplementedError
+
+    async def start_shortage(self) -> None:
+        """The platform has no room for another job from now on (somebody else has it, a quota is used up); it runs what
+        it has. Returns when a submission would find none. Unless Feature.ROOM is absent."""
+        raise NotImplementedError
+
+    async def end_shortage(self) -> None:
+        """It has room again."""
+        raise NotImplementedError
+
+    async def start_hanging(self) -> None:
+        """The platform takes connections and questions from now on, and answers none. Unless Feature.HANG is absent."""
+        raise NotImplementedError
+
+    async def end_hanging(self) -> None:
+        """It answers again; what was asked meanwhile it may still do."""
+        raise NotImplementedError
+
+    async def lose_answer(self) -> None:
+        """The next submission is taken, and its answer does not arrive. Unless Feature.LOST_ANSWERS is absent."""
+        raise NotImplementedError
+
+    async def traces(self, experiment_id: str) -> Collection[str]:
+        """Whatever the platform holds of an experiment, a line each: jobs in any state, uploaded code, volumes,
+        configurations, folders. Not what lies in the experiment's own folder, nor what jobs wrote for their users on
+        storage of theirs. Unless Feature.TRACES is absent."""
+        raise NotImplementedError
 
 
 def unreachable_keeper() -> Keeper:

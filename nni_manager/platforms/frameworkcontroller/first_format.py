@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
 from nni_manager.platform_kit.kubernetes_first_format import (
     complete_storage,
@@ -13,6 +15,16 @@ from nni_manager.platform_kit.kubernetes_first_format import (
 _SECTION = "frameworkcontrollerConfig"
 _ROLE = "trial.taskRoles[]"
 _POLICY = "frameworkAttemptCompletionPolicy"
+
+
+def _complete(section: dict[str, Any], config: dict[str, Any]) -> None:
+    """NNI wants a command at the top of its second format, and takes the first role's."""
+    complete_storage(section, config)
+    roles = section.get("taskRoles")
+    first = roles[0] if isinstance(roles, list) and roles else None
+    if isinstance(first, dict) and first.get("command") is not None:
+        config.setdefault("trialCommand", first["command"])
+
 
 FIRST_FORMAT = FirstFormat(
     fields={
@@ -31,7 +43,7 @@ FIRST_FORMAT = FirstFormat(
     },
     required=("trial.codeDir", _SECTION, f"{_ROLE}.gpuNum", f"{_ROLE}.image"),
     dropped=NAS_MODE,
-    complete=complete_storage,
+    complete=_complete,
     faults=storage_faults(_SECTION),
     ours=("storage.uploadRetryCount", "configPath", "taskRoles[].privateRegistryAuthPath"),
 )

@@ -118,6 +118,22 @@ class Machine(Part):
     places: int = Field(ge=1, le=1024, description="Places (GPUs, say) that it has, with indices from 0.")
 
 
+class Account(Part):
+    """Whose questions the cluster counts."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9._-]+$", description="Experiments that name the same account share its login and its pace."
+    )
+    calls: int = Field(default=10, ge=1, description="How many questions the account may ask…")
+    per: float = Field(
+        default=1.0, gt=0, description="…in any so long a time.", json_schema_extra={"format": "seconds"}
+    )
+    log: str | None = Field(
+        default=None, description="File to which every login and every question adds a line.",
+        json_schema_extra={"format": "path"},
+    )  # fmt: skip
+
+
 class ScriptedConfig(PlatformSection):
     """``trainingService: {platform: scripted, …}``."""
 
@@ -155,7 +171,7 @@ class ScriptedConfig(PlatformSection):
     trials: list[Rule] = Field(default=[], description="What happens to which trial; the first rule that fits counts.")
     enter_outage: Span | None = Field(default=None, description="When it cannot be connected to.")
     outage: Span | None = Field(default=None, description="When the platform cannot be reached.")
-    wrong_credentials: Span | None = Field(default=None, description="When it refuses our credentials.")
+    wrong_credentials: Span | None = Field(default=None, description="When it refuses every token but `acceptedToken`.")
     no_room: NoRoom | None = Field(default=None, description="When it takes no jobs.")
     retry_after: RetryAfter | None = Field(default=None, description="When it answers few questions.")
     hang: Hang | None = Field(default=None, description="When a question is never answered.")
@@ -163,8 +179,11 @@ class ScriptedConfig(PlatformSection):
     unreachable_grace: float | None = _seconds("How long a job may be unreachable until it is lost; not set: for ever.")
     token: str | None = secret("What the cluster is shown with every call.", default=None)
     accepted_token: str | None = Field(
-        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256, in hex, of the only `token` that it accepts."
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        description="SHA-256, in hex, of the only `token` that it accepts; with `wrongCredentials`, while that lasts.",
     )
+    account: Account | None = Field(default=None, description="Whose questions the cluster counts; not set: nobody's.")
     slow_observe: float = _seconds("How long it takes to answer when it is asked about jobs.", 0.0)
     duplicate_events: bool = Field(
         default=False, description="Everything is told twice, and after every change the state before it once more."

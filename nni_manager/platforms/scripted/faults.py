@@ -32,17 +32,19 @@ class Faults:
 
     async def check(self, verb: str) -> None:
         """Comes before everything that a cluster is asked. Raises PlatformUnavailable or BadCredentials."""
-        self._check_token()
         config = self.config
+        if config.wrong_credentials is None and not self._is_accepted():
+            raise BadCredentials("the scripted cluster refuses our token (acceptedToken); give another one")
         if not (config.outage or config.wrong_credentials or config.retry_after or config.hang):
             return
         since_s = await self._since_s()
         await self._hang(verb, since_s)
         if (until := _until(config.outage, since_s)) is not None:
             raise PlatformUnavailable(f"the scripted cluster is unreachable {until} (outage)", refused=True)
-        if (until := _until(config.wrong_credentials, since_s)) is not None:
+        until = _until(config.wrong_credentials, since_s)
+        if until is not None and not (config.accepted_token and self._is_accepted()):
             raise BadCredentials(
-                f"the scripted cluster refuses our credentials {until} (wrongCredentials); resume after that"
+                f"the scripted cluster refuses our credentials {until} (wrongCredentials); give others, or resume later"
             )
         self._leave_alone(since_s)
 
@@ -86,10 +88,10 @@ class Faults:
             raise PlatformUnavailable(f"{sentence} (retryAfter)", refused=True)
         self._alone_until_ms = now_ms + round(span.wait * 1000)
 
-    def _check_token(self) -> None:
+    def _is_accepted(self) -> bool:
+        """Also where every token is."""
         accepted, token = self.config.accepted_token, self.config.token or ""
-        if accepted is not None and hashlib.sha256(token.encode()).hexdigest() != accepted:
-            raise BadCredentials("the scripted cluster refuses our token (acceptedToken); give another one")
+        return accepted is None or hashlib.sha256(token.encode()).hexdigest() == accepted
 
 
 def _until(span: Span | None, since_s: float) -> str | None:

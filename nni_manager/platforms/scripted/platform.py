@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +24,7 @@ from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platfo
 from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platforms.scripted import machines, runner
+from nni_manager.platforms.scripted.account import AccountUse
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.events import Events
 from nni_manager.platforms.scripted.faults import Faults
@@ -45,6 +46,14 @@ _SLOW_POLL_S = 5.0
 class ScriptedPlatform(Platform):
     """`clock`: what the script goes by."""
 
+    #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
+    changeable = frozenset(
+        {
+            "machines", "gpuIndices", "maxTrialNumberPerGpu", "trials", "enterOutage", "outage", "wrongCredentials",
+            "noRoom", "retryAfter", "hang", "unreachable", "acceptedToken",
+        }
+    )  # fmt: skip
+
     def __init__(self, settings: Json, host: Host, clock: Clock = now_ms) -> None:
         super().__init__(settings, host)
         config = ScriptedConfig.model_validate(settings)
@@ -52,6 +61,8 @@ class ScriptedPlatform(Platform):
         self._clock = clock
         self._jobs = Jobs(host.folder / host.service)
         self._faults = Faults(config, self._jobs, clock)
+        self._account = AccountUse(config.account, host)
+        self._entered = AsyncExitStack()
         self._events = Events(host, is_doubled=config.duplicate_events)
         self._pretence = Pretence(host, times=2 if config.duplicate_events else 1)
         self._processes = Processes(host, self._jobs) if config.launch == PROCESS else None
@@ -90,6 +101,7 @@ class ScriptedPlatform(Platform):
         async with self._disk():
             await self._jobs.begin(self._clock())
             await self._faults.enter()
+            await self._entered.enter_async_context(self._account.held())
         if self._processes is not None:
             await self._processes.enter(machines.sizes(self._config))
         if self._pull is not None:
@@ -110,6 +122,7 @@ class ScriptedPlatform(Platform):
         if self._pulling is not None:
             self._pulling.cancel()
             await asyncio.wait([self._pulling])
+        await self._entered.aclose()
 
     # Room
 
@@ -139,8 +152,14 @@ class ScriptedPlatform(Platform):
 
     # Verbs
 
+    async def _ask(self, verb: str) -> None:
+        """Comes before everything that the cluster is asked. Raises PlatformUnavailable or BadCredentials."""
+        async with self._disk():
+            await self._account.turn(verb)
+            await self._faults.check(verb)
+
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
-        await self._faults.check("submit")
+        await self._ask("submit")
         rule = rule_for(self._config.trials, spec)
         if rule.refuse_submit:
             await asyncio.sleep(rule.delay)
@@ -170,7 +189,7 @@ class ScriptedPlatform(Platform):
                 raise
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        await self._faults.check("observe")
+        await self._ask("observe")
         await asyncio.sleep(self._config.slow_observe)
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
@@ -184,7 +203,7 @@ class ScriptedPlatform(Platform):
         }
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._faults.check("cancel")
+        await self._ask("cancel")
         for handle in handles:
             await self._cancel(handle, grace_period_s)
 
@@ -202,14 +221,15 @@ class ScriptedPlatform(Platform):
         self._events.wake(job.name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        await self._faults.check("forget")
+        await self._ask("forget")
         names = [handle.job_name for handle in handles]
         if self._processes is not None:
             await self._processes.forget(names)
         await self._remove(names)
 
     async def clean(self, job_names: Sequence[str]) -> None:
-        await self._faults.check("forget")
+        async with self._account.held():
+            await self._ask("forget")
         if self._processes is not None:
             await self._processes.clean(job_names)
         await self._remove(job_names)
@@ -224,7 +244,7 @@ class ScriptedPlatform(Platform):
                 await self._jobs.remove(name)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        await self._faults.check("read_file")
+        await self._ask("read_file")
         job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
         if job is None:
             raise NotFound(f"there is no job {handle.job_name}")

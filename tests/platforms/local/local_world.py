@@ -19,7 +19,7 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.keeper_states import job_report
-from nni_manager.platform_kit.testing import Feature
+from nni_manager.platform_kit.testing import Feature, Recorder
 from nni_manager.platforms.local.platform import LocalPlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec
 from tests.platforms.obedient_job import PATIENCE_S, ended
@@ -34,6 +34,13 @@ class LocalWorld(KeeperWorld):
         Feature.CREDENTIALS: "local has no credentials",
         Feature.PENDING: "local starts a job at once",
         Feature.PUSH: "the keeper ships what local jobs report",
+        Feature.MACHINES: "local is one machine",
+        Feature.ROOM: "local takes as many jobs as trialConcurrency allows",
+        Feature.WAIT_REASONS: "local starts a job at once",
+        Feature.REPLICAS: "a local job is one process",
+        Feature.PORTAL: "nobody but the manager ends local jobs by a means of the platform's own",
+        Feature.FOREIGN_JOBS: "a keeper's jobs are those of one data directory, and their names hold the experiment",
+        Feature.PACE: "the keeper of this machine may be asked as often as one likes",
     }
     native_states = re.findall("[A-Z]+", re.findall(r"`state` is one of ([A-Z, ]+)", protocol.__doc__ or "")[0])
 
@@ -55,6 +62,7 @@ class LocalWorld(KeeperWorld):
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         self._is_out = False
+        await self.end_hanging()
         if self.keeper_pid is not None:
             await self._end_jobs()
         await self._disconnect()
@@ -67,16 +75,21 @@ class LocalWorld(KeeperWorld):
     def make(self) -> Platform:
         return LocalPlatform({}, self.recorder.host(self.keeper))
 
+    def make_of(self, recorder: Recorder) -> Platform:
+        return LocalPlatform({}, recorder.host(self.keeper))
+
     def state_of(self, native: str) -> JobState:
         return job_report({"state": native, "exit_code": 0}).state
 
     # Jobs
 
-    def command(self, trial_id: str, command: str, **changes: Any) -> JobSpec:
-        """A job that runs a command of its own; the same one every time for the same trial."""
-        name = job_name(self.recorder.experiment_id, trial_id, 1)
+    def command(
+        self, trial_id: str, command: str, *, recorder: Recorder | None = None, **changes: Any
+    ) -> JobSpec:  # fmt: skip
+        experiment_id = (recorder or self.recorder).experiment_id
+        name = job_name(experiment_id, trial_id, 1)
         if name not in self._specs:
-            self._specs[name] = replace(self._spec(name, trial_id, command), **changes)
+            self._specs[name] = replace(self._spec(name, experiment_id, trial_id, command), **changes)
         return self._specs[name]
 
     async def vanish(self, handle: JobHandle) -> None:
@@ -85,7 +98,7 @@ class LocalWorld(KeeperWorld):
         await self.kill_keeper(signal.SIGKILL)
         os.killpg(pid, signal.SIGKILL)
         await ended(pid)
-        self._state_file(handle).unlink()
+        self._state_file(handle.job_name).unlink()
         shutil.rmtree(handle.data)
         await self.end_outage()
 
@@ -133,11 +146,11 @@ class LocalWorld(KeeperWorld):
             return list(self._specs)
         return [name for name, job in jobs.items() if job["state"] == protocol.RUNNING]
 
-    def _spec(self, name: str, trial_id: str, command: str) -> JobSpec:
+    def _spec(self, name: str, experiment_id: str, trial_id: str, command: str) -> JobSpec:
         return job_spec(
-            name=name, experiment_id=self.recorder.experiment_id, trial_id=trial_id, attempt=1, command=command,
+            name=name, experiment_id=experiment_id, trial_id=trial_id, attempt=1, command=command,
             caller_environment={"PATH": os.environ["PATH"], "API_KEY": _SECRET}, code_directory=str(self.code),
-            attempt_directory=str(self.trials / trial_id),
+            attempt_directory=str(self.trials / experiment_id / trial_id),
         )  # fmt: skip
 
 

@@ -1,0 +1,116 @@
+"""The trial listener's certificate: what it serves with, what runners go by, and whether the two fit together."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nni_manager.config.settings import Settings
+from nni_manager.domain.errors import InvalidInput
+
+#: Days before the end of a certificate at which people are told.
+SOON_DAYS = 14
+_FIX = "name a certificate and its key, PEM, with trialTlsCertificate and trialTlsKey"
+_ROUNDS = 8
+
+
+class TrialTls:
+    """Read anew whenever the files change, so that a certificate can be renewed under a daemon at work."""
+
+    def __init__(self, certificate: Path, key: Path, authority: Path) -> None:
+        """`authority`: what runners trust, PEM; the certificate itself where it is signed by itself."""
+        self._files = certificate, key, authority
+        self._read: tuple[int, ...] = ()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        #: PEM.
+        self.authority = ""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """One for all connections, of which later ones get a later certificate."""
+        return self._context
+
+    def refresh(self) -> None:
+        """Raises InvalidInput for files that are no certificate with its key. Blocks."""
+        certificate, key, authority = self._files
+        try:
+            now = tuple(file.stat().st_mtime_ns for file in self._files)
+            if now == self._read:
+                return
+            text = authority.read_text("ascii")
+            client_context(text)
+            self._context.load_cert_chain(certificate, key)
+        except (OSError, ValueError) as error:  # errors of TLS are among them
+            reason = getattr(error, "strerror", None) or str(error)
+            sentence = f"the trial listener's certificate {certificate} cannot be used ({reason}); {_FIX}"
+            raise InvalidInput(sentence) from None
+        self.authority, self._read = text, now
+
+    def days_left(self, host: str) -> float:
+        """Until the certificate ends, as a runner that reaches the listener as `host` finds it.
+
+        Raises InvalidInput with what that runner would say. After `refresh`.
+        """
+        to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+        runner = client_context(self.authority).wrap_bio(to_client, to_server, server_hostname=host)
+        listener = self._context.wrap_bio(to_server, to_client, server_side=True)
+        try:
+            for _ in range(_ROUNDS):
+                _step(runner)
+                _step(listener)
+        except ssl.SSLCertVerificationError as error:
+            raise InvalidInput(
+                f"the certificate {self._files[0]} is refused by trial runners that reach this machine as {host}"
+                f" ({error.verify_message}); {_FIX}, one that is good for {host} and today"
+            ) from None
+        found = (runner.getpeercert() or {}).get("notAfter", "")
+        return (ssl.cert_time_to_seconds(str(found)) - time.time()) / 86_400
+
+
+def of(settings: Settings) -> TrialTls | None:
+    """None: runners come without. Raises InvalidInput."""
+    certificate, key = settings.trial_tls_certificate, settings.trial_tls_key
+    if not certificate and not key:
+        return None
+    if not certificate or not key:
+        raise InvalidInput("trialTlsCertificate and trialTlsKey belong together, and only one is set; set both")
+    authority = settings.trial_tls_authority or certificate
+    tls = TrialTls(*(settings.data_dir / file for file in (certificate, key, authority)))
+    tls.refresh()
+    return tls
+
+
+def authority_of(settings: Settings, tls: TrialTls | None) -> str:
+    """What runners are to trust beside their own machine's authorities, PEM; empty: nothing. Raises InvalidInput."""
+    if tls is not None and not settings.trial_url:
+        return tls.authority
+    if not settings.trial_tls_authority:
+        return ""
+    try:
+        return (settings.data_dir / settings.trial_tls_authority).read_text("ascii")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"trialTlsAuthority: {settings.trial_tls_authority} cannot be read ({error})") from None
+
+
+def require_url(url: str) -> None:
+    """Raises InvalidInput."""
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise InvalidInput(f"trialUrl: {url} is no address; write for example https://manager.example.org:8443")
+
+
+def client_context(authority: str) -> ssl.SSLContext:
+    """As the runner's. Raises ValueError for a text that holds no certificate."""
+    context = ssl.create_default_context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what we name is trusted, whoever signed it
+    context.load_verify_locations(cadata=authority)
+    return context
+
+
+def _step(side: ssl.SSLObject) -> None:
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        pass

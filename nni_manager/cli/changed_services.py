@@ -1,0 +1,58 @@
+"""What `nnictl update platform` sends: the training services of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nni_manager.cli.place import current
+from nni_manager.domain.errors import InvalidInput
+
+
+def read(file: str) -> tuple[object, tuple[str, ...], str]:
+    """Sections, what their secret fields refer to, and where relative paths start. Raises ConfigInvalid."""
+    from nni_manager.config import yaml_reader
+    from nni_manager.config.text_file import read_text
+
+    path = Path(os.path.abspath(os.path.expanduser(file)))
+    values: object = yaml_reader.read(read_text(str(path)), file).root.value
+    whole = isinstance(values, dict) and "platform" not in values
+    sections = _of_whole(values, file) if whole else values
+    return sections, _references(sections), str(path.parent)
+
+
+def _of_whole(values: Any, file: str) -> object:
+    if (sections := values.get("trainingService")) is None:
+        raise InvalidInput(f"{file}: has no trainingService; write one, or its section alone with `platform:` in it")
+    return sections
+
+
+def _references(sections: object) -> tuple[str, ...]:
+    """Of what cannot be read nothing is known; the manager says what is wrong with it."""
+    from nni_manager.config import secrets
+    from nni_manager.platform_kit import registry
+
+    found: list[str] = []
+    for section in sections if isinstance(sections, list) else [sections]:
+        if isinstance(section, dict) and "platform" in section:
+            found += secrets.references(registry.find(str(section["platform"])).config, section)
+    return tuple(dict.fromkeys(filter(secrets.is_reference, found)))
+
+
+def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: bool) -> dict[str, Any]:
+    """A manager elsewhere has other folders."""
+    sent = {"trainingService": sections, "now": now, **({"secrets": dict(secrets)} if secrets else {})}
+    return sent if current().is_elsewhere else {**sent, "directory": directory}
+
+
+def told(services: Sequence[Mapping[str, Any]]) -> str:
+    """``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts of it go on``."""
+    kept = [str(one["name"]) for one in services if one["status"] != "removed"]
+    sentence = f"its trials run on {', '.join(kept)}"
+    for one in services:
+        if one["status"] == "removed" and one["openAttempts"]:
+            count = one["openAttempts"]
+            sentence += f"; {one['name']} takes nothing new, {count} attempt{'s' if count > 1 else ''} there go on"
+    return sentence

@@ -1,0 +1,135 @@
+"""Training services of an experiment that exists, changed: the sections that it is to have from now on.
+
+A section means the service that bears its name. Of one that the experiment has, fields that are left out stay as they
+are, unless they may change: those are what the new section says, like those of a new service.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nni_manager.config import dialect_v2, secrets
+from nni_manager.config.document import fold
+from nni_manager.config.experiment_file import Reading, from_canonical
+from nni_manager.config.model_fields import fields_of, marks_of
+from nni_manager.config.source import Source, spell
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.service import NAME, service_names
+from nni_manager.platform_kit import registry
+
+_FIELD = "trainingService"
+#: Of every service.
+_ALWAYS_CHANGEABLE = frozenset({"trialConcurrency"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceChange:
+    """What somebody asks for."""
+
+    #: One section or a list of them, as in an experiment file; services that are not among them are removed.
+    sections: object
+    #: Reference → value, of secrets that the sections refer to.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Where relative paths start.
+    directory: str = "/"
+    #: What runs on removed services is ended, not waited for.
+    now: bool = False
+
+
+def read(
+    spec: ExperimentSpec, change: ServiceChange, known: Mapping[str, Json], stored: Mapping[str, str]
+) -> Reading:  # fmt: skip
+    """`known`: sections of services that were removed, by name; `stored`: values of the secrets that there are.
+
+    Raises InvalidInput, ConfigInvalid with all problems.
+    """
+    values = {**stored, **change.secrets}
+    source = Source(directory=os.path.realpath(change.directory), sent_secrets=values)
+    given = change.sections if isinstance(change.sections, list) else [change.sections]
+    before = {**known, **{platform.service: platform.settings for platform in spec.platforms}}
+    names = _names(given)
+    filled = [_filled(raw, before.get(name)) for raw, name in zip(given, names, strict=True)]
+    raws = filled if isinstance(change.sections, list) else filled[0]
+    sections = dialect_v2.read_services(raws, spec.canonical, source)
+    for number, (raw, name, section) in enumerate(zip(given, names, sections, strict=True)):
+        if name in before:
+            place = spell((_FIELD, number) if isinstance(change.sections, list) else (_FIELD,))
+            _require_same(raw, name, section, before[name], place)
+    changed = replace(from_canonical({**spec.canonical, _FIELD: _named(sections, names)}), warnings=spec.warnings)
+    _require_values(changed, {**values, **source.secrets})
+    return Reading(spec=changed, secrets={**change.secrets, **source.secrets})
+
+
+def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:
+    """Those that are new, or have other settings."""
+    known = {platform.service: platform.settings for platform in before.platforms}
+    return tuple(platform for platform in after.platforms if known.get(platform.service) != platform.settings)
+
+
+def _names(given: list[Any]) -> list[str]:
+    """What the sections' services are called; anything for a section that is none, which is refused later."""
+    folded = [
+        {fold(key): value for key, value in reversed(raw.items())} if isinstance(raw, dict) else {} for raw in given
+    ]
+    return service_names((_platform(values.get("platform")), str(values.get(NAME) or "")) for values in folded)
+
+
+def _platform(raw: object) -> str:
+    try:
+        return registry.find(str(raw)).name
+    except InvalidInput:
+        return str(raw)
+
+
+def _filled(raw: Any, before: Json | None) -> Any:
+    if before is None or not isinstance(raw, dict):
+        return raw
+    given = {fold(key) for key in raw}
+    left = {*_changeable(before), "platform"}
+    return {**{key: value for key, value in before.items() if fold(key) not in given and key not in left}, **raw}
+
+
+def _changeable(section: Json) -> Collection[str]:
+    """Fields of a section of this platform; a secret may always be given anew."""
+    description = registry.find(str(section["platform"]))
+    adapter = registry.adapter_of(PlatformSpec(name=description.name, service=description.name, settings=section))
+    hidden = {name for name, field in fields_of(description.config).items() if marks_of(field).get("secret")}
+    return {*adapter.changeable, *_ALWAYS_CHANGEABLE, *hidden}
+
+
+def _require_same(raw: Any, name: str, section: Json, before: Json, place: str) -> None:
+    """Raises InvalidInput for a field that may not change."""
+    may_change = _changeable(before)
+    given = {fold(key) for key in raw}
+    for key, value in section.items():
+        if key in may_change or key == NAME or fold(key) not in given or value == before.get(key):
+            continue
+        raise InvalidInput(
+            f"{place}.{key}: cannot be changed while {name} exists; {', '.join(sorted(may_change))} can. For other"
+            f" settings add a service with a name of its own, `name: {before['platform']}-N`, and remove this one"
+        )
+
+
+def _named(sections: list[dict[str, object]], names: list[str]) -> object:
+    """Names are written down where positions would not give them."""
+    by_position = service_names((str(section["platform"]), "") for section in sections)
+    if by_position == names:
+        named = [{key: value for key, value in section.items() if key != NAME} for section in sections]
+    else:
+        named = [{**section, NAME: name} for section, name in zip(sections, names, strict=True)]
+    return named if len(named) > 1 else named[0]
+
+
+def _require_values(spec: ExperimentSpec, values: Mapping[str, str]) -> None:
+    """Raises InvalidInput for a reference that nobody knows the value of."""
+    for platform in spec.platforms:
+        for reference in secrets.references(registry.find(platform.name).config, platform.settings):
+            if reference not in values:
+                raise InvalidInput(
+                    f"{_FIELD}: {platform.service} refers to {reference}, whose value is not known here; send it in"
+                    " `secrets`"
+                )

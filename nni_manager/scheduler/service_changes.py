@@ -1,0 +1,67 @@
+"""Training services of an experiment at work are changed: read, looked at, stored, and then gone by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from nni_manager.config import admission, service_change
+from nni_manager.config.service_change import ServiceChange
+from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.trial import StopRequest
+from nni_manager.scheduler import preflight
+from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.renewal import removed
+from nni_manager.store import experiments, secrets, services, trials
+
+if TYPE_CHECKING:
+    from nni_manager.scheduler.build import Means
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One that can be made. `changed`: services that are new or have other settings."""
+
+    spec: ExperimentSpec
+    changed: tuple[PlatformSpec, ...]
+    #: Reference → value, of what was given anew.
+    secrets: Mapping[str, str] = field(repr=False)
+    #: What runs on removed services is ended.
+    now: bool
+
+
+async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange, means: Means) -> Change:
+    """`spec`: what the experiment goes by otherwise. Raises InvalidInput, ConfigInvalid, or OSError for its code."""
+    known, stored = await experiment.database.read(lambda c: (services.load(c), secrets.load(c)))
+    gone = {service.service: service.settings for service in removed(known)}
+    reading = await asyncio.to_thread(service_change.read, spec, wish, gone, stored)
+    admission.check(reading.spec)
+    changed = service_change.changed_services(spec, reading.spec)
+    folder, values = experiment.folder, {**stored, **reading.secrets}
+    found = await preflight.look(replace(reading.spec, platforms=changed), values, means, folder)
+    preflight.warn(found, means.warnings, experiment.id)
+    return Change(spec=reading.spec, changed=changed, secrets=reading.secrets, now=wish.now)
+
+
+def write(connection: sqlite3.Connection, change: Change) -> None:
+    """A hold of a service that has other settings now is cleared: somebody has put something right."""
+    experiments.set_config(connection, json.dumps(change.spec.canonical))
+    secrets.put(connection, change.secrets)
+    for platform in change.spec.platforms:
+        services.put(connection, platform.service, platform.settings)
+    for platform in change.changed:
+        services.set_hold(connection, platform.service, None)
+    names = {platform.service for platform in change.spec.platforms}
+    services.remove_others(connection, names)
+    if change.now:
+        trials.ask_stop_elsewhere(connection, names, StopRequest.USER)
+
+
+async def go_by(experiment: OpenExperiment, change: Change) -> None:
+    """What `write` has stored."""
+    values = await experiment.database.read(secrets.load)
+    experiment.go_by_services(change.spec, values)

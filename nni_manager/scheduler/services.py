@@ -1,0 +1,109 @@
+"""The training services of one experiment: added, changed and removed while it is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from nni_manager.config import credentials
+from nni_manager.domain.experiment import Json, PlatformSpec
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.contract import Host, Platform
+from nni_manager.scheduler import preflight
+from nni_manager.scheduler.code_archive import CodeArchive, archive_of
+from nni_manager.scheduler.inbox import Inbox
+from nni_manager.scheduler.job_messages import JobMessages
+from nni_manager.scheduler.live_spec import LiveSpec
+from nni_manager.scheduler.training_service import Make, TrainingService
+from nni_manager.store import jobs
+from nni_manager.store import secrets as secret_rows
+from nni_manager.store.database import Database
+from nni_manager.store.folder import Folder
+
+if TYPE_CHECKING:
+    from nni_manager.scheduler.build import Means
+
+
+class Services:
+    """By name in `all`, which others hold as well: removed ones stay until nothing of the experiment is left there."""
+
+    def __init__(
+        self, *, experiment_id: str, folder: Folder, database: Database, means: Means, inbox: Inbox,
+        messages: JobMessages, changed: Callable[[], None], spec: LiveSpec,
+    ) -> None:  # fmt: skip
+        self.all: dict[str, TrainingService] = {}
+        #: What is sent to jobs.
+        self._code: dict[str, CodeArchive] = {}
+        self._experiment_id = experiment_id
+        self._folder = folder
+        self._database = database
+        self._means = means
+        self._inbox = inbox
+        self._messages = messages
+        self._changed = changed
+        self._spec = spec
+
+    def code(self, service: str) -> CodeArchive | None:
+        """What is sent to jobs of this service; None: nothing is."""
+        known = self.all.get(service)
+        return self._code[service] if known is not None and known.platform.capabilities.ships_code else None
+
+    def add(self, platform: PlatformSpec, secrets: Mapping[str, str], *, is_removed: bool = False) -> TrainingService:
+        """`secrets`: reference → value. Raises InvalidInput for a platform that cannot be imported."""
+        name = platform.service
+        self._code[name] = archive_of(self._spec.now, platform, self._folder.code)
+        service = TrainingService(
+            spec=platform, make=self._maker(platform, secrets), inbox=self._inbox, database=self._database,
+            clock=self._means.clock, changed=self._changed, entered=lambda adapter: self._note_entered(name, adapter),
+            trials=self._folder.trials,
+        )  # fmt: skip
+        service.is_removed = is_removed
+        self.all[name] = service
+        return service
+
+    def change(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> None:
+        """It has other settings, or is in the config again."""
+        service = self.all[platform.service]
+        service.is_removed = False
+        if service.wanted.settings != platform.settings:
+            service.change(platform, self._maker(platform, secrets))
+        else:
+            self.renew(service, secrets)
+
+    def renew(self, service: TrainingService, secrets: Mapping[str, str]) -> None:
+        """It may have other secrets."""
+        if service.wanted is service.spec:
+            service.platform.renew(credentials.filled(service.spec, secrets))
+        else:
+            service.change(service.wanted, self._maker(service.wanted, secrets))
+
+    async def take_out_idle(self) -> list[TrainingService]:
+        """Removed ones of which nothing is left; they are no longer among `all`."""
+        names = [name for name, service in self.all.items() if service.is_removed]
+        if not names:
+            return []
+        idle = await self._database.read(lambda c: [name for name in names if not jobs.has_any(c, name)])
+        return [self.all.pop(name) for name in idle if self.all[name].is_removed]
+
+    async def forget_secrets(self) -> None:
+        """Those that no service refers to any more."""
+        kept = credentials.known(self._spec.now, [service.spec for service in self.all.values()])
+        await self._database.write(lambda c: secret_rows.keep_only(c, kept))
+
+    def _maker(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> Make:
+        adapter = registry.adapter_of(platform)
+        settings: Json = credentials.filled(platform, secrets)
+        return lambda wake: adapter(settings, self._host(platform.service, wake))
+
+    def _note_entered(self, service: str, adapter: Platform) -> None:
+        preflight.is_over(self._means.warnings, self._experiment_id, service)
+        self._means.leftovers.reached(adapter.connection_key(adapter.settings), by=(self._experiment_id, service))
+
+    def _host(self, name: str, wake: Callable[[str], None]) -> Host:
+        database, messages = self._database, self._messages
+        return Host(
+            experiment_id=self._experiment_id, service=name, wake=wake, deliver=messages.deliver,
+            followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
+            connections=self._means.connections, folder=self._folder.path, code=self._code[name].path,
+            greet=messages.greet, exited=messages.exited,
+        )  # fmt: skip

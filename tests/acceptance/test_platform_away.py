@@ -1,0 +1,113 @@
+"""A daemon that starts while a platform is away, and a resume while a job may still run there."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cluster import until
+from tests.acceptance.numbered import ENVIRONMENT
+from tests.live_daemon import Daemon, assert_gone
+
+#: Seconds for which the platform is away once the daemon has started; of the issue 60: NNI_AWAY_S=60.
+AWAY_S = float(os.environ.get("NNI_AWAY_S", "12"))
+#: Seconds after the experiment's beginning at which it goes away.
+GOES_S = 4.0
+REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+SERVICE = {"platform": "scripted", "launch": "process", "channel": "pull"}
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(60 + 2 * AWAY_S)]
+
+
+def test_a_daemon_that_starts_while_the_platform_is_away(daemon: Daemon, code: Path) -> None:
+    stopped = daemon.create(_config(code, f"echo $$ > {code}/stopped; sleep 600", trials=1), code, ENVIRONMENT)
+    going_on = daemon.create(_config(code, f"sleep 6; {REPORT}", trials=3), code, ENVIRONMENT)
+    begun_s = time.monotonic()
+    for id_ in (stopped, going_on):
+        daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
+    until(lambda: (code / "stopped").exists() and (code / "stopped").read_text().strip(), 10)
+    daemon.kill()
+    time.sleep(max(0.0, begun_s + GOES_S - time.monotonic()))
+    daemon.start()
+    for id_ in (stopped, going_on):
+        (service,) = daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "away", 2)["services"]
+        assert "enterOutage" in service["sentence"], service
+    pid = int((code / "stopped").read_text())
+    since_s = time.monotonic()
+    assert daemon.call("POST", f"/experiments/{stopped}/stop")["status"] == "STOPPED"
+    assert time.monotonic() - since_s < 6.5, "5 s, and what this machine takes"
+    (warning,) = daemon.status(stopped)["warnings"]
+    assert "1 jobs may still run on scripted" in warning["message"]
+    assert _runs(pid)
+    (left,) = daemon.call("POST", "/platforms/clean")["cleaned"]
+    assert (left["experiment"], left["trouble"] != "", _runs(pid)) == (stopped, True, True), "it is away still"
+    until(lambda: not _clean(daemon) and not _runs(pid), AWAY_S + 20)
+    daemon.wait(going_on, "DONE", timeout_s=40)
+    rows = daemon.rows(going_on, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
+    assert rows == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+    assert daemon.rows(going_on, "SELECT count(*) FROM attempts") == [(3,)], "it went on by itself"
+    daemon.call("POST", f"/experiments/{going_on}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
+
+
+def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, code: Path) -> None:
+    began = f"echo $$ >> {code}/started"
+    command = f"{began}; [ $(wc -l < {code}/started) -gt 1 ] || sleep {2 * AWAY_S + 10}; {REPORT}"
+    config = _config(code, command, trials=1)
+    config["trainingService"] = [config["trainingService"], SERVICE]
+    id_ = daemon.create(config, code, ENVIRONMENT)
+    begun_s = time.monotonic()
+    until(lambda: len(_started(code)) == 1, 10)
+    (first,) = _started(code)
+    time.sleep(max(0.0, begun_s + GOES_S - time.monotonic()))
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert _runs(first)
+    daemon.call("POST", f"/experiments/{id_}/resume")
+    trial = daemon.wait_for(id_, lambda _: (_waiting(daemon, id_) or "").startswith("its last job may still run"))
+    assert trial["counts"] == {"WAITING": 1}
+    while _runs(first):
+        assert _started(code) == [first], "it started again beside its last job"
+        time.sleep(0.02)
+    daemon.wait(id_, "DONE", timeout_s=40)
+    assert daemon.rows(id_, "SELECT status, final_data FROM trials") == [("SUCCEEDED", "0")]
+    assert len(_started(code)) == 2
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
+
+
+def _config(code: Path, command: str, trials: int) -> dict[str, Any]:
+    away = {"after": GOES_S - 1, "for": AWAY_S}
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+        "trialCodeDirectory": ".", "trialConcurrency": trials, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trainingService": {**SERVICE, "outage": away, "enterOutage": away},
+    }  # fmt: skip
+
+
+def _clean(daemon: Daemon) -> list[Any]:
+    """What it could not end."""
+    return [one for one in daemon.call("POST", "/platforms/clean")["cleaned"] if one["trouble"]]
+
+
+def _waiting(daemon: Daemon, id_: str) -> str | None:
+    rows = daemon.rows(id_, "SELECT wait_sentence FROM trials WHERE status = 'WAITING'")
+    return str(rows[0][0]) if rows else None
+
+
+def _started(code: Path) -> list[int]:
+    """Processes of the trial, in the order of their starts."""
+    file = code / "started"
+    return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,210 @@
+"""A real service as a `World`, made of an experiment's config: trials on it are led over HTTP, nothing is played."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nni_manager.config import credentials
+from nni_manager.config.experiment_file import Reading, read_file
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.domain.ids import job_name, new_experiment_id
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.archive import pack
+from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.payload import job_spec
+from nni_manager.platform_kit.testing import Feature, Recorder, World
+from nni_manager.platform_kit.testing.listener import FakeListener
+from tests.platforms.keeper_world import KeeperOfTest
+from tests.platforms.live.orders import Orders, open_orders
+from trial_runner import protocol
+
+_RECORD = '{"parameter_id": 0, "parameters": {"x": 1}}'
+_UNPLAYED = "nobody does this to a real service"
+_UNSEEN = "a real service does not tell"
+_UNASKED = "the config says nothing of it; the adapter's own tests have it"
+_ABSENT = {
+    **dict.fromkeys((Feature.OUTAGE, Feature.VANISH, Feature.HANG, Feature.LOST_ANSWERS), _UNPLAYED),
+    **dict.fromkeys((Feature.ROOM, Feature.FOREIGN_JOBS, Feature.PORTAL, Feature.PENDING), _UNPLAYED),
+    **dict.fromkeys((Feature.CALLS, Feature.TRACES, Feature.PACE, Feature.SHARED_CONNECTION), _UNSEEN),
+    **dict.fromkeys((Feature.STATES, Feature.WAIT_REASONS, Feature.STORAGE, Feature.PUSH), _UNASKED),
+    **dict.fromkeys((Feature.CREDENTIALS, Feature.MACHINES, Feature.REPLICAS), _UNASKED),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the command line says of it."""
+
+    #: The training service, as the config's section has it.
+    name: str
+    config: Path
+    #: How trials reach this machine.
+    address: str
+    patience_s: float
+    without: frozenset[Feature]
+
+
+class LiveWorld(World):
+    """`directory`: of the test."""
+
+    def __init__(self, directory: Path, service: Service) -> None:
+        super().__init__()
+        self.absent = {**_ABSENT, **dict.fromkeys(service.without, "left out on the command line")}  # type: ignore[misc]
+        self.patience_s = service.patience_s  # type: ignore[misc]
+        self.recorder.experiment_id = new_experiment_id()
+        self.recorder.folder = directory / self.recorder.experiment_id
+        self._service = service
+        reading = read_file(service.config, environment=os.environ)
+        self._spec, self._section = reading.spec, _section(reading, service)
+        self._settings = credentials.filled(self._section, reading.secrets)
+        self.secrets = (*reading.secrets.values(), "the-token-of-this-attempt")
+        self._code = directory / "code"
+        self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))
+        self._process = KeeperOfTest(directory / "keeper", self._runtime / "keeper.sock")
+        self._jobs: dict[str, JobSpec] = {}
+        #: Jobs that were told to end.
+        self._ended: set[str] = set()
+        self._listeners: dict[str, FakeListener] = {}
+        self._held = AsyncExitStack()
+        self.orders: Orders
+
+    async def __aenter__(self) -> Self:
+        self._write_code()
+        self.keeper = Keeper(self._process.connect)
+        self._run = asyncio.create_task(self.keeper.run(), name="keeper")
+        opening = open_orders(self._service.address, 0, self.patience_s)
+        self.orders = await self._held.enter_async_context(opening)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        """Nothing stays on the service."""
+        try:
+            await self.make().clean(list(self._jobs))
+        finally:
+            await self._leave_here()
+
+    async def _leave_here(self) -> None:
+        self._run.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._run
+        await self._held.aclose()
+        for listener in self._listeners.values():
+            listener.close()
+        for process in self._process.started:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+            await asyncio.to_thread(process.wait)
+        shutil.rmtree(self._runtime)
+
+    # The adapter
+
+    def make(self) -> Platform:
+        adapter = registry.adapter_of(self._section)
+        host = dataclasses.replace(self.recorder.host(self.keeper), service=self._section.service)
+        return adapter(self._settings, host)
+
+    def state_of(self, native: str) -> JobState:
+        raise NotImplementedError
+
+    # Jobs
+
+    def job(self, trial_id: str) -> JobSpec:
+        name = job_name(self.recorder.experiment_id, trial_id, 1)
+        if name not in self._jobs:
+            self._jobs[name] = self._made(name, trial_id)
+        return self._jobs[name]
+
+    def _made(self, name: str, trial_id: str) -> JobSpec:
+        spec = dataclasses.replace(self._spec, trial_command=self.orders.command(name))
+        settings = {**self._section.settings, "trialCommand": spec.trial_command}
+        settings["trialCodeDirectory"] = str(self._code)
+        return job_spec(
+            spec, service=dataclasses.replace(self._section, settings=settings),
+            experiment_id=self.recorder.experiment_id, folder_of_trials=self.recorder.folder / "trials",
+            caller_environment={"PATH": os.environ["PATH"]}, job_name=name, trial_id=trial_id, attempt=1,
+            sequence_id=0, record=_RECORD, runner_environment=self._way(name),
+        )  # fmt: skip
+
+    def _way(self, name: str) -> Mapping[str, str]:
+        """To a trial listener of this job's own."""
+        if not self.make().capabilities.has_runner:
+            return {}
+        listener = self._listeners[name] = FakeListener(self._service.address)
+        listener.heartbeat_s, listener.keeps_alive = 1.0, False
+        listener.parameters = json.loads(_RECORD)
+        listener.code = self.recorder.code_archive.read_bytes()
+        return listener.variables()
+
+    async def begin(self, handle: JobHandle) -> None:
+        """Nobody can make it start, or keep it from that: it is waited for."""
+        await self.orders.tell(handle.job_name, "ping")
+
+    async def end(self, handle: JobHandle, exit_code: int) -> None:
+        self._ended.add(handle.job_name)
+        await self.orders.tell(handle.job_name, f"exit {exit_code}")
+
+    async def count(self, job_name: str) -> int:
+        if job_name not in self._ended:
+            await self.orders.tell(job_name, "ping")
+        return self.orders.starts(job_name)
+
+    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
+        found: dict[str, str] = await self.orders.tell(handle.job_name, "environment")
+        return found
+
+    async def code_file(self, handle: JobHandle, name: str) -> str:
+        return str(await self.orders.tell(handle.job_name, f"show {name}"))
+
+    async def parameter_record(self, handle: JobHandle) -> str:
+        folder = (await self.environment(handle))[protocol.ENV_SYSTEM_DIR]
+        return str(await self.orders.tell(handle.job_name, f"show {folder}/{protocol.PARAMETER_FILE}"))
+
+    async def write_log(self, handle: JobHandle, line: str) -> None:
+        await self.orders.tell(handle.job_name, f"print {line}")
+
+    async def report(self, handle: JobHandle, line: str) -> None:
+        await self.orders.tell(handle.job_name, f"report {line}")
+
+    async def arrived(self, handle: JobHandle, count: int, recorder: Recorder) -> list[str]:
+        listener = self._listeners.get(handle.job_name)
+        if listener is None:
+            return await super().arrived(handle, count, recorder)
+        lines = listener.lines.setdefault(protocol.MAIN_OUTBOX, [])
+        await asyncio.to_thread(listener.wait_for, lambda: len(lines) >= count)
+        return lines
+
+    @property
+    def remote_calls(self) -> int:
+        raise NotImplementedError
+
+    def _write_code(self) -> None:
+        self._code.mkdir()
+        shutil.copy(Path(__file__).with_name("led_job.py"), self._code)
+        for name, text in self.code_files.items():
+            (self._code / name).write_text(text)
+        (self.recorder.folder / "code").mkdir(parents=True)
+        self.recorder.code_archive = pack(self._code, self.recorder.folder / "code").path
+
+
+def _section(reading: Reading, service: Service) -> PlatformSpec:
+    found = [section for section in reading.spec.platforms if service.name in (section.service, section.name)]
+    if not found:
+        raise NniManagerError(f"{service.config} has no training service {service.name}")
+    return found[0]

@@ -1,0 +1,30 @@
+"""The third party's package, installed as its users install it, for these tests alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent / "nni-hive"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the path of whoever is to find it."""
+    target = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", str(target), str(PACKAGE)], check=True)
+    return target
+
+
+@pytest.fixture
+def found_here(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process has it, too."""
+    monkeypatch.syspath_prepend(str(installed))
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "nni_hive"]:
+        del sys.modules[name]

@@ -1,0 +1,38 @@
+"""A third party's adapter needs no more of us than adapters of our own do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+_PACKAGE = Path(__file__).parent / "nni-hive" / "nni_hive"
+_ALLOWED = ("nni_manager.domain", "nni_manager.platform_kit", "trial_runner.protocol", "nni_hive")
+_SERVER = Path(__file__).parent / "hive_server"
+
+
+def _imported(folder: Path) -> Iterator[str]:
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _of_ours(folder: Path) -> list[str]:
+    return [name for name in _imported(folder) if name.startswith(("nni_manager", "trial_runner", "nni_hive", "tests"))]
+
+
+def test_it_imports_the_domain_and_the_kit_alone() -> None:
+    found = _of_ours(_PACKAGE)
+    assert found
+    assert [name for name in found if not name.startswith(_ALLOWED)] == []
+
+
+def test_the_far_side_shares_nothing_with_it() -> None:
+    assert _of_ours(_SERVER) == []

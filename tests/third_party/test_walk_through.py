@@ -1,0 +1,28 @@
+"""What CONTRIBUTING shows of a new platform stands in the third party's package, line for line."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+_HERE = Path(__file__).parent
+_BLOCK = re.compile(r"^ *```(?:python|toml)\n *# (\S+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+
+def test_every_block_is_in_the_file_that_it_names() -> None:
+    text = (_HERE.parents[1] / "CONTRIBUTING.md").read_text()
+    section = text[text.index("## A new platform") : text.index("## A change of the schema")]
+    blocks = _BLOCK.findall(section)
+    assert len(blocks) == section.count("```") // 2 == 7
+    for name, block in blocks:
+        assert _plain(block) in _plain((_HERE / name).read_text()), name
+
+
+def _plain(text: str) -> str:
+    """Without what the page, or the depth of a class, indents a block by."""
+    return "\n".join(line.strip() for line in textwrap.dedent(text).strip().splitlines())
