@@ -110,7 +110,18 @@ class MountedStorage:
             f"storage that is mounted at {self._mount_point} here; correct it, or {fields[0]}",
         )  # fmt: skip
 
+    async def remove_shared(self) -> None:
+        """What all attempts use; it is put there again when one needs it. What trials left is their user's."""
+        async with self._putting:
+            self._code.clear()
+            await self._in_thread(self._remove_shared)
+
     # Blocks
+
+    def _remove_shared(self) -> None:
+        for pattern in (MARK_FILE, "runner-*.pyz", "code-*.tar.gz"):
+            for path in self.here.glob(pattern):
+                path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
         """What all attempts use."""

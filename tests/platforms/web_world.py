@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,8 @@ from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.testing import Lag, LaggingStorage, World, lagging_storage
+from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.testing import Lag, LaggingStorage, Recorder, World, lagging_storage
 from tests.fakes.process import FakeProcess
 from tests.platforms.keeper_world import job_spec
 from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes
@@ -38,6 +39,8 @@ class WebWorld(World):
         self.recorder.folder = directory / "experiment"
         self._pipes: dict[str, Pipes] = {}
         self._is_pretended = False
+        #: Experiment → its recorder.
+        self.experiments = {self.recorder.experiment_id: self.recorder}
 
     async def __aenter__(self) -> Self:
         self.code.mkdir()
@@ -87,25 +90,38 @@ class WebWorld(World):
 
     def directory(self, job_name: str) -> Path:
         """The attempt's folder."""
-        return self.here / self.recorder.experiment_id / attempt_directory_of(job_name)
+        return self.here / job_name.split("_")[2] / attempt_directory_of(job_name)
 
     async def restart(self) -> None:
         self.recorder.connections = Connections()
 
+    def make_of(self, recorder: Recorder) -> Platform:
+        recorder.folder.mkdir(exist_ok=True)
+        self.experiments[recorder.experiment_id] = recorder
+        return self.built(recorder)
+
+    @abc.abstractmethod
+    def built(self, recorder: Recorder, **changes: Any) -> Platform:
+        """An instance of this experiment."""
+
     # Jobs
 
-    def command(self, trial_id: str, command: str, **fields: Any) -> JobSpec:
-        experiment_id = self.recorder.experiment_id
+    def command(self, trial_id: str, command: str, recorder: Recorder | None = None, **fields: Any) -> JobSpec:
+        recorder = recorder or self.recorder
+        experiment_id = recorder.experiment_id
         made = job_spec(
             name=job_name(experiment_id, trial_id, 1), experiment_id=experiment_id, trial_id=trial_id, attempt=1,
             command=command, caller_environment={"API_KEY": "of-the-caller"}, code_directory=str(self.code),
-            attempt_directory=str(self.recorder.folder / "trials" / trial_id),
+            attempt_directory=str(recorder.folder / "trials" / trial_id),
             runner_environment={protocol.ENV_TOKEN: TOKEN}, nonce=NONCE,
         )  # fmt: skip
         return dataclasses.replace(made, **fields)
 
     def job(self, trial_id: str) -> JobSpec:
-        spec = self.command(trial_id, "exec /bin/sh job.sh")
+        return self.job_of(self.recorder, trial_id)
+
+    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
+        spec = self.command(trial_id, "exec /bin/sh job.sh", recorder)
         if spec.name not in self._pipes:
             self._pipes[spec.name] = Pipes(self.directory(spec.name))
         return spec
@@ -167,6 +183,23 @@ class WebWorld(World):
 
     async def end_outage(self) -> None:
         self.fake.control("behaviour", outage="")
+
+    @property
+    def calls_seen(self) -> Sequence[float]:
+        return [call[0] for call in self.fake.control("requests")]
+
+    async def start_hanging(self) -> None:
+        self.fake.control("behaviour", hang=True)
+
+    async def end_hanging(self) -> None:
+        self.fake.control("behaviour", hang=False)
+
+    async def lose_answer(self) -> None:
+        self.fake.control("behaviour", lose_answers=1)
+
+    def shared_files(self, experiment_id: str) -> list[str]:
+        """What lies on the storage for all attempts of an experiment."""
+        return [str(path) for path in self.here.glob(f"{experiment_id}/*") if path.is_file()]
 
 
 async def _until(holds: Any) -> None:

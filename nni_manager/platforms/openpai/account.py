@@ -25,6 +25,9 @@ _FRESH_S = 1.0
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
 _YAML = {"Content-Type": "text/yaml"}
 
+#: In C, where there is one: jobs are many.
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
 Entry = Mapping[str, Any]
 
 
@@ -128,7 +131,8 @@ class OpenpaiAccount(WebAccount):
 
     def submit_wait_s(self) -> float:
         """Seconds until another job may be submitted."""
-        return self._paces["submit"].wait_s()
+        pacing = self._paces.get("submit")
+        return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
         """As it was submitted; None where there is no such job, or nobody knows what was submitted."""
@@ -167,7 +171,7 @@ class OpenpaiAccount(WebAccount):
         """`owner` asks about so many jobs; 0: none any more."""
         self._followed[owner] = jobs
         if not jobs:
-            del self._followed[owner]
+            self._followed.pop(owner)
 
     async def jobs(self, not_before_s: float) -> Listing:
         """Of the account, the newest ones; see `SharedList`."""
@@ -220,4 +224,4 @@ def _require_missing(error: Refused) -> None:
 
 
 def _dumped(job: Json) -> str:
-    return str(yaml.safe_dump(dict(job), sort_keys=False, allow_unicode=True, width=10**9))
+    return str(yaml.dump(dict(job), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**9))

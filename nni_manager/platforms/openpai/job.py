@@ -87,7 +87,8 @@ def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: 
     if storage is not None:
         known = extras.get("storages") or []
         if not any(isinstance(one, dict) and one.get("name") == storage for one in known):
-            extras["storages"] = [*known, {"name": storage}]
+            path = settings.get("containerStorageMountPoint") or f"/mnt/{storage}"
+            extras["storages"] = [*known, {"name": storage, **_mount_path(str(storage), str(path))}]
     return _with_common(job, settings, spec)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,13 +18,11 @@ from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
-from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.wait import Wait, WaitCode
-from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.job_folders import JobFolders
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
-from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.web_account import Refused, WebLease
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
@@ -34,8 +32,6 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds that what a container left on the storage may take to be seen after its end.
-_READ_PATIENCE_S = 2.0
 #: Jobs that are asked about one by one in a round, because a list does not have them.
 _MOST_ASKED = 10
 #: Seconds that a submission waits for its turn; for longer, there is no room.
@@ -64,13 +60,13 @@ class OpenpaiPlatform(Platform):
             host.connections, self.connection_key(settings), self._owner, self._account, credential_of(settings)
         )
         self._user_job = UserJob(settings, host.folder / host.service / "job.yml")
-        self._storage: MountedStorage | None = None
-        self._pull = Pull(host)
-        self._pulling: asyncio.Task[None] | None = None
+        self._folders = JobFolders(host)
         #: When the last job was accepted, by the loop's clock: older lists do not know it.
         self._accepted_s = float("-inf")
         #: Job name → how it ended, as OpenPAI said; kept until it is forgotten.
         self._ended: dict[str, JobReport] = {}
+        #: Job name → when it was last asked about by itself, by the loop's clock.
+        self._asked_s: dict[str, float] = {}
 
     def _account(self) -> OpenpaiAccount:
         return OpenpaiAccount(self._host_url, self._user)
@@ -97,28 +93,21 @@ class OpenpaiPlatform(Platform):
         return await preflight.look(self.settings, self._lease, [str(named)] if named else [])
 
     async def __aenter__(self) -> Self:
-        user_job = await asyncio.to_thread(self._user_job.keep)
-        there = jobs.mount_point(self.settings, user_job)
-        self._storage = MountedStorage(
-            Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id
-        )
+        await asyncio.to_thread(self._user_job.keep)
         await self._lease.enter()
         try:
             await self._lease.call(_nothing)  # the credential is checked
         except BaseException:
             await self._lease.leave()
             raise
-        self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
+        self._folders.enter(self._made_storage())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        if self._pulling is not None:
-            self._pulling.cancel()
-            await asyncio.wait([self._pulling])
-        if self._storage is not None:
-            self._lease.connection.follow(self._owner, 0)
+        await self._folders.leave()
+        self._lease.connection.follow(self._owner, 0)
         await self._lease.leave()
 
     def room(self) -> Room:
@@ -134,10 +123,10 @@ class OpenpaiPlatform(Platform):
         variables = variables_of(spec, "openpai")
         if user_job is not None:
             del variables[protocol.ENV_COMMAND]  # each role has its own
-        folder = await self._mounted.put(spec, variables, self.host.code)
+        folder = await self._folders.storage.put(spec, variables, self.host.code)
 
         def start(replica: str) -> str:
-            return self._mounted.start_command(folder, replica)
+            return self._folders.storage.start_command(folder, replica)
 
         for name in _names(spec):
             if spec.is_repeat and (found := await self._config(name)) is not None:
@@ -176,24 +165,17 @@ class OpenpaiPlatform(Platform):
         self._accepted_s = asyncio.get_running_loop().time()
         return JobHandle(platform="openpai", version=1, job_name=spec.name, data=json.dumps({"name": name}))
 
-    @property
-    def _mounted(self) -> MountedStorage:
-        assert self._storage is not None, "entered"
-        return self._storage
-
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        if self._pulling is not None and self._pulling.done():
-            self._pulling.result()  # a fault of ours, which must not go unseen
         self._lease.connection.follow(self._owner, len(handles))
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
-        unlisted = [handle for handle in handles if _name(handle) not in listing.entries]
-        asked = dict(zip(unlisted, await self._ask_about(unlisted[:_MOST_ASKED], listing), strict=False))
+        unlisted = {handle for handle in handles if _name(handle) not in listing.entries}
+        asked = await self._ask_about(unlisted, listing)
         reports = {}
         for handle in handles:
             report = asked.get(handle) or await self._seen(handle, listing)
-            reports[handle] = self._with_what_is_read(handle, report)
+            reports[handle] = self._folders.told(handle.job_name, report)
         return reports
 
     async def _seen(self, handle: JobHandle, listing: Listing) -> JobReport:
@@ -202,9 +184,14 @@ class OpenpaiPlatform(Platform):
             return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
 
-    async def _ask_about(self, handles: Sequence[JobHandle], listing: Listing) -> list[JobReport]:
-        """That a list does not have a job is no proof."""
-        return [await self._asked(handle, listing) for handle in handles]
+    async def _ask_about(self, unlisted: Collection[JobHandle], listing: Listing) -> dict[JobHandle, JobReport]:
+        """That a list does not have a job is no proof. Whoever was not asked about for longest comes first."""
+        longest = sorted(unlisted, key=lambda handle: self._asked_s.get(handle.job_name, 0.0))
+        reports = {}
+        for handle in longest[:_MOST_ASKED]:
+            reports[handle] = await self._asked(handle, listing)
+            self._asked_s[handle.job_name] = asyncio.get_running_loop().time()
+        return reports
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> JobReport:
         detail = await self._lease.call(lambda account: account.detail(_name(handle)))
@@ -222,33 +209,18 @@ class OpenpaiPlatform(Platform):
         if states.needs_detail(entry) and "appExitSpec" not in entry:
             detail = await self._lease.call(lambda account: account.detail(_name(handle))) or entry
         report = states.report(entry, detail if states.needs_detail(entry) else None)
-        place = f"files in {self._mounted.attempt(attempt_directory_of(handle.job_name)).here}"
+        place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
         if report.state.is_final:
-            report = self._ended[handle.job_name] = self._mounted.explained(report, _FIELDS)
+            report = self._ended[handle.job_name] = self._folders.storage.explained(report, _FIELDS)
         return report
 
     def _link(self, handle: JobHandle) -> str:
         query = urlencode({"username": self._user, "jobName": _name(handle)})
         return f"{self._host_url}/job-detail.html?{query}"
 
-    def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
-        """An end is told when what the job left was read; that its container runs, what it writes may say earlier."""
-        name = handle.job_name
-        folder = self._mounted.attempt(attempt_directory_of(name)).here
-        self._pull.follow(name, folder, self.host.folder / "trials" / attempt_directory_of(name))
-        running = dataclasses.replace(
-            report, state=JobState.RUNNING, exit_code=None, reason="", message="", ended_ms=None, wait=None
-        )
-        if report.state in (JobState.SUCCEEDED, JobState.FAILED):
-            self._pull.finish(name, _READ_PATIENCE_S)
-            return report if self._pull.is_over(name) else running
-        is_seen = report.state is JobState.PENDING and self._pull.has_started(name)
-        return running if is_seen else report
-
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        folder = self._mounted.attempt(attempt_directory_of(handle.job_name)).here
-        return await asyncio.to_thread(read_stretch, folder, name, offset, limit)
+        return await self._folders.read(handle.job_name, name, offset, limit)
 
     # Ending
 
@@ -260,20 +232,32 @@ class OpenpaiPlatform(Platform):
         await self._stop([_name(handle) for handle in handles if handle.job_name not in self._ended])
         for handle in handles:
             self._ended.pop(handle.job_name, None)
-            self._pull.forget(handle.job_name)
+            self._asked_s.pop(handle.job_name, None)
+            self._folders.forget(handle.job_name)
+
+    async def close(self) -> None:
+        await self._folders.storage.remove_shared()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
             for name in job_names:
                 await self._stop(await self._called(name))
+            if not self._folders.is_entered:  # while it is entered, others of its jobs may not have begun
+                await self._made_storage().remove_shared()
+
+    def _made_storage(self) -> MountedStorage:
+        """Of the section as it is, or, where the job says where it is mounted, as that was kept."""
+        there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
+        return MountedStorage(Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id)
 
     async def _called(self, job_name: str) -> list[str]:
-        """Jobs that were submitted for this one."""
+        """Jobs that were submitted for this one. Where one has the other name, the first was somebody else's."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
-        names = [one for one in listing.entries if one == job_name or one.startswith(f"{job_name}_")] or [job_name]
-        return [one for one in names if self._is_ours(await self._config(one))]
+        others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
+        return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
 
     def _is_ours(self, config: Any) -> bool:
+        """Of this experiment, as far as can be said once it is gone."""
         extras = config.get("extras") if isinstance(config, dict) else None
         mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
         return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
@@ -299,6 +283,14 @@ def _name(handle: JobHandle) -> str:
 
 def _too_often(wait_s: float) -> Wait:
     return Wait(code=WaitCode.QUOTA, sentence=f"OpenPAI takes the account's next job in {wait_s:.0f} s")
+
+
+def _read(user_job: UserJob) -> Mapping[str, Any] | None:
+    """None also where the file is gone: what is known then is the section's."""
+    try:
+        return user_job.read()
+    except InvalidInput:
+        return None
 
 
 async def _nothing(_account: OpenpaiAccount) -> None:

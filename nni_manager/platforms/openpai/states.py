@@ -95,9 +95,8 @@ def _failure(detail: Mapping[str, Any]) -> JobReport:
 
 def _wait(entry: Mapping[str, Any]) -> Wait:
     native = str(entry.get("subState"))
-    return Wait(
-        code=WaitCode.SUBMITTED, sentence=f"OpenPAI: {_WAITS.get(native, native)}", details={"subState": native}
-    )
+    explained = f"{native}: {_WAITS[native]}" if native in _WAITS else native
+    return Wait(code=WaitCode.SUBMITTED, sentence=f"OpenPAI says {explained}", details={"subState": native})
 
 
 def _moment(entry: Mapping[str, Any], name: str) -> int | None:

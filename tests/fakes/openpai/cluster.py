@@ -50,6 +50,8 @@ class Job:
     exit_code: int | None = None
     #: Said of it instead of its state.
     odd_state: str = ""
+    #: Its sub-state while it waits.
+    waits_as: str = ""
     #: Containers of all attempts so far: role, index, folder.
     containers: list[list[Any]] = field(default_factory=list)
 
@@ -59,7 +61,7 @@ class Job:
             return "Completed"
         if self.is_stopping:
             return "AttemptDeletionRequested"
-        return "AttemptRunning" if self.started_ms is not None else "AttemptPreparing"
+        return "AttemptRunning" if self.started_ms is not None else self.waits_as or "AttemptPreparing"
 
     @property
     def state(self) -> str:
@@ -207,6 +209,8 @@ class Cluster:
     def _complete(self, job: Job, code: int) -> None:
         self._destroy(job)
         job.exit_code, job.completed_ms = code, round(self.clock() * 1000)
+        if code == 0 and self.behaviour.pretended_s is not None:  # nobody may have looked since
+            job.completed_ms = (job.started_ms or 0) + round(self.behaviour.pretended_s * 1000)
         self._save(job)
 
     def _destroy(self, job: Job) -> None:

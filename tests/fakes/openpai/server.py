@@ -3,8 +3,9 @@
 Beside the vendor's routes, for tests and people who play with it, without credentials:
 
 * ``POST /fake/reset`` users, storages and limits; everything else is forgotten
+* ``POST /fake/users`` the same, and jobs go on
 * ``POST /fake/behaviour`` fields of `Misbehaviour` and of `cluster.Behaviour`
-* ``POST /fake/begin``, ``/fake/end``, ``/fake/retry``, ``/fake/remove``, ``/fake/state`` of the job ``user``, ``name``
+* ``POST /fake/begin``, ``end``, ``stop``, ``retry``, ``remove``, ``state`` of the job ``user``, ``name``
 * ``GET /fake/jobs``, ``GET /fake/requests`` what there is, and what was asked
 """
 
@@ -14,6 +15,7 @@ import asyncio
 import contextlib
 import email.utils
 import json
+import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -40,6 +42,8 @@ class Misbehaviour:
 
     #: "drop": connections are broken off; a number: that status, for every call.
     outage: str | int = ""
+    #: Questions are taken, and not answered before this ends.
+    hang: bool = False
     #: Submissions that are taken, and whose answer is lost.
     lose_answers: int = 0
     #: Calls that are answered 429, with a Retry-After of `retry_after_s` in this form: seconds or date.
@@ -136,6 +140,8 @@ class RestServer:
     def _route(self, method: str, path: str, handler: Handler, *, kind: str = "", needs_token: bool = True) -> Route:
         async def handle(request: Request) -> Response:
             user = self._who(request)
+            while self.wrong.hang:  # noqa: ASYNC110 (a reset makes another one)
+                await asyncio.sleep(0.02)
             try:
                 response = self._refusal(user, kind, request) or await self._answer(handler, request, user, needs_token)
             except Refusal as refusal:
@@ -186,7 +192,7 @@ class RestServer:
         })  # fmt: skip
 
     async def _login(self, request: Request, _user: str) -> Response:
-        form = await request.form()
+        form = dict(urllib.parse.parse_qsl((await request.body()).decode()))
         name = str(form.get("username"))
         user = self.users.get(name)
         if user is None:
@@ -311,10 +317,13 @@ class RestServer:
                 return JSONResponse(self.requests)
             case "jobs":
                 return JSONResponse([
-                    {**answers.summary(job), "containers": job.containers} for job in self.cluster.jobs.values()
+                    {**answers.summary(job), "containers": job.containers, "extras": protocol.extras(job.config)}
+                    for job in self.cluster.jobs.values()
                 ])  # fmt: skip
             case "reset":
                 self._reset(body)
+            case "users":
+                self._set(body)
             case "behaviour":
                 self.behave(**body)
             case verb:
@@ -328,12 +337,15 @@ class RestServer:
                 job.is_begun = True
             case "end":
                 self.cluster.end(job, body["code"])
+            case "stop":
+                self.cluster.stop(job)
             case "retry":
                 self.cluster.retry(job)
             case "remove":
                 self.cluster.remove(job.user, job.name)
             case "state":
-                job.odd_state = body["state"]
+                job.odd_state = body.get("state", "")
+                job.waits_as = body.get("subState", "")
 
     def behave(self, **changes: Any) -> None:
         for part in (self.wrong, self.cluster.behaviour):
