@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
@@ -40,6 +40,7 @@ class DltsPlatform(Platform):
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=5.0,
     )  # fmt: skip
+    changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
@@ -51,6 +51,9 @@ class OpenpaiPlatform(Platform):
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=5.0,
     )  # fmt: skip
+    changeable: ClassVar[frozenset[str]] = frozenset({
+        "dockerImage", "trialCpuNumber", "trialMemorySize", "virtualCluster",
+    })  # fmt: skip
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)

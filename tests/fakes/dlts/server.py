@@ -51,8 +51,8 @@ class Dashboard:
         self.cluster = Cluster(folder, clock)
         #: Email → password and teams.
         self.users: dict[str, dict[str, Any]] = {}
-        #: (seconds, user, method, path, status)
-        self.requests: list[tuple[float, str, str, str, int]] = []
+        #: (seconds, user, method, path, status, the client's port)
+        self.requests: list[tuple[float, str, str, str, int, int]] = []
         self._settings = folder / "settings.json"
         self._misbehave({})
         if self._settings.exists():
@@ -99,7 +99,8 @@ class Dashboard:
                 await asyncio.sleep(0.02)
             user = self._who(request)
             response = await self._answer(handler, request, user)
-            self.requests.append((self.clock(), user, request.method, request.url.path, response.status_code))
+            port = request.client.port if request.client else 0
+            self.requests.append((self.clock(), user, request.method, request.url.path, response.status_code, port))
             return response
 
         return Route(f"/api{path}", handle, methods=[method])

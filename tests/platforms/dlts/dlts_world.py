@@ -27,7 +27,9 @@ class Impatient(DltsPlatform):
     def _account(self) -> DltsAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}
         dashboard, cluster = str(self.settings["dashboard"]), str(self.settings["cluster"])
-        return DltsAccount(dashboard, cluster, str(self.settings["team"]), EMAIL, limits=limits, fresh_s=0.02)
+        return DltsAccount(
+            dashboard, cluster, str(self.settings["team"]), str(self.settings["email"]), limits=limits, fresh_s=0.02
+        )
 
 
 class DltsWorld(WebWorld):
@@ -109,8 +111,8 @@ class DltsWorld(WebWorld):
 
     @property
     def sessions_seen(self) -> int:
-        """There is no login: every address has the password."""
-        return 1
+        """There is no login: connections."""
+        return len({request[-1] for request in self.fake.control("requests")})
 
     async def traces(self, experiment_id: str) -> Collection[str]:
         """DLWorkspace has no call that removes a job: those that have ended stay in its database."""
