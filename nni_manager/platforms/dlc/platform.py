@@ -256,6 +256,7 @@ class DlcPlatform(Platform):
 
     async def close(self) -> None:
         await self._ending.finish()
+        await self._storage.remove_shared()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():

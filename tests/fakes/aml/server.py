@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import threading
 import time
@@ -56,6 +57,10 @@ class _Handler(BaseHTTPRequestHandler):
         workspace = self.server.workspace
         if path == "/msi/token":
             return self._token(query)
+        while workspace.faults.outage == "hang":
+            if has_left(self.connection):
+                raise Lost
+            time.sleep(0.05)
         if workspace.faults.outage == "refuse":
             raise Refused(503, "ServiceUnavailable", "Try again later.")
         if workspace.faults.outage:
@@ -91,6 +96,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Calls are kept instead."""
+
+
+def has_left(connection: socket.socket) -> bool:
+    """Whether the client waits for no answer any more."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ CONTAINER = "azureml-blobstore"
 class Faults:
     """How it misbehaves."""
 
+    #: ``refuse`` (503), ``drop``, ``hang`` (no answer until it ends).
     outage: str = ""
     lost_puts: int = 0
     throttled: int = 0
@@ -53,6 +55,8 @@ class Workspace:
         self.faults = Faults()
         self.blobs = Blobs(folder / "blobs")
         self.calls: list[tuple[str, str]] = []
+        #: When each came, by a steady clock.
+        self.times: list[float] = []
         self._folder = folder
         self._file = folder / "workspace.json"
         told = json.loads(self._file.read_text()) if self._file.exists() else {}
@@ -64,6 +68,7 @@ class Workspace:
         """`path`: below the workspace. Raises Refused and Lost."""
         with self.lock:
             self.calls.append((method, path))
+            self.times.append(time.monotonic())
             if query.get("api-version") != "2025-12-01":
                 raise Refused(400, "NoRegisteredProviderFound", "There is no such api-version.")
             if self.faults.throttled > 0:

@@ -18,10 +18,12 @@ class Faults:
     retry_after_ms: int = 0
     #: Calls an account may make in any second; 0: as many as it likes.
     calls_a_second: int = 0
-    #: "": none; ``refuse`` (503), ``html`` (a gateway's page), ``hang up``.
+    #: "": none; ``refuse`` (503), ``html`` (a gateway's page), ``hang up``, ``hang`` (no answer until it ends).
     outage: str = ""
     #: Job id → a status that nobody has heard of.
     statuses: dict[str, str] = field(default_factory=dict)
+    #: Job id → what it says of its status.
+    reasons: dict[str, str] = field(default_factory=dict)
     #: New jobs stay in the queue until they are released.
     hold: bool = False
     #: Jobs run no commands: they succeed after so many seconds.

@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +49,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if path.startswith("/fake/"):
             return self._do_fake(path, body)
+        while self.server.service.faults.outage == "hang":
+            if has_left(self.connection):
+                self.close_connection = True
+                return None
+            time.sleep(_LOOK_S)
         outage = self.server.service.faults.outage
         if outage:
             return self._be_out(outage)
@@ -98,6 +104,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Calls are kept instead."""
+
+
+def has_left(connection: socket.socket) -> bool:
+    """Whether the client waits for no answer any more."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
 
 
 @contextmanager

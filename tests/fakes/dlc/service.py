@@ -198,7 +198,7 @@ class DlcService:
             "JobType": request["JobType"], "JobSpecs": request["JobSpecs"], "UserCommand": request["UserCommand"],
             "Settings": request.get("Settings", {}), "Envs": request.get("Envs", {}), "UserId": job.owner,
             "WorkspaceId": request.get("WorkspaceId", ""), "GmtCreateTime": _time(job.created_s),
-            "ReasonCode": f"Job{status}", "ReasonMessage": f"The job is {status}.",
+            "ReasonCode": f"Job{status}", "ReasonMessage": self.faults.reasons.get(job.id, f"The job is {status}."),
         }  # fmt: skip
         moments = {
             "GmtRunningTime": job.since("Running"), "GmtFinishTime": job.since(*life.ENDED),

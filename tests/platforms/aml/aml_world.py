@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
 from nni_manager.domain.ids import attempt_directory_of
-from nni_manager.domain.job import JobHandle, JobState
-from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, unreachable_keeper
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, unreachable_keeper
 from nni_manager.platforms.aml import states
 from nni_manager.platforms.aml.platform import AmlPlatform
 from nni_manager.platforms.aml.tokens import Tokens
@@ -50,8 +50,13 @@ class Signed(AmlPlatform):
 
 class AmlWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
-        Feature.EXIT_CODE: "Azure ML does not tell the exit code of a job; its runner does"
+        Feature.EXIT_CODE: "Azure ML does not tell the exit code of a job; its runner does",
+        Feature.MACHINES: "Azure ML hides its machines",
+        Feature.ROOM: "Azure ML queues whatever it is given",
+        Feature.REPLICAS: "a job is one process on one node",
+        Feature.WAIT_REASONS: "Azure ML says no more of a job that waits than its status",
     }
+    pace = (100_000, 1.0)
     native_states: ClassVar[Collection[str]] = tuple(states.STATES)
     max_observe_calls = 2
 
@@ -85,8 +90,11 @@ class AmlWorld(WebWorld):
         }  # fmt: skip
 
     def make(self, tokens: tuple[str, ...] = (GOOD,), **changes: Any) -> AmlPlatform:
+        return self.built(self.recorder, tokens, **changes)
+
+    def built(self, recorder: Recorder, tokens: tuple[str, ...] = (GOOD,), **changes: Any) -> AmlPlatform:
         signed = type("SignedAml", (Signed,), {"given": GivenTokens(*tokens)})
-        made: AmlPlatform = signed(self.settings(**changes), self.recorder.host(unreachable_keeper()))
+        made: AmlPlatform = signed(self.settings(**changes), recorder.host(unreachable_keeper()))
         return made
 
     def make_unauthorised(self) -> AmlPlatform:
@@ -104,17 +112,56 @@ class AmlWorld(WebWorld):
         self.workspace.faults.pretend = True
 
     def directory(self, job_name: str) -> Path:
-        place = f"nni-experiments/{self.recorder.experiment_id}/{attempt_directory_of(job_name)}"
+        place = f"nni-experiments/{job_name.split('_')[2]}/{attempt_directory_of(job_name)}"
         return self.workspace.blobs.folder / place
 
     def submitted(self, job_name: str) -> list[dict[str, Any]]:
-        return [job for name, job in self.workspace.jobs.items() if name in (job_name, f"{job_name}-n0nce123")]
+        """Not those of others."""
+        return [
+            job for name, job in self.workspace.jobs.items()
+            if name.startswith(job_name) and job["properties"]["tags"].get("owner") != "theirs"
+        ]  # fmt: skip
 
     def entry_of(self, job_name: str) -> dict[str, Any]:
         return next(iter(self.submitted(job_name)), {})
 
     async def start_job(self, job_name: str) -> None:
-        self.workspace.release(job_name)
+        names = [name for name, job in self.workspace.jobs.items() if name.startswith(job_name) and not _is_theirs(job)]
+        self.workspace.release(names[0])
+
+    async def cancel_in_portal(self, handle: JobHandle) -> None:
+        self.workspace.stop(json.loads(handle.data)["name"])
+
+    async def plant(self, spec: JobSpec) -> None:
+        properties = {"jobType": "Command", "command": "theirs", "environmentId": "theirs", "tags": {"owner": "theirs"}}
+        self.workspace.jobs[spec.name] = {"properties": properties, "status": "Paused", "is_started": False}
+
+    async def is_planted(self, spec: JobSpec) -> bool:
+        there = self.workspace.jobs[spec.name]
+        return there["status"] == "Paused" and _is_theirs(there)
+
+    async def traces(self, experiment_id: str) -> Collection[str]:
+        """Jobs that have ended stay in the studio; code and environments are every experiment's, by their content."""
+        jobs = self.workspace.jobs.items()
+        ours = [name for name, job in jobs if job["status"] not in ENDED and not _is_theirs(job)]
+        return [name for name in ours if name.split("_")[2] == experiment_id]
+
+    @property
+    def sessions_seen(self) -> int:
+        return 1  # tokens are Entra's
+
+    @property
+    def calls_seen(self) -> Sequence[float]:
+        return self.workspace.times
+
+    async def start_hanging(self) -> None:
+        self.workspace.faults.outage = "hang"
+
+    async def end_hanging(self) -> None:
+        self.workspace.faults.outage = ""
+
+    async def lose_answer(self) -> None:
+        self.workspace.faults.lost_puts = 1
 
     def has_ended(self, entry: dict[str, Any]) -> bool:
         return entry["status"] in ENDED
@@ -141,3 +188,7 @@ class AmlWorld(WebWorld):
 
     async def end_outage(self) -> None:
         self.workspace.faults.outage = ""
+
+
+def _is_theirs(job: dict[str, Any]) -> bool:
+    return job["properties"]["tags"].get("owner") == "theirs"

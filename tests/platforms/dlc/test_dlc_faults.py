@@ -82,7 +82,7 @@ async def test_a_daemon_killed_between_submit_and_record_finds_its_job(world: Vi
 @pytest.mark.parametrize("foreign", [{"nonce": "another"}, {"experiment_id": "another"}])
 async def test_a_foreign_job_of_the_same_name_is_not_adopted(world: VirtualDlc, foreign: dict[str, str]) -> None:
     spec = world.spec("aaaaa", "true")
-    async with world.make(recorder=world.another_experiment("elsewhere")) as other:
+    async with world.make(recorder=world.recorder.other("elsewhere")) as other:
         await other.submit(dataclasses.replace(spec, **foreign))  # type: ignore[arg-type]
     async with world.make() as platform:
         await platform.submit(dataclasses.replace(spec, is_repeat=True))
@@ -227,7 +227,7 @@ async def test_two_experiments_on_one_account_keep_its_pace(world: VirtualDlc) -
     """300 jobs each: the figures are judged by the service's own log."""
     world.service.faults.pretend_s, world.service.faults.list_lag_s = 30.0, 5.0
     world.service.faults.calls_a_second = 15  # a limit that is kept on both paces' worst second
-    await asyncio.gather(*(_run(world, world.another_experiment(name)) for name in ("one", "two")))
+    await asyncio.gather(*(_run(world, world.recorder.other(name)) for name in ("one", "two")))
     assert Counter(job.status for job in world.service.jobs.by_id.values()) == {"Succeeded": 600}
     begun_s = world.service.calls[0][0]
     for kinds, rate, burst in (

@@ -66,13 +66,6 @@ class VirtualDlc(DlcWorld):
             self._begun_s = time.time() - asyncio.get_running_loop().time()
         return self._begun_s + asyncio.get_running_loop().time()
 
-    def another_experiment(self, experiment_id: str) -> Recorder:
-        """On the same account."""
-        recorder = Recorder(experiment_id)
-        recorder.connections = self.recorder.connections
-        recorder.folder, recorder.code_archive = self.directory / experiment_id, self.recorder.code_archive
-        return recorder
-
     def make(self, *, recorder: Recorder | None = None, **fields: Any) -> DlcPlatform:  # type: ignore[override]
         host = (recorder or self.recorder).host(unreachable_keeper())
         return DlcPlatform(self.settings(**fields), host, clock=lambda: round(self.now_s() * 1000))
