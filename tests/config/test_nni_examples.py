@@ -9,22 +9,17 @@ import pytest
 from nni_manager.config import admission
 from nni_manager.config.experiment_file import from_canonical, load_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
+from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit
 
 EXAMPLES = Path(__file__).parent / "nni_examples"
 NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
-VALID = (
-    "seed-dlc.yml",
-    "v1-aml.yml",
-    "v2-aml.yml",
-    "v2-custom-tuner.yml",
-    "v2-dlc-resource.yml",
-    "v2-local-inline.yml",
-)
-#: Valid, and of a platform that has no adapter yet: the one reason why no experiment can be made.
-NO_ADAPTER = {
+LOCAL = ("v2-custom-tuner.yml", "v2-local-inline.yml")
+#: Valid, and of a platform elsewhere, the first one that may have no adapter yet.
+ELSEWHERE = {
+    "seed-dlc.yml": "dlc", "v1-aml.yml": "aml", "v2-aml.yml": "aml", "v2-dlc-resource.yml": "dlc",
     "seed-kubeflow-azure.yml": "kubeflow", "seed-kubeflow-pytorch.yml": "kubeflow",
     "seed-kubeflow-tf.yml": "kubeflow", "seed-openpai.yml": "openpai", "v1-adl.yml": "adl",
     "v1-dlts.yml": "dlts", "v1-frameworkcontroller-template.yml": "frameworkcontroller",
@@ -36,6 +31,9 @@ NO_ADAPTER = {
     "v2-openpai-jobconfig.yml": "openpai", "v2-openpai-jobfile.yml": "openpai", "v2-openpai.yml": "openpai",
     "v2-remote.yml": "remote", "v2-sharedstorage-azureblob.yml": "remote", "v2-sharedstorage-nfs.yml": "remote",
 }  # fmt: skip
+#: Without one: the one reason why no experiment can be made.
+NO_ADAPTER = {name: platform for name, platform in ELSEWHERE.items() if not registry.find(platform).adapter}
+VALID = (*LOCAL, *(name for name in ELSEWHERE if name not in NO_ADAPTER))
 #: Valid, but for what the adapter of this machine cannot do yet.
 NO_GPUS = ("v2-local.yml",)
 #: File → everything that is wrong: line, field, words.

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked
 
+_PUBLIC = "https://management.azure.com"
+
 
 class AmlConfig(PlatformSection):
     """``trainingService: {platform: aml, …}``."""
@@ -23,10 +25,10 @@ class AmlConfig(PlatformSection):
     job_timeout: int | None = marked(
         "Minutes after which Azure ML ends a job; none: it never does.", default=None, format="whole-number", gt=0
     )
-    endpoint: str = Field(
-        default="https://management.azure.com", pattern=r"^https?://[^/]+$",
+    endpoint: str | None = Field(
+        default=None, pattern=r"^https?://[^/]+$",
         description="Azure Resource Manager; `https://management.usgovcloudapi.net` or "
-        "`https://management.chinacloudapi.cn` for sovereign clouds.",
+        "`https://management.chinacloudapi.cn` for sovereign clouds. Default: the public cloud's.",
     )  # fmt: skip
     authority: str | None = Field(
         default=None, min_length=1,
@@ -36,6 +38,11 @@ class AmlConfig(PlatformSection):
         default=None, pattern=r"^https?://[^/]+",
         description="Blob service of the workspace's storage account, for private addresses. Default: the account's.",
     )  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        """Of Azure Resource Manager."""
+        return self.endpoint or _PUBLIC
 
     @property
     def resource(self) -> str:

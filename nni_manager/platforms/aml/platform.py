@@ -68,12 +68,12 @@ class AmlPlatform(Platform):
     def _account(self) -> AmlAccount:
         key = self.connection_key(self.settings)
         config = self._config
-        return AmlAccount(key, endpoint=config.endpoint, resource=config.resource, tokens=self._tokens())
+        return AmlAccount(key, endpoint=config.address, resource=config.resource, tokens=self._tokens())
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
         config = AmlConfig.model_validate(settings)
-        return f"aml:{config.endpoint}{config.resource}"
+        return f"aml:{config.address}{config.resource}"
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         async with self._lease.entered():

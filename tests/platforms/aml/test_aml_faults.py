@@ -169,7 +169,8 @@ async def test_a_cluster_that_is_gone_refuses_the_job(world: AmlWorld) -> None:
 async def test_sovereign_clouds_have_addresses_of_their_own(world: AmlWorld) -> None:
     settings = {**world.settings(), "endpoint": "https://management.usgovcloudapi.net"}
     config = AmlConfig.model_validate(settings)
-    assert config.endpoint + config.resource in world.make().connection_key(settings)
+    assert config.address + config.resource in world.make().connection_key(settings)
+    assert AmlConfig.model_validate({**settings, "endpoint": None}).address == "https://management.azure.com"
 
 
 async def test_only_what_runners_write_is_copied_and_only_what_grew(world: AmlWorld, tmp_path: Path) -> None:
