@@ -123,11 +123,14 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def running_daemon(folder: Path, *arguments: str, program: Sequence[str] = ("-m", "nni_manager")) -> Iterator[Daemon]:
+def running_daemon(
+    folder: Path, *arguments: str, program: Sequence[str] = ("-m", "nni_manager"),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Daemon]:  # fmt: skip
     """A new one with its data below `folder`; ended with everything it started."""
     data = folder / "data"
     data.mkdir()
-    daemon = Daemon(data, program=program)
+    daemon = Daemon(data, program=program, environment=environment)
     daemon.start(*arguments)
     try:
         yield daemon

@@ -19,9 +19,9 @@ signal      name, grace_s                                             {} (quiet 
                                                                       all its processes, SIGKILL after grace_s
 read        attempt_directory, file, offset, limit                    {data (base64), size}
 forget      names                                                     {}
-facts       –                                                         {cpu_count, memory_bytes,
+facts       gpus: none, or the greatest age of a reading, in seconds  {cpu_count, memory_bytes,
                                                                       memory_available_bytes, load, disk_bytes,
-                                                                      disk_free_bytes, keeper_cpu_s}
+                                                                      disk_free_bytes, keeper_cpu_s, gpus: reading}
 ==========  ========================================================  ==============================================
 
 A *job* is ``{name, owner, state, pid, started_ms, attempt_directory, reservation}`` and, when it has ended,
@@ -29,6 +29,13 @@ A *job* is ``{name, owner, state, pid, started_ms, attempt_directory, reservatio
 notes in it which places of the machine the job has. `state` is one of RUNNING, ENDED, LOST; RUNNING until no process
 of it is left. Of `exit_code` and `signal` one is set, none when LOST; `cpu_s` is null when the keeper is not the
 parent. The same name spawned twice is one job.
+
+A *reading* of the machine's GPUs is ``{source, error, is_absent, age_s, cards}``: `source` is nvml or nvidia-smi, and
+empty where neither can be asked, as `error` says; `is_absent` when there is neither of the two on the machine. A card
+is ``{index, uuid, name, memory_bytes, used_bytes, error, processes}``, a process on it ``{pid, user, memory_bytes,
+is_compute, job}``: `user` is empty for one that the keeper cannot see, `is_compute` false for one that only draws,
+`job` one of the keeper's own jobs, or null. What a driver does not tell is null. The answer comes within 10 s, with
+an error when the driver has not answered by then.
 
 Keeper, events:
 
@@ -141,6 +148,8 @@ ENV_CODE_DIR = "NNI_CODE_DIR"
 ENV_OUTBOX = "NNI_OUTBOX"
 ENV_COMMAND_CHANNEL = "NNI_TRIAL_COMMAND_CHANNEL"
 ENV_GPUS = "CUDA_VISIBLE_DEVICES"
+#: How CUDA counts them.
+ENV_GPU_ORDER = "CUDA_DEVICE_ORDER"
 #: Names the job a process belongs to; every child inherits it.
 ENV_JOB = "NNI_MANAGER_JOB"
 

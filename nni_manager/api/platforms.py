@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Request
 
+from nni_manager.api import submission
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.platforms import Clean, Cleaned, CleanedList
+from nni_manager.api.schemas.platforms import Clean, Cleaned, CleanedList, ServicePlan, ServicePlanList
 
 router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
+
+
+@router.post(
+    "/plan", operation_id="planExperiment", summary="Where an experiment's first trials would go",
+    responses=documented(400, 409, 413, 503), openapi_extra={"requestBody": submission.REQUEST_BODY},
+)  # fmt: skip
+async def plan(request: Request, context: Context) -> ServicePlanList:
+    """The body is that of a new experiment, which is not made: nothing is started or reserved."""
+    plans = await context.service.plan(await submission.read(request, context))
+    return ServicePlanList(
+        services=[
+            ServicePlan(
+                service=one.service, platform=one.platform, trials=one.trials, trouble=one.trouble,
+                places=None if one.plan is None else list(one.plan.places),
+                why_not={} if one.plan is None else dict(one.plan.why_not),
+            )
+            for one in plans
+        ]
+    )  # fmt: skip
 
 
 @router.post(

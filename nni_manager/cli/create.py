@@ -49,10 +49,8 @@ def create(
     tuner_python: str,
 ) -> None:  # fmt: skip
     """Start an experiment; the daemon is started too when none runs."""
-    text, directory = _read(config)
-    python = program(tuner_python)
-    client, sent = _sent(connect, text, directory, config, python)
-    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **sent)
+    client, experiment = sent(connect, config, program(tuner_python))
+    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **experiment)
     _go_on(client, id_, "started", foreground=foreground)
 
 
@@ -89,11 +87,12 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
     _tell(client, id_, "is viewed: open for reading only", {"trials": "trial ls", "end": "stop"})
 
 
-def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
+def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
     """The experiment as its daemon can use it: one elsewhere gets the code, and nothing else of this machine.
 
     `python`: what is to run a user's tuner, as it is called where the daemon is; or empty.
     """
+    text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
     if not (place := current()).is_elsewhere:
         class_args.check_text(text, directory, file, place.data_directory, python)
@@ -103,8 +102,8 @@ def _sent(connect: Connect, text: str, directory: str, file: str, python: str) -
     config, secrets, code, warnings = parcel.read(text, directory, file, os.environ)
     client = connect()
     warn(warnings)  # the manager gets the config as it was understood here
-    sent = {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
-    return client, {**sent, "secrets": secrets} if secrets else sent
+    found = {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
+    return client, {**found, "secrets": secrets} if secrets else found
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:

@@ -18,6 +18,7 @@ from nni_manager.cli.experiment import experiment
 from nni_manager.cli.export import export
 from nni_manager.cli.import_results import import_results
 from nni_manager.cli.log import log
+from nni_manager.cli.plan import plan
 from nni_manager.cli.platform import platform
 from nni_manager.cli.runner import runner
 from nni_manager.cli.serve import serve
@@ -49,7 +50,7 @@ def nni_manager() -> None:
 
 
 for _command in (
-    create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, platform,
+    create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, plan, platform,
     *left_out.commands,
 ):  # fmt: skip
     nnictl.add_command(_command)

@@ -94,6 +94,14 @@ class ManagerClient:
         body |= {name: value for name, value in given.items() if value not in ("", None)}
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
 
+    def plan(self, config: str, **caller: Any) -> list[Json]:
+        """Where its first trials would go, by training service. `caller`: as of `create`."""
+        body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
+        services: list[Json] = self._json("POST", "/api/v1/platforms/plan", body, timeout_s=_PACKING_TIMEOUT_S)[
+            "services"
+        ]
+        return services
+
     def clean(self, platforms: Sequence[str] = ()) -> list[Json]:
         """Ends what closed experiments left on these platforms, or on all; says of each what became of it."""
         body = {"platforms": list(platforms)}

@@ -43,6 +43,7 @@ COMMON: Mapping[str, str] = {
     "logLevel": "/logLevel",
     "logCollection": "/logCollection",
     # ours, in both formats
+    "trialGpuMemory": "/trialGpuMemory",
     "maxTrialRetries": "/maxTrialRetries",
     "gracePeriod": "/gracePeriod",
     "metricGrace": "/metricGrace",

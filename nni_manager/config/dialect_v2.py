@@ -23,10 +23,10 @@ from nni_manager.domain.experiment import ExperimentSpec
 #: Every field of the top level, in the order of the canonical form.
 FIELDS = (
     "experimentName", "experimentType", "searchSpaceFile", "searchSpace", "trialCommand", "trialCodeDirectory",
-    "trialConcurrency", "trialGpuNumber", "maxExperimentDuration", "maxTrialNumber", "maxTrialDuration",
-    "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase", "debug",
-    "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices", "tunerPython",
-    "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
+    "trialConcurrency", "trialGpuNumber", "trialGpuMemory", "maxExperimentDuration", "maxTrialNumber",
+    "maxTrialDuration", "maxTrialRetries", "gracePeriod", "metricGrace", "nniManagerIp", "useAnnotation", "multiPhase",
+    "debug", "versionCheck", "logLevel", "logCollection", "experimentWorkingDirectory", "tunerGpuIndices",
+    "tunerPython", "tuner", "assessor", "advisor", "trainingService", "sharedStorage", "deprecated",
 )  # fmt: skip
 
 #: Fields that are one value each. What is not set stays out of the canonical form, unless `_DEFAULTS` has it.
@@ -36,6 +36,7 @@ _VALUES: Mapping[str, scalars.Parse] = {
     "trialCommand": scalars.text,
     "trialConcurrency": scalars.whole_number(1),  # see `_COUNTS`
     "trialGpuNumber": scalars.whole_number(0),
+    "trialGpuMemory": scalars.memory_mb,
     "maxExperimentDuration": scalars.duration,
     "maxTrialNumber": scalars.whole_number(1),
     "maxTrialDuration": scalars.duration,
@@ -155,7 +156,10 @@ def _training_service(top: Section, fields: Mapping[str, object], source: Source
         top.require("trainingService", "add for example trainingService: {platform: local}")
         return []
     shared = {name: fields[name] for name in SHARED if fields.get(name) is not None}
-    return read_platforms(raw, ("trainingService",), shared, source)
+    sections = read_platforms(raw, ("trainingService",), shared, source)
+    if "trialGpuMemory" in shared and sections and not any("trialGpuMemory" in section for section in sections):
+        top.refuse("trialGpuMemory", "no platform of this experiment goes by it; remove this field")
+    return sections
 
 
 def _refuse_placeholders(top: Section, source: Source) -> None:

@@ -14,6 +14,10 @@ TOP_LEVEL: Mapping[str, tuple[str, str]] = {
     "trialCodeDirectory": ("`.`", "Folder of the trial's code."),
     "trialConcurrency": ("required", "How many trials may run at a time, 1 to 100000."),
     "trialGpuNumber": ("none", "GPUs of a trial; not set: all visible, none reserved; 0: none visible."),
+    "trialGpuMemory": (
+        "none",
+        "Memory of each GPU of a trial, such as `8GB`: trials share GPUs as far as it goes. Ours.",
+    ),
     "maxExperimentDuration": ("none", "How long it may be active: `90s`, `1.5h`, `2d`, or seconds."),
     "maxTrialNumber": ("none", "How many trials are made in all."),
     "maxTrialDuration": ("none", "How long one trial may run; then it is stopped."),

@@ -2,8 +2,9 @@
 
 `contract` is what it promises, `testing` puts that to the test, `registry` finds it, `payload` describes its jobs. What
 experiments share lives in `connections`, and who has which place of a machine in `places` (`ledger`, `line`). For jobs
-at a keeper there is `keeper_jobs`, for their places `placement`; for jobs with a trial
-runner its archive, its token, and `pull`, which reads what it leaves on shared storage; `archive` packs code.
+at a keeper there is `keeper_jobs`, for their places `placement`, for GPUs of machines with keepers `gpu_machines`,
+which says how an adapter uses them; for jobs with a trial runner its archive, its token, and `pull`, which reads what
+it leaves on shared storage; `archive` packs code.
 
 May import `domain` and `trial_runner.protocol`; adapters are found at run time, never imported by name here.
 """

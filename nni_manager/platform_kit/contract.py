@@ -59,7 +59,7 @@ class Capabilities:
 
 #: Verb → seconds after which a call of it is given up; a submission that was given up may have been taken.
 TIME_LIMITS_S: Mapping[str, float] = {
-    "enter": 30.0, "preflight": 15.0, "submit": 60.0, "observe": 30.0, "cancel": 30.0, "forget": 30.0,
+    "enter": 30.0, "preflight": 15.0, "plan": 15.0, "submit": 60.0, "observe": 30.0, "cancel": 30.0, "forget": 30.0,
     "read_file": 30.0, "close": 30.0, "clean": 30.0,
 }  # fmt: skip
 
@@ -79,6 +79,16 @@ class NoRoom:
     """An answer of `submit`: the job was not taken, which is no attempt; it is submitted again when room changes."""
 
     why: Wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """Where jobs would go if they were submitted now, as far as the service decides that itself."""
+
+    #: One for each job that would start at once, in words, e.g. ``hostA, gpu 0``.
+    places: Sequence[str]
+    #: Machine → why no job more goes there, one sentence; of those that take no more.
+    why_not: Mapping[str, str] = field(default_factory=dict)
 
 
 class Severity(StrEnum):
@@ -228,6 +238,13 @@ class Platform(abc.ABC):
 
     def want(self, jobs: int) -> None:  # noqa: B027 (only where experiments stand in a line for room)
         """So many trials wait for room there; 0: none any more. Called when that changes."""
+
+    async def plan(self, jobs: int) -> JobPlan | None:
+        """Where so many jobs would go now, reserving nothing; None: the service decides that, and does not say.
+
+        Called while entered.
+        """
+        return None
 
     @abc.abstractmethod
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:

@@ -19,10 +19,11 @@ from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
 from nni_manager.platform_kit.keeper_deliveries import Deliveries
 from nni_manager.platform_kit.keeper_leaving import Known, Leaving
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
+from nni_manager.platform_kit.keeper_machines import GPU_AGE_S, KeeperConnection
 from nni_manager.platform_kit.keeper_states import job_report
 from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.placement import Placement
+from nni_manager.platform_kit.places import KeeperMachine
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -52,12 +53,12 @@ class KeeperJobs:
 
     # Its life
 
-    async def enter(self, machines: Mapping[str, int] | None = None) -> None:
-        """Hears of its jobs from now on. `machines`: name → places, of those whose jobs are at this keeper."""
+    async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
+        """Hears of its jobs from now on. `machines`: those whose jobs are at this keeper and have places there."""
         self._connection = (await self._held.enter_async_context(self._lease())).connection
         try:
             with suppress(PlatformError):  # they are read when it answers
-                await self._connection.serve(machines or {})
+                await self._connection.serve(machines)
             await self._connection.keeper.listen(self.owner, self)
         except BaseException:
             await self.leave()
@@ -74,6 +75,16 @@ class KeeperJobs:
             await self._deliveries.cancel()
         await self._leaving.cancel()
         await self._held.aclose()
+
+    # Its machines
+
+    async def until_read(self) -> None:
+        """The ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
+        await self._entered.until_read()
+
+    async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
+        """What the ledger knows of the GPUs is no older. Raises PlatformUnavailable."""
+        await self._entered.read_gpus(max_age_s)
 
     # Verbs
 

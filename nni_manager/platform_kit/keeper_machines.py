@@ -1,20 +1,31 @@
-"""A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps."""
+"""A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
+
+GPUs are read when the keeper is connected, before a job gets one, and again and again while somebody waits for one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformError
+from nni_manager.platform_kit.cards import Reading
 from nni_manager.platform_kit.connections import Connection
 from nni_manager.platform_kit.keeper_client import Job, Keeper
 from nni_manager.platform_kit.ledger import MachineLedger, Reservation
-from nni_manager.platform_kit.places import Places
+from nni_manager.platform_kit.places import KeeperMachine, Places
 from trial_runner import protocol
+
+log = logging.getLogger(__name__)
 
 #: Key of the keeper of this machine.
 LOCAL = "keeper:local"
+#: Seconds after which what is known of GPUs is too old to give one away by, or to say why one is not free.
+GPU_AGE_S = 2.0
 
 
 class KeeperConnection(Connection):
@@ -28,18 +39,29 @@ class KeeperConnection(Connection):
         #: Questions for the list that are under way, and jobs that ended meanwhile.
         self._reading = 0
         self._ended: set[str] = set()
+        #: When the GPUs were read last, by a clock that never goes back.
+        self._gpus_read_s: float | None = None
+        self._gpus_wanted = asyncio.Event()
+        self._gpu_reader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         self.keeper.watchers.append(self)
 
     async def close(self) -> None:
         self.keeper.watchers.remove(self)
+        if self._gpu_reader is not None:
+            self.places.on_want.remove(self._gpus_wanted.set)
+            self._gpu_reader.cancel()
+            await asyncio.gather(self._gpu_reader, return_exceptions=True)
         self.on_down("nobody uses it")
 
-    async def serve(self, machines: Mapping[str, int]) -> None:
-        """Jobs on these machines (name → places) are this keeper's."""
-        for name, places in machines.items():
-            self._machines[name] = self.places.machine(name, places)
+    async def serve(self, machines: Sequence[KeeperMachine]) -> None:
+        """Jobs on these machines are this keeper's; at most one of them has GPUs."""
+        for declared in machines:
+            self._machines[declared.name] = self.places.machine(declared)
+        if self._gpu_machine is not None and self._gpu_reader is None:
+            self._gpu_reader = asyncio.create_task(self._read_gpus_while_wanted(), name=f"GPUs of {self.key}")
+            self.places.on_want.append(self._gpus_wanted.set)
         if self.keeper.is_connected:
             await self.read()
 
@@ -53,6 +75,7 @@ class KeeperConnection(Connection):
             machine.read({job: place for job, place in reserved.items() if place.machine == name})
         if not self._reading:
             self._ended.clear()
+        self._gpus_wanted.set()
         self.places.note_change()
         left = [name for name in reserved if not self.keeper.has_listener(listed[name]["owner"])]
         if left:  # nobody else asks for word of their ends
@@ -81,9 +104,41 @@ class KeeperConnection(Connection):
         has_processes = job["state"] == protocol.RUNNING and name not in self._ended
         return Reservation.parse(job.get("reservation") or {}) if has_processes else None
 
+    # GPUs
+
+    async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
+        """What is known of them is no older. Raises PlatformUnavailable; what the driver says no to is a reading."""
+        machine = self._gpu_machine
+        if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
+            return
+        told = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
+        self._gpus_read_s = time.monotonic() - (told["age_s"] if told else 0.0)
+        reading = Reading.parse(told)
+        if reading.error and (machine.reading is None or machine.reading.error != reading.error):
+            log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)
+        self.places.note_reading(machine, reading)
+
+    async def _read_gpus_while_wanted(self) -> None:
+        machine = self._gpu_machine
+        assert machine is not None, "it is the reason for this task"
+        while True:
+            await self._gpus_wanted.wait()
+            self._gpus_wanted.clear()
+            while self.keeper.is_connected and (
+                machine.reading is None or self.places.line.is_waited_for(machine.name)
+            ):
+                with suppress(PlatformError):
+                    await self.read_gpus(GPU_AGE_S / 2)
+                await asyncio.sleep(GPU_AGE_S)
+
+    @property
+    def _gpu_machine(self) -> MachineLedger | None:
+        return next((machine for machine in self._machines.values() if machine.has_gpus), None)
+
     # What the keeper tells
 
     async def on_up(self) -> None:
+        self._gpus_read_s = None
         await self.read()
         self.note_up()
 

@@ -27,6 +27,7 @@ def job_report(job: dict[str, Any]) -> JobReport:
         message=job.get("message") or "",
         started_ms=job.get("started_ms"),
         ended_ms=job.get("ended_ms"),
+        place=(job.get("reservation") or {}).get("place", ""),
     )
 
 

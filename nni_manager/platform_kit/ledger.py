@@ -5,15 +5,22 @@ what the keeper lists is the truth, and all that a new daemon knows. So a machin
 list was read; a reservation whose start was never answered stays until the next list; and a place is given back when
 no process of its job is left, never earlier.
 
-A place that becomes free is offered to the experiment that waits longest, for a moment in which the others leave it
-alone. `line` decides who that is. Nothing here waits, so that tables and virtual time can test it.
+A GPU is known by its UUID, where the driver tells one: so a job keeps its card when the driver counts them anew, and
+two names of one machine share it. A place that becomes free is offered to the experiment that waits longest, for a
+moment in which the others leave it alone. `line` decides who that is. Nothing here waits, so that tables and virtual
+time can test it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+from nni_manager.platform_kit.cards import Card, Reading
+
+#: Jobs that may have a place at a time where nothing but memory limits them.
+ANY_NUMBER = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +33,10 @@ class Demand:
     share: int = 1
     #: Indices of the places that may be used; None: all.
     only: frozenset[int] | None = None
+    #: Also GPUs on which processes run that are none of ours.
+    use_active: bool = False
+    #: Of each GPU; 0: whatever there is.
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +48,42 @@ class Reservation:
     places: tuple[int, ...] = ()
     #: As in the demand that it was made for.
     share: int = 1
+    memory_bytes: int = 0
+    #: Of the places, in their order, where they are GPUs that tell it.
+    uuids: tuple[str, ...] = ()
+    #: GPUs in words, for people: ``hostA, gpu 0``; empty where places are none.
+    place: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """As it stands in the keeper's claim."""
-        return {"machine": self.machine, "places": list(self.places), "share": self.share}
+        entry = {"machine": self.machine, "places": list(self.places), "share": self.share}
+        others = {"memory_bytes": self.memory_bytes, "uuids": list(self.uuids), "place": self.place}
+        return {**entry, **{name: value for name, value in others.items() if value}}
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Self | None:
         """None for what is no reservation: a job that was started without one."""
-        places = entry.get("places")
+        places, uuids = entry.get("places"), entry.get("uuids") or []
         if not isinstance(places, list) or not isinstance(entry.get("machine"), str):
             return None
-        return cls(machine=entry["machine"], places=tuple(sorted(places)), share=entry.get("share", 1))
+        return cls(
+            machine=entry["machine"], places=tuple(places), share=entry.get("share", 1),
+            memory_bytes=entry.get("memory_bytes", 0), uuids=tuple(uuids) if len(uuids) == len(places) else (),
+            place=entry.get("place", ""),
+        )  # fmt: skip
+
+    @property
+    def visible_devices(self) -> str:
+        """For `CUDA_VISIBLE_DEVICES`, beside `CUDA_DEVICE_ORDER` PCI_BUS_ID, by which the driver counts."""
+        return ",".join(map(str, self.places))
+
+
+class User(NamedTuple):
+    """A job that has a place."""
+
+    job: str
+    share: int
+    memory_bytes: int
 
 
 @dataclass(slots=True)
@@ -65,14 +100,26 @@ class MachineLedger:
     name: str
     #: Indices of its places.
     places: Sequence[int] = ()
-    #: Place → why it cannot be had although no job of ours has it, e.g. a foreign process.
-    blocked: Mapping[int, str] = field(default_factory=dict)
+    #: As people call it; empty: its name without its kind.
+    title: str = ""
+    #: By index, of a machine whose places are GPUs.
+    cards: Mapping[int, Card] = field(default_factory=dict)
+    #: Its places are GPUs, which its keeper reads.
+    has_gpus: bool = False
+    #: They were read at some time, or why not.
+    reading: Reading | None = None
     #: Its keeper's list was read on the connection there is now.
     is_read: bool = False
     #: It was read at some time in this process, so that all its jobs are known here.
     was_read: bool = False
+    #: Other names of this machine: they have a card of it, too.
+    twins: tuple[MachineLedger, ...] = ()
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _connection: int = 0
+
+    @property
+    def called(self) -> str:
+        return self.title or self.name.rpartition(":")[2]
 
     def disconnect(self) -> None:
         """The keeper cannot be asked; nothing new is granted until its list was read again."""
@@ -90,6 +137,13 @@ class MachineLedger:
             self._entries[name] = _Entry(reservation, self._connection)
         self.is_read = self.was_read = True
 
+    def note_reading(self, reading: Reading) -> None:
+        """Its GPUs as they are now. What could not be read changes nothing of what is known of them, but that."""
+        self.reading = reading
+        if not reading.error:
+            self.cards = {card.index: card for card in reading.cards}
+            self.places = sorted(self.cards)
+
     def reserve(self, job_name: str, demand: Demand) -> Reservation | None:
         """For a job about to be started (again); None: nothing fits now. The same name gets the same places."""
         entry = self._entries.get(job_name)
@@ -100,7 +154,11 @@ class MachineLedger:
         if len(places) < demand.count or not self.is_read:
             return None
         chosen = tuple(sorted(places[: demand.count]))
-        reservation = Reservation(machine=self.name, places=chosen, share=demand.share)
+        uuids = tuple(self.cards[place].uuid for place in chosen if place in self.cards)
+        reservation = Reservation(
+            machine=self.name, places=chosen, share=demand.share, memory_bytes=demand.memory_bytes,
+            uuids=uuids if all(uuids) else (), place=self.in_words(chosen) if self.has_gpus else "",
+        )  # fmt: skip
         self._entries[job_name] = _Entry(reservation, self._connection)
         return reservation
 
@@ -112,39 +170,118 @@ class MachineLedger:
     def has(self, job_name: str) -> bool:
         return job_name in self._entries
 
+    @property
+    def jobs(self) -> int:
+        """How many there are, with places and without."""
+        return len(self._entries)
+
+    def in_words(self, places: Sequence[int]) -> str:
+        """``hostA, gpu 0, 1``; the machine alone when there are none."""
+        kind = "gpu" if self.has_gpus else "place"
+        return f"{self.called}, {kind} {', '.join(map(str, places))}" if places else self.called
+
+    # What fits
+
     def fitting(self, demand: Demand) -> list[int]:
-        """Places that a job could have beside those who have them; the least used first."""
+        """Places that a job could have beside those who have them; the least used first, or, where memory counts, the
+        fullest first that still has enough."""
+        if self.has_gpus and (self.reading is None or self.reading.error):
+            return []  # a driver that does not answer us would answer no trial
         users = self.users()
-        allowed = [p for p in self.places if p not in self.blocked and (demand.only is None or p in demand.only)]
-        free = [place for place in allowed if _has_room(users.get(place, ()), demand.share)]
+        free = [place for place in self.allowed(demand) if self.fits(place, demand, users.get(place, ()))]
+        if demand.memory_bytes:
+            return sorted(free, key=lambda place: (self.free_bytes(place, users.get(place, ())), place))
         return sorted(free, key=lambda place: (len(users.get(place, ())), place))
 
-    def users(self) -> dict[int, list[tuple[str, int]]]:
-        """Place → (job name, share) of those who have it."""
-        users: dict[int, list[tuple[str, int]]] = {}
-        for name, entry in self._entries.items():
-            for place in entry.reservation.places:
-                users.setdefault(place, []).append((name, entry.reservation.share))
+    def room(self, demand: Demand) -> int:
+        """What is free of the places that fit, in jobs with one place each."""
+        users = self.users()
+        return sum(self._slots(place, demand, users.get(place, ())) for place in self.fitting(demand))
+
+    def allowed(self, demand: Demand) -> list[int]:
+        return [place for place in self.places if demand.only is None or place in demand.only]
+
+    def fits(self, place: int, demand: Demand, users: Sequence[User]) -> bool:
+        card = self.cards.get(place)
+        if card is not None and (card.error or (not demand.use_active and self.foreign_on(card, users))):
+            return False
+        return self._slots(place, demand, users) > 0
+
+    def foreign_on(self, card: Card, users: Sequence[User]) -> bool:
+        """Whether a process is on it that is none of ours. One that cannot be seen is ours where we have a job: in a
+        container the driver tells the numbers of the machine around it."""
+        return any(process.user or not users for process in card.foreign)
+
+    def free_bytes(self, place: int, users: Sequence[User]) -> int:
+        """What is left for another job: less than nothing has been promised or used already."""
+        card = self.cards.get(place)
+        if card is None or card.memory_bytes is None:
+            return 0
+        ours = sum(max(user.memory_bytes, card.used_by_job.get(user.job, 0)) for user in users)
+        return card.memory_bytes - card.foreign_bytes - ours
+
+    def _slots(self, place: int, demand: Demand, users: Sequence[User]) -> int:
+        """How many more jobs may have it: its limit is the least of those of its users and of who asks."""
+        by_number = min([demand.share, *(user.share for user in users)]) - len(users)
+        if not demand.memory_bytes:
+            return by_number
+        return min(by_number, self.free_bytes(place, users) // demand.memory_bytes)
+
+    def users(self) -> dict[int, list[User]]:
+        """Place → the jobs that have it."""
+        index_of = {card.uuid: index for index, card in self.cards.items() if card.uuid}
+        users: dict[int, list[User]] = {}
+        for name, reservation, place in self._reserved(index_of):
+            users.setdefault(place, []).append(User(name, reservation.share, reservation.memory_bytes))
         return users
 
+    def _reserved(self, index_of: Mapping[str, int]) -> Iterator[tuple[str, Reservation, int]]:
+        """Job, reservation and place; a card that is not there any more is nobody's."""
+        for name, entry in self._entries.items():
+            held = entry.reservation
+            uuids = held.uuids if index_of else ()
+            places = [index_of.get(uuid) for uuid in uuids] if uuids else held.places
+            yield from ((name, held, place) for place in places if place is not None)
+        for twin in self.twins:
+            for name, entry in twin._entries.items():
+                held = entry.reservation
+                yield from ((name, held, index_of[uuid]) for uuid in held.uuids if uuid in index_of)
+
     def copy(self) -> MachineLedger:
-        """To try things out on."""
+        """To try things out on. Its twins stay what they are: who waits seldom waits for two names of one machine."""
         return MachineLedger(
-            self.name, self.places, self.blocked, self.is_read, self.was_read, dict(self._entries), self._connection
-        )
+            self.name, self.places, self.title, self.cards, self.has_gpus, self.reading, self.is_read, self.was_read,
+            self.twins, dict(self._entries), self._connection,
+        )  # fmt: skip
 
 
-def _has_room(users: Sequence[tuple[str, int]], share: int) -> bool:
-    """A place's limit is the least of those of its users and of who asks."""
-    return len(users) < min([share, *(limit for _, limit in users)])
+#: What a job needs of each machine that it may run on, by the machine's name; the first one counts where two are equal.
+Demands = Mapping[str, Demand]
 
 
-def choose(machines: Iterable[MachineLedger], demand: Demand) -> MachineLedger | None:
-    """The machine for the next job: the one with most places that fit, of equal ones the first; None: none has room."""
-    best: MachineLedger | None = None
-    most = -1
-    for machine in machines:
-        fitting = len(machine.fitting(demand)) if machine.is_read else -1
-        if fitting >= demand.count and fitting > most:
-            best, most = machine, fitting
-    return best
+#: The lower, the better; None: nothing fits.
+Rank = tuple[int, int] | None
+
+
+def choose(machines: Iterable[MachineLedger], demands: Demands) -> MachineLedger | None:
+    """The machine for the next job; None: none has room."""
+    by_name = {machine.name: machine for machine in machines}
+    name = best({name: rank(machine, demands[name]) for name, machine in by_name.items()})
+    return None if name is None else by_name[name]
+
+
+def rank(machine: MachineLedger, demand: Demand) -> Rank:
+    """The one with most room first, of equal ones the one with the fewest jobs. Who needs no place does not care how
+    many there are."""
+    if not machine.is_read:
+        return None
+    if demand.count == 0:
+        return 0, machine.jobs
+    fits = len(machine.fitting(demand)) >= demand.count
+    return (-machine.room(demand), machine.jobs) if fits else None
+
+
+def best(ranks: Mapping[str, Rank]) -> str | None:
+    """Of equal ones the first."""
+    able = {name: found for name, found in ranks.items() if found is not None}
+    return min(able, key=lambda name: able[name], default=None)

@@ -7,10 +7,10 @@ no place stays idle because somebody ahead does not come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nni_manager.platform_kit.ledger import Demand, MachineLedger, Reservation, choose
+from nni_manager.platform_kit.ledger import Demands, MachineLedger, Reservation, best, choose, rank
 
 #: Seconds for which a free place is kept for the experiment whose turn it is.
 OFFER_S = 0.5
@@ -20,8 +20,7 @@ _MOST = 10_000
 
 @dataclass(slots=True)
 class _Waiting:
-    demand: Demand
-    machines: Sequence[str]
+    demands: Demands
     wake: Callable[[], None]
     #: When the places that fit now were first offered to it; None: nothing fits.
     offered_s: float | None = None
@@ -39,41 +38,39 @@ class Line:
         #: By experiment and service; who waits longest comes first.
         self._waiting: dict[str, _Waiting] = {}
 
-    def want(self, owner: str, jobs: int, demand: Demand, machines: Sequence[str], wake: Callable[[], None]) -> None:
-        """`owner` has so many jobs that wait for room on `machines`; 0: none. `wake` is called when there is some."""
+    def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
+        """`owner` has so many jobs that wait for room on these machines; 0: none. `wake`: called when there is some."""
         if jobs <= 0:
             if self._waiting.pop(owner, None) is not None:
                 self.offer()
         elif owner not in self._waiting:
-            self._waiting[owner] = _Waiting(demand, machines, wake)
+            self._waiting[owner] = _Waiting(demands, wake)
             self.offer()
 
-    def room(self, owner: str, demand: Demand, machines: Sequence[str]) -> int:
+    def room(self, owner: str, demands: Demands) -> int:
         """How many jobs of `owner` fit now, when those ahead of it have had theirs."""
         trial = {name: machine.copy() for name, machine in self._machines.items()}
         for other, waiting in self._waiting.items():
             if other == owner:
                 break
-            _place(trial, other, waiting.demand, waiting.machines)
+            _place(trial, other, waiting.demands)
         most = 1 if any(other != owner for other in self._waiting) else _MOST
-        return sum(1 for _ in _placed(trial, owner, demand, machines, most))
+        return len(placed(trial, owner, demands, most))
 
-    def reserve(
-        self, owner: str, job_name: str, demand: Demand, machines: Sequence[str], *, is_repeat: bool = False
-    ) -> Reservation | None:
+    def reserve(self, owner: str, job_name: str, demands: Demands, *, is_repeat: bool = False) -> Reservation | None:
         """Places for a job about to be started; None: there are none, or it is somebody else's turn.
 
         A repeat may run already on any of the machines, so it waits until the keeper of each was read once.
         """
-        known = self._known(machines)
+        known = [self._machines[name] for name in demands if name in self._machines]
         for machine in known:
             if machine.has(job_name):
-                return machine.reserve(job_name, demand)
+                return machine.reserve(job_name, demands[machine.name])
         is_somewhere = is_repeat and not all(machine.was_read for machine in known)
-        if is_somewhere or self.room(owner, demand, machines) == 0:
+        if is_somewhere or self.room(owner, demands) == 0:
             return None
-        chosen = choose(known, demand)
-        reservation = chosen.reserve(job_name, demand) if chosen is not None else None
+        chosen = choose(known, demands)
+        reservation = chosen.reserve(job_name, demands[chosen.name]) if chosen is not None else None
         if owner in self._waiting:
             self._end_turn(owner)
             self.offer()
@@ -88,7 +85,7 @@ class Line:
         trial = {name: machine.copy() for name, machine in self._machines.items()}
         woken = []
         for owner, waiting in self._waiting.items():
-            fits = _place(trial, owner, waiting.demand, waiting.machines)
+            fits = _place(trial, owner, waiting.demands)
             if fits and waiting.offered_s is None:
                 waiting.offered_s = now_s
                 woken.append(waiting.wake)
@@ -108,25 +105,31 @@ class Line:
         waiting.offered_s = None
         self._waiting[owner] = waiting
 
-    def _known(self, names: Sequence[str]) -> list[MachineLedger]:
-        return [self._machines[name] for name in names if name in self._machines]
+    def wake_all(self, machine: str) -> None:
+        """Why there is no room on this machine changed."""
+        for waiting in tuple(self._waiting.values()):
+            if machine in waiting.demands:
+                waiting.wake()
+
+    def is_waited_for(self, machine: str) -> bool:
+        """Somebody waits for its places."""
+        return any(machine in w.demands and w.demands[machine].count for w in self._waiting.values())
 
 
-def _place(trial: Mapping[str, MachineLedger], owner: str, demand: Demand, machines: Sequence[str]) -> bool:
-    """One job of `owner`, tried out; whether it fits."""
-    return any(True for _ in _placed(trial, owner, demand, machines, 1))
-
-
-def _placed(
-    trial: Mapping[str, MachineLedger], owner: str, demand: Demand, machines: Sequence[str], most: int
-) -> list[Reservation]:
-    """As many jobs of `owner` as fit, at most `most`."""
-    placed: list[Reservation] = []
-    known = [trial[name] for name in machines if name in trial]
-    while len(placed) < most and (machine := choose(known, demand)) is not None:
-        if demand.count == 0:
-            return placed + [Reservation(machine=machine.name)] * (most - len(placed))
-        reservation = machine.reserve(f"{owner}/{len(placed)}", demand)
+def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, most: int) -> list[Reservation]:
+    """As many jobs of `owner` as fit, at most `most`, reserved."""
+    found: list[Reservation] = []
+    ranks = {name: rank(machines[name], demand) for name, demand in demands.items() if name in machines}
+    while len(found) < most and (name := best(ranks)) is not None:
+        if demands[name].count == 0 and most == _MOST:  # as many as one likes
+            return [Reservation(machine=name)] * most
+        reservation = machines[name].reserve(f"{owner} {len(found) + 1}", demands[name])
         assert reservation is not None, "the machine was chosen because it fits"
-        placed.append(reservation)
-    return placed
+        found.append(reservation)
+        ranks[name] = rank(machines[name], demands[name])  # those of the others are as they were
+    return found
+
+
+def _place(trial: Mapping[str, MachineLedger], owner: str, demands: Demands) -> bool:
+    """One job of `owner`, tried out; whether it fits."""
+    return bool(placed(trial, owner, demands, 1))

@@ -7,46 +7,61 @@ from contextlib import contextmanager
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.wait import Wait, WaitCode
-from nni_manager.platform_kit.ledger import Demand, MachineLedger, Reservation
+from nni_manager.platform_kit import why_not
+from nni_manager.platform_kit.contract import JobPlan
+from nni_manager.platform_kit.ledger import Demands, MachineLedger, Reservation
 from nni_manager.platform_kit.places import Places
 
 
 class Placement:
-    """`demand`: of every job; `code`: what the places are, when there is none; `wake`: called when there is room."""
+    """`demands`: of every job, by the machines that it may run on, in the order of the config; `code`: what the places
+    are, when there is none; `wake`: called when there is room, or another reason why there is none."""
 
     def __init__(
-        self, places: Places, owner: str, *, demand: Demand, machines: Sequence[str], code: WaitCode,
-        wake: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self, places: Places, owner: str, *, demands: Demands, code: WaitCode, wake: Callable[[], None]
+    ) -> None:
         self._places = places
         self._owner = owner
-        self.demand = demand
+        self._all = dict(demands)
+        #: Of the machines that can be reached; see `reach`.
+        self._demands = self._all
+        #: Machine → why it cannot be reached.
+        self._away: Mapping[str, str] = {}
         self._code = code
-        #: Those that can be reached; see `reach`.
-        self._machines = tuple(machines)
         self._wake = wake
         self._wanted = 0
 
     def room(self) -> int:
         """How many more jobs fit now."""
-        return self._places.line.room(self._owner, self.demand, self._machines)
+        return self._places.line.room(self._owner, self._demands)
 
     def want(self, jobs: int) -> None:
         """So many jobs wait for room; 0: none."""
         self._wanted = jobs
-        self._places.line.want(self._owner, jobs, self.demand, self._machines, self._wake)
-        self._places.watch_offers()
+        self._places.want(self._owner, jobs, self._demands, self._wake)
 
-    def reach(self, machines: Sequence[str]) -> None:
-        """Only these can be reached now."""
-        if self._machines != tuple(machines):
-            self._machines, wanted = tuple(machines), self._wanted
+    def reach(self, away: Mapping[str, str]) -> None:
+        """These cannot be reached now, and why; all others can."""
+        if self._away == away:
+            return
+        self._away, reached = dict(away), {name: d for name, d in self._all.items() if name not in away}
+        if reached.keys() != self._demands.keys():
+            self._demands, wanted = reached, self._wanted
             self.want(0)
             self.want(wanted)
 
+    def change(self, demands: Demands) -> None:
+        """The machines, or what a job needs of them, were changed while the experiment runs."""
+        self._all, away = dict(demands), self._away
+        self._demands, self._away = self._all, {}
+        wanted = self._wanted
+        self.want(0)
+        self.reach({name: why for name, why in away.items() if name in demands})
+        self.want(wanted)
+
     def reserve(self, job_name: str, *, is_repeat: bool = False) -> Reservation | None:
         """Places for a job about to be started; None: there are none, or it is somebody else's turn."""
-        found = self._places.line.reserve(self._owner, job_name, self.demand, self._machines, is_repeat=is_repeat)
+        found = self._places.line.reserve(self._owner, job_name, self._demands, is_repeat=is_repeat)
         self._places.watch_offers()
         return found
 
@@ -66,32 +81,33 @@ class Placement:
         if machine is not None and machine.release(job_name):
             self._places.note_change()
 
+    # In words
+
     def why(self) -> Wait:
         """Why there is no room: what each machine says."""
-        known = [machine for name in self._machines if (machine := self._places.find(name)) is not None]
-        sentences = {_plain(machine): self._why(machine) for machine in known}
-        if not sentences:
-            return Wait(code=WaitCode.MACHINE_DOWN, sentence="no machine can be reached")
-        text = "; ".join(f"{name}: {sentence}" for name, sentence in sentences.items())
-        return Wait(code=self._code, sentence=text, details={"machines": _details(known)})
+        said = [self._why(machine) for machine in self._known()]
+        away = list(self._away.values())
+        if not said:
+            return Wait(code=WaitCode.MACHINE_DOWN, sentence="; ".join(away) or "no machine can be reached")
+        details = {machine.called: why_not.details(machine, self._demands[machine.name]) for machine in self._known()}
+        return Wait(code=self._code, sentence="; ".join(said + away), details={"machines": details})
 
     def _why(self, machine: MachineLedger) -> str:
-        if not machine.is_read:
-            return "which jobs run there is not known yet"
-        fitting, count = len(machine.fitting(self.demand)), self.demand.count
-        if fitting >= count:
-            return "others wait longer"
-        return f"{fitting} of the {count} that a trial needs are free" if count > 1 else "none is free"
+        return why_not.sentence(machine, self._demands[machine.name]) or f"others wait longer for {machine.called}"
 
+    def plan(self, jobs: int) -> JobPlan:
+        """Where so many jobs would go now, and why no more go to each of the machines."""
+        found, after = self._places.try_out(self._demands, jobs)
+        machines = {machine.name: machine for machine in after}
+        elsewhere = {m.called: why for m in after if (why := why_not.sentence(m, self._demands[m.name]))}
+        return JobPlan(
+            places=[machines[one.machine].in_words(one.places) for one in found],
+            why_not={**elsewhere, **{self._called(name): why for name, why in self._away.items()}},
+        )  # fmt: skip
 
-def _details(machines: Sequence[MachineLedger]) -> Mapping[str, object]:
-    """Machine → place → jobs that have it."""
-    return {
-        _plain(machine): {str(place): [name for name, _ in users] for place, users in sorted(machine.users().items())}
-        for machine in machines
-    }
+    def _known(self) -> Sequence[MachineLedger]:
+        return [machine for name in self._demands if (machine := self._places.find(name)) is not None]
 
-
-def _plain(machine: MachineLedger) -> str:
-    """Its name without its kind."""
-    return machine.name.rpartition(":")[2]
+    def _called(self, name: str) -> str:
+        machine = self._places.find(name)
+        return name if machine is None else machine.called

@@ -21,9 +21,10 @@ from nni_manager.domain.view import View
 from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit import abandoned_jobs
 from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import experiment_folder, left_behind, service_changes
+from nni_manager.scheduler import experiment_folder, job_plans, left_behind, service_changes
 from nni_manager.scheduler.closed_experiments import ClosedExperiment
 from nni_manager.scheduler.experiment_status import room
+from nni_manager.scheduler.job_plans import ServicePlan
 from nni_manager.scheduler.launcher import Launcher
 from nni_manager.scheduler.leftovers import Ended
 from nni_manager.scheduler.open_experiment import OpenExperiment
@@ -181,6 +182,13 @@ class Service:
             folder = (await self.entry(id)).folder
             await self._supervisor.closed_ones.let_go(id)
             await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
+
+    async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
+        """Where its first trials would go. Nothing is made. Raises InvalidInput for what cannot run here."""
+        with self._supervisor.opening():
+            plans = await job_plans.look(submission.spec, submission.secrets, submission.id, self._means)
+        self._supervisor.look_whether_empty()
+        return plans
 
     async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
         """Ends what closed experiments left on these platforms, or on all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,19 +24,24 @@ class Sight:
     """One process of a trial."""
 
     pid: int
+    experiment: str
     trial: str
     places: tuple[Place, ...]
 
 
 @dataclass
 class Oracle:
-    """Looks until it is left. `waits`: whether a trial is there that waits; its tuner may have proposed none."""
+    """Looks until it is left. `waits`: whether a trial is there that waits; its tuner may have proposed none.
+
+    `limits`: experiment → how many may have a place at a time where one of its trials is; not named: 1.
+    """
 
     data: Path
     machines: Mapping[str, int]
     waits: Callable[[], bool]
     #: The process of the daemon; changes with every start.
     daemon: Callable[[], int]
+    limits: Mapping[str, int] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     #: Longest time that a place was free while the daemon was ready and a trial waited; time in which daemon or keeper
@@ -44,6 +49,7 @@ class Oracle:
     longest_idle_s: float = 0.0
     longest_idle: str = ""
     most_at_once: int = 0
+    most_on_one: int = 0
     _ready_s: float = 0.0
     _is_ready: bool = False
     _idle_s: dict[Place, float] = field(default_factory=dict)
@@ -88,17 +94,23 @@ class Oracle:
                         yield _sight(pid)
 
     def _judge_sharing(self, sights: Sequence[Sight]) -> None:
-        users: dict[Place, Sight] = {}
+        users: dict[Place, dict[str, Sight]] = {}
         for sight in sights:
             if sight.trial not in self.seen:
                 self.seen.add(sight.trial)
                 self._compare(sight)
             for place in sight.places:
-                other = users.setdefault(place, sight)
-                if other.trial != sight.trial and _is_alive(other) and _is_alive(sight):
-                    self.findings.append(f"{place} is had by {other} and {sight}")
+                users.setdefault(place, {})[sight.trial] = sight
+        for place, by_trial in users.items():
+            if self._is_crowded(by_trial.values()) and self._is_crowded(filter(_is_alive, by_trial.values())):
+                self.findings.append(f"{place} is had by {list(by_trial.values())}")
         self.most_at_once = max(self.most_at_once, len(users))
+        self.most_on_one = max([self.most_on_one, *map(len, users.values())])
         self._taken = set(users)
+
+    def _is_crowded(self, sights: Iterable[Sight]) -> bool:
+        found = list(sights)
+        return len(found) > min((self.limits.get(sight.experiment, 1) for sight in found), default=0)
 
     def _judge_idling(self, passed_s: float) -> None:
         if not self._is_ready or not self.waits():
@@ -137,9 +149,9 @@ def _sight(pid: int) -> Sight:
     """Raises KeyError for a process that is no trial's."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
     environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-    machine, indices = environment["NNI_MACHINE"], environment[protocol.ENV_GPUS]
+    machine, indices = environment.get("NNI_MACHINE", "this machine"), environment[protocol.ENV_GPUS]
     places = tuple((machine, int(index)) for index in indices.split(",") if index)
-    return Sight(pid, environment[protocol.ENV_TRIAL_ID], places)
+    return Sight(pid, environment[protocol.ENV_EXPERIMENT_ID], environment[protocol.ENV_TRIAL_ID], places)
 
 
 def _is_alive(sight: Sight) -> bool:

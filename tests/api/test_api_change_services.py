@@ -78,19 +78,19 @@ async def test_now_cancels_what_runs_there(api: httpx.AsyncClient, world: World)
 async def test_changeable_fields_reach_a_new_adapter(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Acted, "changeable", frozenset({"gpuIndices"}))
+    monkeypatch.setattr(Acted, "changeable", frozenset({"reuseMode"}))
     id_ = await create(api, world)
     trial = await add_trial(api, id_)
     await shown(api, f"{id_}/trials/{trial}", lambda one: one["status"] == "RUNNING")
     before = Acted.made["local"]
-    answer = await change(api, id_, {**LOCAL, "gpuIndices": [1]})
-    assert answer.json()["config"]["trainingService"]["gpuIndices"] == [1]
+    answer = await change(api, id_, {**LOCAL, "reuseMode": True})
+    assert answer.json()["config"]["trainingService"]["reuseMode"] is True
     await shown(api, id_, lambda one: Acted.made["local"] is not before and by_name(one)["local"]["status"] == "up")
-    assert Acted.made["local"].settings["gpuIndices"] == [1]
+    assert Acted.made["local"].settings["reuseMode"] is True
     await api.post(f"{EXPERIMENTS}/{id_}/trials/{trial}/kill")
     await shown(api, f"{id_}/trials/{trial}", lambda one: one["status"] == "USER_CANCELED")
     await change(api, id_, LOCAL)
-    await shown(api, id_, lambda _: "gpuIndices" not in Acted.made["local"].settings, 2)
+    await shown(api, id_, lambda _: Acted.made["local"].settings["reuseMode"] is False, 2)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ class FakeManager:
         self.calls: list[tuple[Any, ...]] = []
         self.refusal: Exception | None = None
         self.cleaned: list[Json] = []
+        self.plans: list[Json] = []
         #: What a new experiment is given.
         self.view_of_new: Json | None = None
 
@@ -86,6 +87,10 @@ class FakeManager:
     def clean(self, platforms: Sequence[str]) -> list[Json]:
         self._note("clean", list(platforms))
         return self.cleaned
+
+    def plan(self, config: str, **caller: Any) -> list[Json]:
+        self._note("plan", config, caller)
+        return self.plans
 
     def stop(self, id: str) -> None:
         self._note("stop", id)

@@ -428,9 +428,10 @@ def test_config_check_says_what_create_would_refuse(nnictl: Run, file: Path) -> 
     """What only the platform's adapter knows is said without a daemon, too."""
     file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
     assert nnictl("config", "check", str(file)).exit_code == 0
-    file.write_text(file.read_text().replace("local}", "local, useActiveGpu: false}") + "trialGpuNumber: 2\n")
+    several = 'scripted, launch: external, trialCommand: "a\\nb"}'
+    file.write_text(file.read_text().replace("local}", several))
     result = nnictl("config", "check", str(file))
-    assert result.exit_code == 2 and "trialGpuNumber: this version gives no GPUs" in result.stderr
+    assert result.exit_code == 2 and "trialCommand: has several lines" in result.stderr
 
 
 def test_config_check_lists_every_problem(nnictl: Run, file: Path) -> None:

@@ -41,15 +41,16 @@ def test_verdicts_for_programs() -> None:
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
 
 
-GPUS = {"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False}
+#: Valid as a section, and nothing that the adapter could start.
+SEVERAL_LINES = {"platform": "scripted", "launch": "external", "trialCommand": "one\ntwo"}
 
 
-@pytest.mark.parametrize("section", [GPUS, [{"platform": "local"}, GPUS]])
+@pytest.mark.parametrize("section", [SEVERAL_LINES, [{"platform": "local"}, SEVERAL_LINES]])
 def test_the_platform_is_asked_as_create_asks_it(tmp_path: Path, section: object) -> None:
     config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "training_service": section}
     (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
     result = nnictl("config", "check", tmp_path / "bee.yml")
-    assert result.exit_code == 2 and "this version" in result.stderr
+    assert result.exit_code == 2 and "trialCommand: has several lines" in result.stderr
 
 
 def test_an_older_name_is_a_warning(tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("trialConcurrency", 2.0, "must be a whole number, not a fraction"),
     ("trialGpuNumber", -1, "must be at least 0"),
     ("trialGpuNumber", False, "must be a whole number"),
+    ("trialGpuMemory", "4 elephants", "must be an amount of memory"),
     ("maxExperimentDuration", 0, "must be longer than 0"),
     ("maxExperimentDuration", "0m", "must be longer than 0"),
     ("maxExperimentDuration", -5, "must be a duration such as"),

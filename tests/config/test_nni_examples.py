@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 EXAMPLES = Path(__file__).parent / "nni_examples"
 NO_CONFIGS = {"fc-template.yml", "pai-job.yml"}
 
-LOCAL = ("v2-custom-tuner.yml", "v2-local-inline.yml")
+LOCAL = ("v2-custom-tuner.yml", "v2-local-inline.yml", "v2-local.yml")
 #: Valid, and of a platform elsewhere, the first one that may have no adapter yet.
 ELSEWHERE = {
     "seed-dlc.yml": "dlc", "v1-aml.yml": "aml", "v2-aml.yml": "aml", "v2-dlc-resource.yml": "dlc",
@@ -35,7 +35,6 @@ ELSEWHERE = {
 NO_ADAPTER = {name: platform for name, platform in ELSEWHERE.items() if not registry.find(platform).adapter}
 VALID = (*LOCAL, *(name for name in ELSEWHERE if name not in NO_ADAPTER))
 #: Valid, but for what the adapter of this machine cannot do yet.
-NO_GPUS = ("v2-local.yml",)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
     "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
@@ -66,10 +65,10 @@ def working_directory_may_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_example_has_a_verdict() -> None:
     there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.yml")} - NO_CONFIGS
-    assert there == {*VALID, *NO_ADAPTER, *NO_GPUS, *REFUSED}
+    assert there == {*VALID, *NO_ADAPTER, *REFUSED}
 
 
-@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER, *NO_GPUS])
+@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER])
 def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
     spec = load_file(EXAMPLES / name)
     assert from_canonical(spec.canonical) == spec
@@ -88,12 +87,6 @@ def test_only_the_adapter_is_missing(name: str) -> None:
     words = f"^the platform '{NO_ADAPTER[name]}' is not in this version yet; trials run on: "
     with pytest.raises(InvalidInput, match=words):
         admission.check(spec)
-
-
-@pytest.mark.parametrize("name", NO_GPUS)
-def test_only_the_gpus_are_missing(name: str) -> None:
-    with pytest.raises(InvalidInput, match=r"^trialGpuNumber: this version gives no GPUs"):
-        admission.check(load_file(EXAMPLES / name))
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -35,6 +35,14 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "trialGpuNumber": True}, "trialGpuNumber", "must be a whole number"),
     ({"platform": "local", "trialGpuNumber": -1}, "trialGpuNumber", "must be at least 0"),
     ({"platform": "local", "maxTrialNumberPerGpu": 2}, "maxTrialNumberPerGpu", "only when trialGpuNumber"),
+    ({"platform": "local", "gpuIndices": [0]}, "gpuIndices", "only when trialGpuNumber is above 0"),
+    ({"platform": "local", "trialGpuMemory": "4GB"}, "trialGpuMemory", "only when trialGpuNumber is above 0"),
+    ({"platform": "local", "trialGpuMemory": "much"}, "trialGpuMemory", "must be an amount of memory such as 8GB"),
+    (
+        {"platform": "local", "trialGpuNumber": 2, "useActiveGpu": False, "gpuIndices": [1]},
+        "gpuIndices",
+        "names 1 GPU, and a trial needs 2; name more, or lower trialGpuNumber",
+    ),
     ({"platform": "local", "maxTrialNumberPerGpu": 0}, "maxTrialNumberPerGpu", "must be above 0"),
     ({"platform": "local", "maxTrialNumberPerGpu": "2"}, "maxTrialNumberPerGpu", "must be a whole number"),
     ({"platform": "local", "gpuIndices": []}, "gpuIndices", "must name at least one GPU"),
@@ -59,6 +67,7 @@ def test_bad_sections(refusals: Refusals, section: dict[str, Any], field: str, w
 def test_what_the_top_level_gives_and_what_it_does_not(load_with: Load, tmp_path: Path) -> None:
     (tmp_path / "hive").mkdir()
     section = {"platform": "local", "trial_code_directory": "hive", "nniManagerIp": "192.0.2.9", "gpuIndices": 2}
+    section |= {"trialGpuNumber": 1, "useActiveGpu": False}
     [platform] = load_with(debug=True, nniManagerIp="192.0.2.8", trainingService=section).platforms
     assert platform.name == "local"
     assert platform.settings == {
@@ -66,11 +75,28 @@ def test_what_the_top_level_gives_and_what_it_does_not(load_with: Load, tmp_path
         "trialCommand": "python3 fit.py",
         "trialCodeDirectory": str((tmp_path / "hive").resolve()),
         "debug": True,
+        "trialGpuNumber": 1,
+        "useActiveGpu": False,
         "maxTrialNumberPerGpu": 1,
         "gpuIndices": [2],
         "reuseMode": False,
     }
     assert LocalConfig.model_validate(platform.settings).gpu_indices == [2]
+
+
+def test_memory_alone_limits_how_many_trials_share_a_gpu(load_with: Load) -> None:
+    section = {"platform": "local", "useActiveGpu": False}
+    spec = load_with(trialGpuNumber=1, trialGpuMemory="8GB", trainingService=section)
+    assert spec.platforms[0].settings["trialGpuMemory"] == 8192
+    assert "maxTrialNumberPerGpu" not in spec.platforms[0].settings
+    assert from_canonical(spec.canonical) == spec
+    both = load_with(trialGpuNumber=1, trainingService={**section, "trialGpuMemory": 512, "maxTrialNumberPerGpu": 2})
+    assert both.platforms[0].settings["maxTrialNumberPerGpu"] == 2
+
+
+def test_memory_that_no_platform_goes_by_is_refused(refusals: Refusals) -> None:
+    [problem] = refusals(trialGpuMemory="8GB", trainingService={"platform": "scripted"})
+    assert (problem.field, "no platform" in problem.message) == ("trialGpuMemory", True)
 
 
 def test_a_section_says_for_itself_what_jobs_are_told(load_with: Load) -> None:

@@ -14,8 +14,8 @@ from nni_manager.platform_kit import keeper_leaving
 from nni_manager.platform_kit.keeper_client import Keeper
 from nni_manager.platform_kit.keeper_jobs import KeeperJobs, owner_of
 from nni_manager.platform_kit.keeper_machines import KeeperConnection
-from nni_manager.platform_kit.ledger import Demand, Reservation
-from nni_manager.platform_kit.places import Places
+from nni_manager.platform_kit.ledger import Demand, MachineLedger, Reservation
+from nni_manager.platform_kit.places import KeeperMachine, Places
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from trial_runner import protocol
 
@@ -68,14 +68,20 @@ def places() -> Places:
 async def serving(keeper: TalkativeKeeper, places: Places, count: int = 1) -> KeeperConnection:
     connection = KeeperConnection(keeper, places)
     await connection.open()
-    await connection.serve({"m": count})
+    await connection.serve([KeeperMachine(name="m", places=count)])
     return connection
+
+
+def found(places: Places) -> MachineLedger:
+    machine = places.find("m")
+    assert machine is not None
+    return machine
 
 
 async def test_jobs_of_a_daemon_before_this_one_have_their_places(keeper: TalkativeKeeper, places: Places) -> None:
     keeper.jobs = {"a": running(0), "ended": {**running(1), "state": protocol.ENDED}}
     await serving(keeper, places, count=2)
-    assert places.machine("m", 2).users() == {0: [("a", 1)]}
+    assert found(places).users() == {0: [("a", 1, 0)]}
     assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "nobody else asks for word of its end"
 
 
@@ -85,14 +91,14 @@ async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(
     keeper.jobs = {"a": running(0)}
     connection = KeeperConnection(keeper, places)
     keeper.meanwhile = lambda: connection.on_end("a")
-    await connection.serve({"m": 1})
-    assert places.machine("m", 1).users() == {}
-    assert places.machine("m", 1).is_read
+    await connection.serve([KeeperMachine(name="m", places=1)])
+    assert found(places).users() == {}
+    assert found(places).is_read
 
 
 async def test_nothing_is_granted_while_the_keeper_is_away(keeper: TalkativeKeeper, places: Places) -> None:
     connection = await serving(keeper, places)
-    machine = places.machine("m", 1)
+    machine = found(places)
     machine.reserve("a", ONE)
     connection.on_down("it broke")
     keeper.is_there = False
@@ -109,7 +115,7 @@ async def test_the_end_of_a_job_wakes_whoever_waits(keeper: TalkativeKeeper, pla
     keeper.jobs = {"a": running(0)}
     connection = await serving(keeper, places)
     woken: list[str] = []
-    places.line.want("exp", 1, ONE, ["m"], lambda: woken.append("exp"))
+    places.line.want("exp", 1, {"m": ONE}, lambda: woken.append("exp"))
     assert woken == []
     connection.on_end("a")
     assert woken == ["exp"]
@@ -119,7 +125,7 @@ async def test_an_offer_that_nobody_takes_goes_to_the_next_by_itself(keeper: Tal
     await serving(keeper, places)
     woken = asyncio.Queue[str]()
     for owner in ("first", "second"):
-        places.line.want(owner, 1, ONE, ["m"], lambda owner=owner: woken.put_nowait(owner))
+        places.line.want(owner, 1, {"m": ONE}, lambda owner=owner: woken.put_nowait(owner))
     places.watch_offers()
     async with asyncio.timeout(5):
         assert [await woken.get(), await woken.get()] == ["first", "second"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nni_manager.platform_kit.cards import Card, Foreign
 from nni_manager.platform_kit.ledger import Demand, MachineLedger, Reservation, choose
 from nni_manager.platform_kit.line import OFFER_S, Line
 from tests.platform_kit.ledger_load import Load
@@ -11,6 +12,7 @@ from tests.platform_kit.ledger_load import Load
 pytestmark = pytest.mark.unit
 
 ONE = Demand(count=1)
+ON_A = {"a": ONE}
 
 
 def machine(name: str = "a", places: int = 2, *, is_read: bool = True) -> MachineLedger:
@@ -64,23 +66,23 @@ def test_a_place_has_the_least_limit_of_its_users() -> None:
 
 def test_allowed_and_blocked_places() -> None:
     ledger = machine(places=4)
-    ledger.blocked = {2: "pid 4242 of user x"}
+    ledger.cards = {2: Card(index=2, foreign=(Foreign(pid=4242, user="x", memory_bytes=None),))}
     assert ledger.fitting(Demand(count=1, only=frozenset({2, 3}))) == [3]
 
 
 def test_the_machine_with_most_free_places_first_and_of_equal_ones_the_first() -> None:
     a, b, c = machine("a", 2), machine("b", 3), machine("c", 3)
-    assert choose([a, b, c], ONE) is b
+    assert choose([a, b, c], {name: ONE for name in "abc"}) is b
     b.reserve("j1", ONE)
-    assert choose([a, b, c], ONE) is c
+    assert choose([a, b, c], {name: ONE for name in "abc"}) is c
 
 
 def test_a_job_without_places_fits_on_a_machine_whose_places_are_taken() -> None:
     full = machine(places=0)
-    assert choose([full], Demand(count=0)) is full
+    assert choose([full], {"a": Demand(count=0)}) is full
     line = Line({"a": full}, lambda: 0.0)
-    assert line.room("x", Demand(count=0), ["a"]) > 0
-    assert line.reserve("x", "j1", Demand(count=0), ["a"]) == Reservation(machine="a")
+    assert line.room("x", {"a": Demand(count=0)}) > 0
+    assert line.reserve("x", "j1", {"a": Demand(count=0)}) == Reservation(machine="a")
 
 
 class Clock:
@@ -93,44 +95,47 @@ class Clock:
 def test_who_waits_longest_gets_what_becomes_free() -> None:
     ledger, clock, woken = machine(places=1), Clock(), []
     line = Line({"a": ledger}, clock)
-    assert line.reserve("x", "x1", ONE, ["a"]) is not None
-    line.want("y", 1, ONE, ["a"], lambda: woken.append("y"))
-    line.want("x", 5, ONE, ["a"], lambda: woken.append("x"))
+    assert line.reserve("x", "x1", ON_A) is not None
+    line.want("y", 1, ON_A, lambda: woken.append("y"))
+    line.want("x", 5, ON_A, lambda: woken.append("x"))
     ledger.release("x1")
     line.offer()
     assert woken == ["y"]
-    assert line.room("x", ONE, ["a"]) == 0
-    assert line.reserve("x", "x2", ONE, ["a"]) is None
-    assert line.reserve("y", "y1", ONE, ["a"]) is not None
+    assert line.room("x", ON_A) == 0
+    assert line.reserve("x", "x2", ON_A) is None
+    assert line.reserve("y", "y1", ON_A) is not None
 
 
 def test_an_offer_that_is_not_taken_goes_to_the_next() -> None:
     ledger, clock, woken = machine(places=1), Clock(), []
     line = Line({"a": ledger}, clock)
     for owner in ("y", "x"):
-        line.want(owner, 1, ONE, ["a"], lambda owner=owner: woken.append(owner))
+        line.want(owner, 1, ON_A, lambda owner=owner: woken.append(owner))
     assert woken == ["y"]
     assert line.next_offer_ends_s == OFFER_S
     clock.now_s = OFFER_S
     line.offer()
     assert woken == ["y", "x"]
-    assert line.reserve("x", "x1", ONE, ["a"]) is not None
+    assert line.reserve("x", "x1", ON_A) is not None
 
 
 def test_who_wants_nothing_any_more_holds_nobody_up() -> None:
     ledger, woken = machine(places=1), []
     line = Line({"a": ledger}, Clock())
-    line.want("y", 1, ONE, ["a"], lambda: woken.append("y"))
-    line.want("x", 1, ONE, ["a"], lambda: woken.append("x"))
-    line.want("y", 0, ONE, ["a"], lambda: None)
+    line.want("y", 1, ON_A, lambda: woken.append("y"))
+    line.want("x", 1, ON_A, lambda: woken.append("x"))
+    line.want("y", 0, ON_A, lambda: None)
     assert woken == ["y", "x"]
 
 
+@pytest.mark.parametrize("has_gpus", [False, True], ids=["places", "cards"])
 @pytest.mark.parametrize("block", range(10))
-def test_a_thousand_random_loads(block: int) -> None:
-    """With crashes, lost answers and unread machines; what must hold is checked at every moment."""
-    for seed in range(100 * block, 100 * block + 100):
-        load = Load(seed)
+def test_random_loads(block: int, has_gpus: bool) -> None:
+    """With crashes, lost answers and unread machines; what must hold is checked at every moment. A thousand of places;
+    of cards, which cost more, a quarter of that."""
+    seeds = 25 if has_gpus else 100
+    for seed in range(seeds * block, seeds * (block + 1)):
+        load = Load(seed, has_gpus=has_gpus)
         try:
             load.run()
         except AssertionError as error:

@@ -85,6 +85,13 @@ def grace_s(message: Message, default: float) -> float:
     return float(value)
 
 
+def seconds(message: Message, field: str) -> float:
+    value = message.get(field)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise _invalid(field, "a number of seconds, not negative")
+    return float(value)
+
+
 def count(message: Message, field: str, default: int) -> int:
     value = message.get(field, default)
     if not _is_count(value):

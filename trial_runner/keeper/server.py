@@ -11,6 +11,7 @@ from trial_runner.keeper.connection import Connection
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.files import StateFiles
 from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.gpus import Gpus
 from trial_runner.keeper.home import JOBS, LOG, Home
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
@@ -45,7 +46,8 @@ class Server:
         self._ending = Ending(self._loop, self._jobs, self._saving)
         self._follow = Follow(self._loop, self._jobs, self._log)
         spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
-        self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, boot_id)
+        gpus = Gpus(self._loop, self._jobs, self._log.write)
+        self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, gpus, boot_id)
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
         self._waiting: Deque[Callable[[], None]] = deque()
@@ -136,7 +138,7 @@ class Server:
         if not connection.is_open:
             return
         try:
-            connection.send(self._verbs.answer(message))
+            self._verbs.answer(message, connection.send)
         except Exception as error:
             self._log.error(error)
             sentence = "The keeper failed at this request: see keeper.log ({}).".format(type(error).__name__)

@@ -9,6 +9,7 @@ from trial_runner.keeper import attempt_folder, requests
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.facts import read_facts
 from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.gpus import Gpus
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.refusal import Refusal, system_refusal
 from trial_runner.keeper.requests import Message
@@ -20,16 +21,21 @@ READING = ("hello", "list", "read", "facts")
 
 _READ_LIMIT = 1024 * 1024
 
+Send = Callable[[Message], None]
+
 
 class Verbs:
-    """Answers requests, one at a time."""
+    """Answers requests, one at a time; the readings of GPUs when they are there."""
 
-    def __init__(self, jobs: Jobs, spawn: Spawn, follow: Follow, ending: Ending, saving: Saving, boot_id: str) -> None:
+    def __init__(
+        self, jobs: Jobs, spawn: Spawn, follow: Follow, ending: Ending, saving: Saving, gpus: Gpus, boot_id: str
+    ) -> None:
         self._jobs = jobs
         self._spawn = spawn
         self._follow = follow
         self._ending = ending
         self._saving = saving
+        self._gpus = gpus
         self._boot_id = boot_id
         self._verbs: Dict[str, Callable[[Message], Dict[str, Any]]] = {
             "hello": self._hello,
@@ -42,15 +48,21 @@ class Verbs:
             "facts": self._facts,
         }
 
-    def answer(self, message: Message) -> Message:
+    def answer(self, message: Message, send: Send) -> None:
         """Never raises what a request can be at fault for."""
         try:
-            return {"id": message.get("id"), "result": self._verb(message)(message)}
+            result = self._verb(message)(message)
+            if message.get("verb") == "facts" and "gpus" in message:
+                max_age_s = requests.seconds(message, "gpus")
+                self._gpus.read(max_age_s, lambda reading: _send_result(message, dict(result, gpus=reading), send))
+            else:
+                _send_result(message, result, send)
+            return
         except Refusal as refusal:
             reason = refusal
         except OSError as error:
             reason = system_refusal(error, "The request")
-        return {"id": message.get("id"), "error": {"kind": reason.kind, "message": reason.message}}
+        send({"id": message.get("id"), "error": {"kind": reason.kind, "message": reason.message}})
 
     def _verb(self, message: Message) -> Callable[[Message], Dict[str, Any]]:
         verb = message.get("verb")
@@ -116,3 +128,7 @@ class Verbs:
 
     def _facts(self, message: Message) -> Dict[str, Any]:
         return read_facts(os.curdir)
+
+
+def _send_result(message: Message, result: Dict[str, Any], send: Send) -> None:
+    send({"id": message.get("id"), "result": result})

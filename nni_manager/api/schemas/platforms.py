@@ -1,4 +1,4 @@
-"""What closed experiments left on training services."""
+"""Training services as such: where trials would go, and what closed experiments left there."""
 
 from __future__ import annotations
 
@@ -27,3 +27,20 @@ class Cleaned(Wire):
 
 class CleanedList(Wire):
     cleaned: list[Cleaned] = Field(description="Everything that was left, oldest first.")
+
+
+class ServicePlan(Wire):
+    """Where the first trials of an experiment would go on one of its training services, if it had that alone."""
+
+    service: str = Field(description="The training service, as the experiment calls it.")
+    platform: str = Field(description="What it is.")
+    trials: int = Field(description="How many it was asked about: so many may run there at a time.")
+    places: list[str] | None = Field(
+        description="Of each trial that would start now, where; null: the service decides that itself."
+    )
+    why_not: dict[str, str] = Field(description="Machine → why no trial more would go there now.")
+    trouble: str = Field(description="Why the service could not be asked; empty: it could.")
+
+
+class ServicePlanList(Wire):
+    services: list[ServicePlan] = Field(description="In the order of the config.")

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import Finding, Verdict, failure, ok, warning
 from nni_manager.config import admission, experiment_file
+from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.platform_kit import keeper_machines
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.keeper_machines import KeeperConnection
+from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
 from nni_manager.scheduler import preflight
 from nni_manager.scheduler.lone_host import lone_host
+
+#: Seconds that a keeper without jobs may take to end.
+_KEEPER_END_S = 5.0
 
 
 def look(path: Path, data_dir: Path) -> Iterator[Finding]:
@@ -56,8 +64,16 @@ def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str
 
 
 async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) -> Sequence[PreflightFinding]:
-    host = lone_host("doctor", service.service, folder, Connections())
-    return await preflight.ask(service, secrets, host)
+    """A platform that works with the keeper of this machine gets one of its own."""
+    connections = Connections()
+    with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
+        process = LocalKeeper(Path(name) / "keeper", Path(name) / "keeper.sock")
+        async with connected(process, "doctor's") as keeper:
+            connections.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
+            try:
+                return await preflight.ask(service, secrets, lone_host("doctor", service.service, folder, connections))
+            finally:
+                await process.ended(_KEEPER_END_S)
 
 
 _VERDICTS = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, marked
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit import gpu_fields
+from nni_manager.platform_kit.section_model import GpuIndices, PlatformSection, Remark, marked
 
 
 class LocalConfig(PlatformSection):
@@ -24,15 +27,28 @@ class LocalConfig(PlatformSection):
         validate_default=True,
         description="Whether GPUs that other processes use may be taken; must be set when trialGpuNumber is above 0.",
     )
-    max_trial_number_per_gpu: int = Field(
-        default=1, gt=0, description="How many trials may share a GPU at a time, when trialGpuNumber is above 0."
-    )
+    max_trial_number_per_gpu: int | None = Field(
+        default=1, gt=0,
+        description="How many trials may share a GPU at a time, when trialGpuNumber is above 0. With trialGpuMemory "
+        "the default is as many as its memory allows.",
+    )  # fmt: skip
+    trial_gpu_memory: int | None = marked(
+        "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
+        "Default: the top level's.",
+        default=None, gt=0, format="memory",
+    )  # fmt: skip
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
     reuse_mode: bool = Field(
         default=False, description="Accepted for NNI's sake; always true beside other platforms. Changes nothing."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _memory_may_be_the_only_limit(cls, values: Any) -> Any:
+        has_memory = isinstance(values, dict) and values.get("trialGpuMemory") is not None
+        return {"maxTrialNumberPerGpu": None, **values} if has_memory else values
 
     @field_validator("nni_manager_ip")
     @classmethod
@@ -42,17 +58,15 @@ class LocalConfig(PlatformSection):
     @field_validator("use_active_gpu")
     @classmethod
     def _must_be_decided(cls, value: bool | None, info: ValidationInfo) -> bool | None:
-        if value is None and _uses_gpus(info):
+        if value is None and info.data.get("trial_gpu_number"):
             raise ValueError("must be true or false when trialGpuNumber is above 0; false is the careful choice")
         return value
 
-    @field_validator("max_trial_number_per_gpu")
-    @classmethod
-    def _needs_gpus(cls, value: int, info: ValidationInfo) -> int:
-        if value != 1 and not _uses_gpus(info):
-            raise ValueError("has a meaning only when trialGpuNumber is above 0; set that, or remove this field")
-        return value
+    def faults(self, experiment: Json) -> Iterator[Remark]:
+        yield from gpu_fields.faults(
+            self.trial_gpu_number, gpu_indices=self.gpu_indices, gpu_memory=self.trial_gpu_memory,
+            max_trial_number_per_gpu=self.max_trial_number_per_gpu,
+        )  # fmt: skip
 
-
-def _uses_gpus(info: ValidationInfo) -> bool:
-    return (info.data.get("trial_gpu_number") or 0) > 0
+    def warnings(self, experiment: Json) -> Iterator[Remark]:
+        yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=self.use_active_gpu)

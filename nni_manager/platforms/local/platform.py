@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit.attempt_file import read_stretch
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
 from nni_manager.platform_kit.keeper_jobs import KeeperJobs
+from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
+from nni_manager.platform_kit.places import KeeperMachine
+from nni_manager.platforms.local.config import LocalConfig
 from trial_runner import protocol
+
+#: In the ledger.
+_THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 
 class LocalPlatform(Platform):
@@ -26,35 +33,75 @@ class LocalPlatform(Platform):
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
         self.jobs = KeeperJobs(host)
+        self._config = LocalConfig.model_validate(settings)
+        #: None where trials have no GPUs of their own, and need no places.
+        self._park = self._machine_park() if self._config.trial_gpu_number else None
 
-    @classmethod
-    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
-        if service.settings.get("trialGpuNumber", spec.trial_gpu_number):
-            raise InvalidInput(
-                "trialGpuNumber: this version gives no GPUs to trials on `local`; leave it out, or set it to 0"
-            )
+    def _machine_park(self) -> MachinePark:
+        demand = demand_of(
+            self._config.trial_gpu_number, gpu_indices=self._config.gpu_indices,
+            max_trial_number_per_gpu=self._config.max_trial_number_per_gpu,
+            use_active_gpu=self._config.use_active_gpu, gpu_memory_mib=self._config.trial_gpu_memory,
+        )  # fmt: skip
+        parked = ParkedMachine(machine=_THIS_MACHINE, demand=demand, jobs=self.jobs)
+        return MachinePark(self.host, [parked], lambda: self.host.wake(""))
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        if self._park is None:
+            return ()
+        # at the keeper one of another name: the experiment may be at work, and would not hear of its jobs any more
+        host = replace(self.host, service=f"preflight of {self.host.service}")
+        async with LocalPlatform(self.settings, host) as looking:
+            assert looking._park is not None, "it has the same settings"
+            return await looking._park.preflight()
 
     async def __aenter__(self) -> Self:
-        await self.jobs.enter()
+        await self.jobs.enter([_THIS_MACHINE] if self._park is not None else [])
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
+        if self._park is not None:
+            self._park.want(0)
         await self.jobs.leave()
 
-    async def submit(self, spec: JobSpec) -> JobHandle:
+    # GPUs
+
+    def room(self) -> Room:
+        return Room() if self._park is None else self._park.room()
+
+    def want(self, jobs: int) -> None:
+        if self._park is not None:
+            self._park.want(jobs)
+
+    async def plan(self, jobs: int) -> JobPlan | None:
+        return JobPlan(places=["this machine"] * jobs) if self._park is None else await self._park.plan(jobs)
+
+    # Verbs
+
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        if self._park is None:
+            await self._start(spec, None)
+            return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
+        found = await self._park.reserve(spec.name, is_repeat=spec.is_repeat)
+        if isinstance(found, NoRoom):
+            return found
+        with self._park.held(found, spec.name):
+            await self._start(spec, found.reservation)
+        return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
+
+    async def _start(self, spec: JobSpec, reservation: Reservation | None) -> None:
         job = {
             "command": spec.command,
-            "environment": _environment(spec),
+            "environment": _environment(spec, reservation),
             "directory": spec.code_directory,
             "attempt_directory": spec.attempt_directory,
             "files": {protocol.PARAMETER_FILE: spec.parameter_record},
             "grace_s": spec.grace_period_s,
             "from": dict(spec.stored),
         }
-        await self.jobs.submit(spec.name, job)
-        return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
+        await self.jobs.submit(spec.name, job, reservation)
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
         reports = await self.jobs.reports([handle.job_name for handle in handles])
@@ -73,14 +120,13 @@ class LocalPlatform(Platform):
         await self.jobs.clean(job_names)
 
 
-def _environment(spec: JobSpec) -> dict[str, str]:
-    """The caller's environment, then the trial protocol. `trialGpuNumber` 0 hides the GPUs, unset leaves them alone."""
-    gpus = {protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}
+def _environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
+    """The caller's environment, then the trial protocol, then its GPUs."""
     return {
         **with_stand_in(spec.caller_environment),
         **spec.protocol_environment,
         **directory_environment(spec.attempt_directory, spec.code_directory),
         protocol.ENV_PLATFORM: "local",
         protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
-        **gpus,
+        **gpu_environment(spec.gpu_number, reservation),
     }

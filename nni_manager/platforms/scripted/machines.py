@@ -5,12 +5,13 @@ What is granted stands in the daemon's ledger, so that experiments which name th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 from nni_manager.domain.wait import WaitCode
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.ledger import Demand, Reservation
 from nni_manager.platform_kit.placement import Placement
+from nni_manager.platform_kit.places import KeeperMachine
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
 #: Of a job on a machine: its name.
@@ -18,9 +19,12 @@ ENV_MACHINE = "NNI_MACHINE"
 _PREFIX = "scripted:"
 
 
-def sizes(config: ScriptedConfig) -> Mapping[str, int]:
-    """Name in the ledger → places."""
-    return {_PREFIX + machine.name: machine.places for machine in config.machines}
+def of_keeper(config: ScriptedConfig) -> Sequence[KeeperMachine]:
+    """All of them are kept by the keeper of this machine."""
+    return [
+        KeeperMachine(name=_PREFIX + machine.name, title=machine.name, places=machine.places)
+        for machine in config.machines
+    ]
 
 
 def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> Placement | None:
@@ -28,10 +32,11 @@ def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> P
     if not config.machines:
         return None
     only = None if config.gpu_indices is None else frozenset(config.gpu_indices)
+    demand = Demand(count=config.places_of_trial, share=config.max_trial_number_per_gpu, only=only)
     return Placement(
         host.connections.places, f"{host.experiment_id}/{host.service}",
-        demand=Demand(count=config.places_of_trial, share=config.max_trial_number_per_gpu, only=only),
-        machines=tuple(sizes(config)), code=WaitCode.QUOTA if config.trial_gpu_number is None else WaitCode.GPU,
+        demands={machine.name: demand for machine in of_keeper(config)},
+        code=WaitCode.QUOTA if config.trial_gpu_number is None else WaitCode.GPU,
         wake=wake,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailabl
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
-from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, Room
+from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
 from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platforms.scripted import machines, runner
@@ -103,7 +103,7 @@ class ScriptedPlatform(Platform):
             await self._faults.enter()
             await self._entered.enter_async_context(self._account.held())
         if self._processes is not None:
-            await self._processes.enter(machines.sizes(self._config))
+            await self._processes.enter(machines.of_keeper(self._config))
         if self._pull is not None:
             self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
         self._follow_fate()
@@ -138,11 +138,14 @@ class ScriptedPlatform(Platform):
         if self._placement is not None:
             self._placement.want(jobs)
 
+    async def plan(self, jobs: int) -> JobPlan | None:
+        return None if self._placement is None else self._placement.plan(jobs)
+
     def _follow_fate(self) -> None:
         """Machines come and go, and room with them, when the script says so."""
         if self._placement is not None:
             away = self._faults.unreachable()
-            self._placement.reach([machines.ledger_name(m.name) for m in self._config.machines if m.name not in away])
+            self._placement.reach({machines.ledger_name(name): why for name, why in away.items()})
         if (wait_s := self._faults.next_change_s()) is not None:
             self._turn_of_fate = asyncio.get_running_loop().call_later(wait_s + 0.001, self._on_turn_of_fate)
 

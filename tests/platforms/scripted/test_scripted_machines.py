@@ -69,8 +69,8 @@ async def test_no_room_is_an_answer_and_room_comes_with_the_end_of_the_last_proc
         first = await start(world, platform, "a")
         assert platform.room().free == 0
         why = (await refused(world, platform, "b")).why
-        assert (why.code, why.sentence) == (WaitCode.GPU, "m1: none is free")
-        assert why.details == {"machines": {"m1": {"0": [first.job_name]}}}
+        assert (why.code, why.sentence) == (WaitCode.GPU, f"place 0 on m1 has {first.job_name}")
+        assert why.details == {"machines": {"m1": {"0": {"jobs": [first.job_name], "limit": 1}}}}
         platform.want(1)
         world.recorder.woken.clear()
         await world.end(first, 0)
@@ -126,7 +126,9 @@ async def test_one_machine_is_out_of_reach_and_the_other_goes_on(world: Scripted
     async with make(world, TWO, unreachable=[{"machine": "m1", "after": 0.0}]) as platform:
         found = [await world.environment(await start(world, platform, trial)) for trial in ("a", "b")]
         assert {each["NNI_MACHINE"] for each in found} == {"m2"}
-        assert (await refused(world, platform, "c")).why.sentence == "m2: none is free"
+        sentence = (await refused(world, platform, "c")).why.sentence
+        assert sentence.startswith("place 0 on m2 has ") and "place 1 on m2 has " in sentence
+        assert sentence.endswith("; m1 cannot be reached for ever (unreachable)")
     async with make(world, TWO, unreachable=[{"machine": "m2", "after": 0.0}]) as platform:
         lost = await insist(world, lambda: report(platform, _handle(world, "a")))
         assert (lost.state, lost.unreachable) == (JobState.UNKNOWN, "m2 cannot be reached for ever (unreachable)")

@@ -1,0 +1,200 @@
+"""The machines of one training service, each with a keeper: which of them the next job goes to, with which GPUs.
+
+How an adapter whose jobs are kept by keepers uses this:
+
+* It makes a `MachinePark` of a `ParkedMachine` for each machine: the `KeeperMachine` (its name in the ledger, the same
+  in all experiments; how people call it; `places` None where trials need GPUs), what a trial needs of it
+  (`demand_of`), and the `KeeperJobs` made with the key of that keeper's connection.
+* Entering, each `KeeperJobs` is entered with its machine: ``jobs.enter([machine])``.
+* `submit`: ``found = await park.reserve(spec.name, is_repeat=spec.is_repeat)``. A `NoRoom` is the answer. Otherwise
+  the job is started at ``found.jobs`` with `gpu_environment` in its environment, within ``park.held(found, name)``.
+* What `KeeperJobs.reports` answers has the GPUs in `place`.
+* `room`, `want` and `plan` are asked of it; `want(0)` when the adapter is left. ``park.reach({name: sentence})`` says
+  which machines are away: they get nothing, and the sentence stands in the wait reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable
+from nni_manager.domain.wait import WaitCode
+from nni_manager.platform_kit import gpu_preflight
+from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, PreflightFinding, Room
+from nni_manager.platform_kit.keeper_jobs import KeeperJobs
+from nni_manager.platform_kit.ledger import ANY_NUMBER, Demand, Reservation
+from nni_manager.platform_kit.placement import Placement
+from nni_manager.platform_kit.places import KeeperMachine
+from trial_runner import protocol
+
+_MIB = 2**20
+
+
+def demand_of(
+    gpu_number: int | None, *, gpu_indices: Sequence[int] | None, max_trial_number_per_gpu: int | None,
+    use_active_gpu: bool | None, gpu_memory_mib: int | None = None,
+) -> Demand:  # fmt: skip
+    """Of the fields of a machine or section. `max_trial_number_per_gpu` None: 1, or as many as memory allows."""
+    if not gpu_number:
+        return Demand(count=0)
+    by_memory = ANY_NUMBER if gpu_memory_mib else 1
+    return Demand(
+        count=gpu_number, share=max_trial_number_per_gpu or by_memory, use_active=bool(use_active_gpu),
+        only=None if gpu_indices is None else frozenset(gpu_indices), memory_bytes=(gpu_memory_mib or 0) * _MIB,
+    )  # fmt: skip
+
+
+def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> dict[str, str]:
+    """What shows a trial its GPUs: not set changes nothing, 0 hides all."""
+    if gpu_number is None:
+        return {}
+    if gpu_number == 0 or reservation is None:
+        return {protocol.ENV_GPUS: ""}
+    # CUDA itself would count the fastest first, the driver and `gpuIndices` count by the bus
+    return {protocol.ENV_GPUS: reservation.visible_devices, protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedMachine:
+    """One machine of a training service."""
+
+    machine: KeeperMachine
+    demand: Demand
+    jobs: KeeperJobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Where a job goes. `reservation` None: it was started before and has ended, so it needs no place any more."""
+
+    jobs: KeeperJobs
+    reservation: Reservation | None
+    #: The keeper has the job already; starting it again is asking for it.
+    is_started: bool = False
+
+
+class MachinePark:
+    """`wake`: called when there is room, or another reason why there is none."""
+
+    def __init__(self, host: Host, machines: Iterable[ParkedMachine], wake: Callable[[], None]) -> None:
+        self._machines = {parked.machine.name: parked for parked in machines}
+        self._places = host.connections.places
+        self._placement = Placement(
+            self._places, f"{host.experiment_id}/{host.service}", demands=self._demands(),
+            code=WaitCode.GPU, wake=wake,
+        )  # fmt: skip
+        self._away: Mapping[str, str] = {}
+
+    def change(self, machines: Iterable[ParkedMachine]) -> None:
+        """Machines were added or removed; jobs of removed ones run on and have their places until they end."""
+        self._machines = {parked.machine.name: parked for parked in machines}
+        self._placement.change(self._demands())
+
+    def reach(self, away: Mapping[str, str]) -> None:
+        """Machine → why it cannot be reached now; all others can."""
+        self._away = dict(away)
+        self._placement.reach(away)
+
+    def room(self) -> Room:
+        free = self._placement.room()
+        return Room(free=free, why=None if free else self._placement.why())
+
+    def want(self, jobs: int) -> None:
+        self._placement.want(jobs)
+
+    async def plan(self, jobs: int) -> JobPlan:
+        """Where so many jobs would go now. The `KeeperJobs` are entered."""
+        await self._look()
+        return self._placement.plan(jobs)
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        """What there is to say about the machines' GPUs. The `KeeperJobs` are entered."""
+        await self._look()
+        found: list[PreflightFinding] = []
+        for parked in self._reached:
+            ledger = self._places.find(parked.machine.name)
+            if ledger is not None:
+                found += gpu_preflight.findings(ledger, parked.demand)
+        return found
+
+    async def reserve(self, name: str, *, is_repeat: bool) -> Found | NoRoom:
+        """A machine and its places for a job about to be submitted.
+
+        Nothing is given away before each keeper's list was read: jobs of a daemon before this one may have the places.
+        Raises PlatformUnavailable when no machine can be asked, or one that may have the job already.
+        """
+        if is_repeat and (found := await self._started_before(name)) is not None:
+            return found
+        reached = self._reached
+        answers = await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
+        _raise_if_none_answers(answers)
+        await self._refresh(reached)
+        reservation = self._placement.reserve(name, is_repeat=is_repeat)
+        if reservation is None:
+            return NoRoom(why=self._placement.why())
+        return Found(jobs=self._machines[reservation.machine].jobs, reservation=reservation)
+
+    async def _started_before(self, name: str) -> Found | None:
+        """A job that a keeper knows already: where it runs, or ran. Raises PlatformUnavailable: nobody can tell."""
+        unknown: list[PlatformUnavailable] = []
+        for parked in self._machines.values():
+            try:
+                await parked.jobs.until_read()
+                job = (await parked.jobs.listed()).get(name)
+            except PlatformUnavailable as error:
+                if self._may_be_at(parked.machine.name, name):
+                    unknown.append(PlatformUnavailable(str(error)))
+                continue
+            if job is not None:
+                is_running = job["state"] == protocol.RUNNING
+                reservation = Reservation.parse(job["reservation"]) if is_running else None
+                return Found(jobs=parked.jobs, reservation=reservation, is_started=True)
+        if unknown:
+            raise unknown[0]
+        return None
+
+    def _may_be_at(self, machine: str, name: str) -> bool:
+        """Of a machine that cannot be asked: a daemon before this one may have started it there, or this one."""
+        ledger = self._places.find(machine)
+        return ledger is None or not ledger.was_read or ledger.has(name)
+
+    @contextmanager
+    def held(self, found: Found, name: str) -> Iterator[None]:
+        """The places are given back when what is done here raises that the job was certainly not started."""
+        with self._placement.held(None if found.is_started else found.reservation, name):
+            yield
+
+    # Helpers
+
+    async def _look(self) -> None:
+        """At all machines that can be reached."""
+        reached = self._reached
+        await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
+        await self._refresh(reached)
+
+    async def _refresh(self, machines: Iterable[ParkedMachine]) -> None:
+        """What else happens on their GPUs is known. One that does not say gets no job, or one by what is known."""
+
+        async def refresh(parked: ParkedMachine) -> None:
+            with suppress(PlatformError):
+                await parked.jobs.read_gpus()
+
+        await asyncio.gather(*(refresh(parked) for parked in machines if parked.demand.count))
+
+    @property
+    def _reached(self) -> list[ParkedMachine]:
+        return [parked for name, parked in self._machines.items() if name not in self._away]
+
+    def _demands(self) -> dict[str, Demand]:
+        return {name: parked.demand for name, parked in self._machines.items()}
+
+
+def _raise_if_none_answers(answers: Sequence[BaseException | None]) -> None:
+    errors = [answer for answer in answers if answer is not None]
+    if strange := [error for error in errors if not isinstance(error, PlatformUnavailable)]:
+        raise strange[0]
+    if len(errors) == len(answers):
+        raise PlatformUnavailable("; ".join(map(str, errors)) or "no machine can be reached", refused=True)

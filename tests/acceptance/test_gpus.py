@@ -1,0 +1,146 @@
+"""Trials on this machine's GPUs, which a fake driver shows: their own, never one too many, and why they wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cluster import until
+from tests.acceptance.numbered import ENVIRONMENT
+from tests.acceptance.place_oracle import Oracle
+from tests.fake_driver import FakeDriver, OnCard
+from tests.live_daemon import Daemon, assert_gone, running_daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(240)]
+
+#: NNI_KILLS=20 for as many as a release is judged by.
+KILLS = int(os.environ.get("NNI_KILLS", "4"))
+TRIALS = 6 + 2 * KILLS
+#: Seconds for which a card may be free while the daemon is ready and a trial waits.
+MOST_IDLE_S = 2.5
+#: Seconds until a wait reason says what has changed.
+MOST_STALE_S = 5.0
+
+#: Trials that no card was looked for with success.
+_WAITING = """
+    SELECT 1 FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
+    WHERE t.status = 'WAITING' AND a.trial_id IS NULL
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> FakeDriver:
+    return FakeDriver(tmp_path / "driver", 4)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, driver: FakeDriver) -> Iterator[Daemon]:
+    with running_daemon(tmp_path, environment=driver.environment) as daemon:
+        yield daemon
+
+
+def test_two_experiments_share_all_cards_while_the_daemon_is_killed(
+    daemon: Daemon, code: Path, driver: FakeDriver
+) -> None:
+    """One has a card to itself, the other shares with one more of its own kind."""
+    alone = daemon.create(_config("1.3", TRIALS), code, ENVIRONMENT)
+    sharing = daemon.create(_config("1.9", TRIALS, maxTrialNumberPerGpu=2), code, ENVIRONMENT)
+
+    def waits() -> bool:
+        return any(daemon.rows(id_, _WAITING) for id_ in (alone, sharing))
+
+    def process() -> int:
+        return daemon.process.pid if daemon.process is not None else 0
+
+    limits = {alone: 1, sharing: 2}
+    with Oracle(daemon.data, {"this machine": 4}, waits, process, limits=limits) as oracle:
+        oracle.note_ready(True)
+        for _ in range(KILLS):
+            time.sleep(random.uniform(0.1, 2.0))
+            oracle.note_ready(False)
+            daemon.kill()
+            daemon.start()
+            oracle.note_ready(True)
+        for id_ in (alone, sharing):
+            daemon.wait(id_, "DONE", timeout_s=120)
+    print(f"longest idle: {oracle.longest_idle}; {KILLS} kills, {2 * TRIALS} trials")
+    assert oracle.findings == []
+    assert len(oracle.seen) == 2 * TRIALS
+    assert (oracle.most_at_once, oracle.most_on_one) == (4, 2)
+    assert oracle.longest_idle_s <= MOST_IDLE_S, oracle.longest_idle
+    for id_ in (alone, sharing):
+        attempts = "SELECT status, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id) FROM trials t"
+        assert daemon.rows(id_, attempts) == [("SUCCEEDED", 1)] * TRIALS
+        daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
+
+
+def test_a_wait_reason_follows_who_is_on_the_cards(daemon: Daemon, code: Path, driver: FakeDriver) -> None:
+    with ExitStack() as others:
+        first, second, third = (others.enter_context(_somebody()) for _ in range(3))
+        busy = {0: [OnCard(first, 11264), OnCard(second)], 1: [OnCard(third)], 2: [OnCard(third)], 3: [OnCard(third)]}
+        driver.show(busy)
+        id_ = daemon.create(_config("0.1", 1), code, ENVIRONMENT)
+        user = f"of user {os.environ.get('USER') or 'root'}"
+        until(lambda: f"gpu 0 on this machine busy: pid {first} {user}, 11 GiB, pid {second}" in _why(daemon, id_))
+        driver.show({**busy, 0: [OnCard(second)]})
+        until(lambda: f"gpu 0 on this machine busy: pid {second} {user}, 1 GiB;" in _why(daemon, id_), MOST_STALE_S)
+        driver.show({**busy, 0: [OnCard(second, kind="G")]})
+        until(lambda: daemon.rows(id_, "SELECT place FROM attempts") == [("this machine, gpu 0",)], MOST_STALE_S)
+        daemon.wait(id_, "DONE")
+
+
+def test_what_can_never_run_is_refused_and_what_cannot_run_now_is_planned(
+    daemon: Daemon, code: Path, driver: FakeDriver
+) -> None:
+    many = _body(daemon, code, _config("1", 1, trialGpuNumber=5))
+    with daemon.client() as client:
+        refused = client.post("/api/v1/experiments", json=many)
+    assert refused.status_code == 400
+    assert "this machine has 4 GPUs, and a trial needs 5" in refused.text
+    driver.show({0: [OnCard(1)], 3: [OnCard(1)]})
+    body = _body(daemon, code, _config("1", 3, trialGpuNumber=1))
+    [plan] = daemon.call("POST", "/platforms/plan", json=body)["services"]
+    assert plan["places"] == ["this machine, gpu 1", "this machine, gpu 2"]
+    assert "gpu 0 on this machine busy: pid 1 of user root" in plan["whyNot"]["this machine"]
+    assert daemon.call("GET", "/experiments")["experiments"] == []
+
+
+def _config(seconds: str, trials: int, **service: Any) -> dict[str, Any]:
+    report = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep {seconds}; {report}",
+        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trainingService": {"platform": "local", "trialGpuNumber": 1, "useActiveGpu": False, **service},
+    }  # fmt: skip
+
+
+def _body(daemon: Daemon, code: Path, config: dict[str, Any]) -> dict[str, Any]:
+
+    text = json.dumps({"experimentWorkingDirectory": str(daemon.data), **config})
+    return {"config": text, "directory": str(code), "environment": ENVIRONMENT}
+
+
+@contextmanager
+def _somebody() -> Iterator[int]:
+    """A process that is none of ours."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _why(daemon: Daemon, id: str) -> str:
+    """Of its only trial."""
+    return str(daemon.rows(id, "SELECT coalesce(max(wait_sentence), '') FROM trials")[0][0])

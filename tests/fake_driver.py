@@ -1,0 +1,87 @@
+"""A driver for cards that are not there: a program `nvidia-smi` and a library NVML that say what a file says.
+
+The file holds a line for each card, ``card UUID NAME TOTAL_MIB``, followed by lines for processes on it,
+``process PID C|G|C+G MIB``. A line ``fail SENTENCE`` makes both refuse, ``hang`` makes them never answer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+_SOURCE = Path(__file__).parent / "fake_nvml.c"
+_PROGRAM = Path(__file__).parent / "fake_nvidia_smi.py"
+
+
+@dataclass(frozen=True)
+class OnCard:
+    """A process on a card; `kind` as in nvidia-smi: C, G or C+G."""
+
+    pid: int
+    mib: int = 1024
+    kind: str = "C"
+
+
+class FakeDriver:
+    """`directory`: of this driver alone. `environment`: what makes processes find it."""
+
+    def __init__(self, directory: Path, cards: int, *, mib: int = 16384, has_library: bool = False) -> None:
+        self.directory = directory
+        self.count = cards
+        self.mib = mib
+        #: Cards of different drivers are different cards.
+        self._serial = uuid4().hex[:12]
+        directory.mkdir(parents=True, exist_ok=True)
+        self._state = directory / "cards"
+        self.show({})
+        program = directory / "nvidia-smi"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {_PROGRAM} {self._state} "$@"\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        if has_library:
+            self._build()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join((str(self.directory), os.environ["PATH"]))
+        return {"PATH": path, "LD_LIBRARY_PATH": str(self.directory), "FAKE_DRIVER": str(self._state)}
+
+    def uuid(self, index: int) -> str:
+        return f"GPU-{self._serial}-{index}"
+
+    def show(self, processes: dict[int, Sequence[OnCard]]) -> None:
+        """These are on the cards from now on, by index."""
+        lines = []
+        for index in range(self.count):
+            lines.append(f"card {self.uuid(index)} Fake {self.mib}")
+            lines += [f"process {p.pid} {p.kind} {p.mib}" for p in processes.get(index, ())]
+        self._write(lines)
+
+    def fail(self, sentence: str) -> None:
+        self._write([f"fail {sentence}"])
+
+    def hang(self) -> None:
+        self._write(["hang"])
+
+    def remove_program(self) -> None:
+        (self.directory / "nvidia-smi").unlink()
+
+    def _write(self, lines: Sequence[str]) -> None:
+        fresh = self._state.with_suffix(".new")
+        fresh.write_text("".join(f"{line}\n" for line in lines))
+        fresh.rename(self._state)
+
+    def _build(self) -> None:
+        compiler = shutil.which("gcc") or shutil.which("cc")
+        if compiler is None:
+            pytest.skip("there is no C compiler to build a fake NVML with")
+        target = self.directory / "libnvidia-ml.so.1"
+        subprocess.run([compiler, "-shared", "-fPIC", "-O0", "-o", target, _SOURCE], check=True)
