@@ -75,6 +75,8 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
         " WHERE job_name = ? AND closed = 0",
         (text, handle.job_name),
     )
+    if handle.link:
+        connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
 
 
 def parse_handle(job_name: str, text: str) -> JobHandle:
