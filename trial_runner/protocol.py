@@ -13,12 +13,16 @@ hello       –                                                         {version
 list        –                                                         {jobs: {name: job}}
 spawn       name, owner, command, environment, directory (cwd),       job
             attempt_directory, files {relative name: text},
-            grace_s, from {outbox: offset}, reservation
+            grace_s, from {outbox: offset}, reservation,
+            code {archive, folder}: unpacked there before
 follow      jobs {name: {outbox: offset}}                             {jobs: {name: job}, unknown: [name]}
 signal      name, grace_s                                             {} (quiet for ended and unknown jobs); SIGTERM to
                                                                       all its processes, SIGKILL after grace_s
-read        attempt_directory, file, offset, limit                    {data (base64), size}
+read        attempt_directory, file, offset (negative: from the       {data (base64), size}
+            end), limit
 forget      names                                                     {}
+put         file, size, offset, data (base64): the next piece         {bytes}: so many are there, `size` when all are
+remove      folder                                                    {}, when it is gone with all that was in it
 facts       gpus: none, or the greatest age of a reading, in seconds  {cpu_count, memory_bytes,
                                                                       memory_available_bytes, load, disk_bytes,
                                                                       disk_free_bytes, keeper_cpu_s, gpus: reading}

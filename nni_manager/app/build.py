@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -60,7 +61,7 @@ async def experiments(
         await leftovers.clear(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
-        connections = Connections()
+        connections = Connections(await asyncio.to_thread(_identity, settings.data_dir))
         connections.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
         left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()
@@ -74,6 +75,16 @@ async def experiments(
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:
             await process.ended(within_s=_KEEPER_END_S)  # it has no job; whoever waits for our end waits for its, too
+
+
+def _identity(data_directory: Path) -> str:
+    """Made once; a data directory that is moved takes it along. Raises OSError."""
+    path = data_directory / "identity"
+    if not path.exists():
+        draft = path.with_suffix(".draft")
+        draft.write_text(secrets.token_hex(4), encoding="ascii")
+        draft.replace(path)
+    return path.read_text(encoding="ascii").strip()
 
 
 def _prepare_index(data_directory: Path) -> Path:

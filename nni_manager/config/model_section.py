@@ -44,8 +44,6 @@ def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, na
         reader = _reader(field, (*path, alias), f"{name}.{alias}", source)
         if not _is_left_out(field, section):
             taken[alias] = section.take(alias, reader)
-            if not section.has(alias) and (fallback := marks_of(field).get("fallback")):
-                taken[alias] = _fallback(fallback, alias, reader, section)
     return {alias: value for alias, value in taken.items() if value is not None}
 
 
@@ -73,14 +71,6 @@ def validate(model: type[BaseModel], settings: Settings, path: Path, source: Sou
 
 def _is_left_out(field: FieldInfo, section: Section) -> bool:
     return any(section.has(other) for other in marks_of(field).get("unless", ()))
-
-
-def _fallback(value: str, alias: str, reader: Callable[[object], object], section: Section) -> object:
-    try:
-        return reader(value)
-    except ValueError as error:
-        section.refuse(alias, f"is not set, and by default {error}")
-        return None
 
 
 def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable[[object], object]:

@@ -48,6 +48,8 @@ class JobHandle:
     job_name: str
     #: The adapter's own text, usually JSON.
     data: str = ""
+    #: As `JobReport.link`, where it is known at once: a short job may be over before anybody looks.
+    link: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from nni_manager.platform_kit.keeper_client import Job, Keeper
 from trial_runner import protocol
@@ -18,12 +19,20 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
     Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
     Raises PlatformUnavailable.
     """
-    listener = f"cleaner of {owner or experiment_id}"
-    await keeper.listen(listener, _Deaf())
-    try:
+
+    async def end_all() -> None:
         jobs = await _end_running(keeper, experiment_id, owner)
         if jobs and forget:
             await keeper.request("forget", names=list(jobs))
+
+    await at(keeper, f"cleaner of {owner or experiment_id}", end_all)
+
+
+async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Works with a keeper to which nobody else may be connected."""
+    await keeper.listen(listener, _Deaf())
+    try:
+        await work()
     finally:
         keeper.leave(listener)
 

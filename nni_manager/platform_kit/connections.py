@@ -109,6 +109,11 @@ class Lease(Generic[C]):
         """For its methods that need no credential; `use` first for those that do."""
         return self._connection
 
+    @property
+    def serving(self) -> object:
+        """Whose credential the connection works with now: another one after `refused` has found one."""
+        return self._shared.in_use
+
     async def use(self) -> C:
         """The connection, once this lease's credential was found good. Raises BadCredentials or PlatformUnavailable."""
         await self._shared.admit(self, self._credential)
@@ -190,7 +195,9 @@ class _Shared:
 class Connections:
     """All of a daemon, and the places of all its machines."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: str = "nobody") -> None:
+        #: Of this daemon, the same after a restart: what it keeps on machines that several daemons use is kept apart.
+        self.identity = identity
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.
         self._makers: dict[str, Callable[[], Connection]] = {}

@@ -42,6 +42,9 @@ class Capabilities:
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
+    #: Something of an experiment stays there when all is forgotten and closed, as what trials wrote for their users:
+    #: `clean` removes it when the experiment is deleted.
+    leaves_files: bool = False
     #: The platform starts ended processes of a job again by itself: its word, not the runner's, ends an attempt.
     platform_decides: bool = False
     #: People can stop jobs there: an end by a signal that nobody here sent waits for the platform's word.

@@ -100,6 +100,11 @@ class Keeper:
     def is_connected(self) -> bool:
         return self._connection is not None
 
+    @property
+    def questions(self) -> int:
+        """How many questions it was asked."""
+        return self._requests.asked
+
     def has_listener(self, owner: str) -> bool:
         return owner in self._listeners
 
@@ -135,12 +140,15 @@ class Keeper:
             self._note_change()
             self._close("no experiment needs it")
 
-    async def request(self, verb: str, **arguments: Any) -> Any:
-        """Asks and waits. Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected."""
+    async def request(self, verb: str, *, patience_s: float | None = None, **arguments: Any) -> Any:
+        """Asks and waits; without an answer the connection is given up.
+
+        Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
+        """
         connection = self._connection or await self._until_connected()
         number, answer = self._requests.add()
         connection.send({"verb": verb, "id": number, **arguments})
-        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S)
+        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S if patience_s is None else patience_s)
         try:
             return await answer
         finally:

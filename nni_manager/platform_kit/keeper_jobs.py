@@ -32,17 +32,24 @@ log = logging.getLogger(__name__)
 class KeeperJobs:
     """A keeper's `Listener`. Between `enter` and `leave`; methods raise PlatformUnavailable.
 
-    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection.
+    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
+    a keeper that does not answer for so long when a job is to be stopped is away.
     """
 
     def __init__(
-        self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = keeper_machines.LOCAL
-    ) -> None:
+        self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = keeper_machines.LOCAL,
+        place: str = "this machine", stop_patience_s: float | None = None,
+    ) -> None:  # fmt: skip
         self._host = host
         self._key = key
+        #: Whose keeper it is, in sentences.
+        self._place = place
+        self._when_stopping = {} if stop_patience_s is None else {"patience_s": stop_patience_s}
         self.owner = owner_of(host)
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
+        self.unheard_of = JobReport(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
+        self._no_word = JobReport(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: What this connection to the keeper told of each job.
         self._reports: dict[str, JobReport] = {}
         self._is_connected = False
@@ -55,7 +62,11 @@ class KeeperJobs:
 
     async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
         """Hears of its jobs from now on. `machines`: those whose jobs are at this keeper and have places there."""
-        self._connection = (await self._held.enter_async_context(self._lease())).connection
+        await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
+
+    async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
+        """As `enter`, at a connection that somebody else has leased, and gives back after `leave`."""
+        self._connection = connection
         try:
             with suppress(PlatformError):  # they are read when it answers
                 await self._connection.serve(machines)
@@ -109,15 +120,15 @@ class KeeperJobs:
             self._note_running(name, told)
         elif reservation is not None:
             self._entered.on_end(name)
-        return job_report(told)
+        return self.report_of(told)
 
     async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
         """What is known of these jobs."""
         if not self._is_connected:
-            raise PlatformUnavailable(f"the keeper of this machine is away: {self._trouble or 'connecting'}")
+            raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
             await self._follow(names)
-        return {name: self._reports.get(name, _NO_WORD) for name in names}
+        return {name: self._reports.get(name, self._no_word) for name in names}
 
     async def listed(self) -> dict[str, dict[str, Any]]:
         """Name → job, of this service."""
@@ -127,7 +138,7 @@ class KeeperJobs:
     async def cancel(self, names: Sequence[str], grace_s: float) -> None:
         """Asks all their processes to end; quiet for unknown ones."""
         for name in names:
-            await self.request("signal", name=name, grace_s=grace_s)
+            await self.request("signal", name=name, grace_s=grace_s, **self._when_stopping)
 
     async def forget(self, names: Sequence[str]) -> None:
         """Ends what still runs of them, and has the keeper forget them, if need be when the last process is gone."""
@@ -172,15 +183,19 @@ class KeeperJobs:
         if job_name in self._leaving:
             self._reports.pop(job_name, None)
             self._leaving.note_end(job_name, self._host.wake)
-        elif self._deliveries is None or not self._deliveries.hold_end(job_name, job_report(job)):
-            self._tell(job_name, job_report(job))
+        elif self._deliveries is None or not self._deliveries.hold_end(job_name, self.report_of(job)):
+            self._tell(job_name, self.report_of(job))
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """What the keeper told of a job, in our words; on other machines there is more to say."""
+        return job_report(job)
 
     # Helpers
 
     @property
     def _entered(self) -> KeeperConnection:
         if self._connection is None:
-            raise PlatformUnavailable("the keeper of this machine is not connected yet", refused=True)
+            raise PlatformUnavailable(f"the keeper of {self._place} is not connected yet", refused=True)
         return self._connection
 
     def _lease(self) -> AbstractAsyncContextManager[Lease[KeeperConnection]]:
@@ -208,13 +223,13 @@ class KeeperJobs:
             else:  # its end is told after its last lines
                 self._reports.setdefault(name, _DRAINING)
         for name in answer["unknown"]:
-            self._tell(name, UNHEARD_OF)
+            self._tell(name, self.unheard_of)
 
     def _note_running(self, name: str, job: dict[str, Any]) -> None:
         """Its end may have come in the moment between the keeper's answer and now."""
-        known = self._reports.get(name, UNHEARD_OF)
-        if known is UNHEARD_OF or not known.state.is_final:
-            self._tell(name, job_report(job))
+        known = self._reports.get(name)
+        if known is None or known is self.unheard_of or not known.state.is_final:
+            self._tell(name, self.report_of(job))
 
     def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
         self._reports[name] = report
@@ -239,7 +254,5 @@ def owner_of(host: Host) -> str:
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 
 
-UNHEARD_OF = JobReport(state=JobState.LOST, message="the keeper of this machine knows nothing of this job")
 _RUNS = {"state": protocol.RUNNING}
-_NO_WORD = JobReport(state=JobState.UNKNOWN, message="the connection to the keeper of this machine broke")
 _DRAINING = JobReport(state=JobState.UNKNOWN, message="ended; its last results are being read")

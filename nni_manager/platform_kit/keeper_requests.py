@@ -15,12 +15,15 @@ class Requests:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
+        #: So many were asked.
+        self.asked = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def add(self) -> tuple[int, asyncio.Future[Any]]:
         """The number of a new one, and its answer to come."""
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
+        self.asked = number
         return number, answer
 
     def answer(self, number: int, result: object) -> None:

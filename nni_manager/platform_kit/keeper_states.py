@@ -11,13 +11,14 @@ LOST     LOST
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from trial_runner import protocol
 
 
-def job_report(job: dict[str, Any]) -> JobReport:
+def job_report(job: Mapping[str, Any]) -> JobReport:
     """`job` as in `trial_runner.protocol`."""
     return JobReport(
         state=_state(job),
@@ -31,7 +32,7 @@ def job_report(job: dict[str, Any]) -> JobReport:
     )
 
 
-def _state(job: dict[str, Any]) -> JobState:
+def _state(job: Mapping[str, Any]) -> JobState:
     if job["state"] == protocol.RUNNING:
         return JobState.RUNNING
     if job["state"] == protocol.ENDED:

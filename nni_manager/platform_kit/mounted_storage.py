@@ -114,7 +114,18 @@ class MountedStorage:
             f"storage that is mounted at {self._mount_point} here; correct it, or {fields[0]}",
         )  # fmt: skip
 
+    async def remove_shared(self) -> None:
+        """What all attempts use; it is put there again when one needs it. What trials left is their user's."""
+        async with self._putting:
+            self._code.clear()
+            await self._in_thread(self._remove_shared)
+
     # Blocks
+
+    def _remove_shared(self) -> None:
+        for pattern in (MARK_FILE, "runner-*.pyz", "code-*.tar.gz"):
+            for path in self.here.glob(pattern):
+                path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
         """What all attempts use."""
@@ -160,16 +171,17 @@ class MountedStorage:
         return PlatformUnavailable(f"the storage mounted at {self._mount_point} cannot be used: {why}", refused=True)
 
 
-def variables_of(spec: JobSpec, *, platform: str, command: str, channel: str) -> dict[str, str]:
-    """What the runner of an attempt sees, but the folders, which `run.sh` knows, and the token. `channel`: its own."""
+def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, str]:
+    """What the runner of an attempt sees, but the folders, which `run.sh` knows, and the token. `command`: another one
+    than the trial's."""
     kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     return {
         **kept,
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: platform,
-        protocol.ENV_COMMAND: command,
+        protocol.ENV_COMMAND: command or spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
-        protocol.ENV_CHANNEL: channel,
+        protocol.ENV_CHANNEL: "auto" if protocol.ENV_MANAGER_URL in kept else protocol.PULL,
         protocol.ENV_CODE: "present",
         **({protocol.ENV_GPUS: ""} if spec.gpu_number == 0 else {}),
     }

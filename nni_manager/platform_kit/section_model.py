@@ -9,7 +9,7 @@ the loader how to make its value so:
 * ``opaque``: neither searched for placeholders nor changed
 * ``oldNames``: accepted with a warning; ``otherNames``: accepted
 * ``holds``: dotted keys that the YAML file must have
-* ``unless``: fields that leave this one out; ``fallback``: what is read where it is not set
+* ``unless``: fields that leave this one out
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ class PlatformSection(Part):
 def marked(
     description: str, *, default: Any = ..., format: str = "", secret: bool = False, opaque: bool = False,
     old_names: tuple[str, ...] = (), other_names: tuple[str, ...] = (), holds: tuple[str, ...] = (),
-    unless: tuple[str, ...] = (), fallback: str = "", **rules: Any,
+    unless: tuple[str, ...] = (), **rules: Any,
 ) -> Any:  # fmt: skip
     """A field with marks for the loader; required unless there is a `default`. `rules`: pydantic's."""
     marks: dict[str, Any] = {
         "format": format, "secret": secret, "opaque": opaque, "oldNames": list(old_names),
-        "otherNames": list(other_names), "holds": list(holds), "unless": list(unless), "fallback": fallback,
+        "otherNames": list(other_names), "holds": list(holds), "unless": list(unless),
     }  # fmt: skip
     extra = {name: value for name, value in marks.items() if value}
     return Field(default=default, description=description, json_schema_extra=extra or None, **rules)

@@ -296,10 +296,12 @@ class WebLease(Generic[A]):
             given, self._given = self._given, None
             await self._lease.renew(given)
         account = await self._lease.use()
+        serving = self._lease.serving
         try:
             return await ask(account)
         except BadCredentials as error:
-            await self._lease.refused(error)
+            if self._lease.serving is serving:  # else somebody who asked with us has found a good one
+                await self._lease.refused(error)
             return await ask(self._lease.connection)
 
 

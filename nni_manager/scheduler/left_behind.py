@@ -51,6 +51,32 @@ def of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
     ]
 
 
+def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
+    """What stays on services that keep more than jobs, of one whose jobs are all forgotten. Blocks."""
+    try:
+        with closing(connect_readonly(entry.folder.require_database())) as connection:
+            row, used = experiments.load(connection), jobs.services_used(connection)
+            sections = _sections(connection, stored_config.services(json.loads(row.config)))
+            values = secrets.load(connection)
+            return [
+                _left(row.id, name, sections[name], values, (), sentence, now_ms)
+                for name in used
+                if name in sections and _leaves_files(name, sections[name], values)
+            ]
+    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
+        log.warning("what experiment %s left cannot be looked for: %s", entry.id, error)
+        return []
+
+
+def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+    spec = PlatformSpec(name=str(section.get("platform", service)), service=service, settings=section)
+    try:
+        adapter = registry.adapter_of(spec)
+        return adapter.capabilities_for(credentials.filled(spec, values)).leaves_files
+    except (NniManagerError, ValueError, KeyError):
+        return False
+
+
 def _names(entry: Entry) -> list[str]:
     return list(stored_config.services({"trainingService": [{"platform": one} for one in entry.platform.split(",")]}))
 

@@ -316,6 +316,8 @@ class Service:
         if await self._may_have_jobs(entry):
             for left in await asyncio.to_thread(left_behind.of_closed, entry, now_ms, sentence):
                 await self._means.leftovers.note(left)
+        for left in await asyncio.to_thread(left_behind.files_of, entry, now_ms, sentence):
+            await self._means.leftovers.note(left)
         for ended in await self._means.leftovers.end(experiment_id=entry.id):
             if ended.trouble:
                 log.warning(

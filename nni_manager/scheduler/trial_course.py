@@ -54,7 +54,7 @@ STORAGE_PATIENCE = 12
 _STOPPED_CODES = (130, 143)
 #: After which a trial of a stopping experiment is closed although its service, or the job's machine, cannot be asked.
 _STOP_AWAY_MS = 5_000
-_STOP_UNREACHABLE_MS = 10_000
+_STOP_UNREACHABLE_MS = 8_000
 #: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
 #: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
 STORAGE_PATIENCE = 12

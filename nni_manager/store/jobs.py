@@ -75,6 +75,8 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
         " WHERE job_name = ? AND closed = 0",
         (text, handle.job_name),
     )
+    if handle.link:
+        connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
 
 
 def parse_handle(job_name: str, text: str) -> JobHandle:
@@ -220,6 +222,12 @@ def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[st
     for service, name in connection.execute(query):
         found.setdefault(service, []).append(name)
     return {service: tuple(names) for service, names in found.items()}
+
+
+def services_used(connection: sqlite3.Connection) -> list[str]:
+    """Names of training services that something was submitted to."""
+    rows = connection.execute("SELECT DISTINCT service FROM attempts ORDER BY 1")
+    return [name for (name,) in rows if name]
 
 
 def unconfirmed(connection: sqlite3.Connection) -> dict[str, str]:

@@ -10,29 +10,34 @@ import yaml
 from click.testing import CliRunner, Result
 
 from nni_manager.cli.main import nnictl as group
-from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit
 
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 GOOD = EXAMPLES / "v2-local-inline.yml"
 BAD = EXAMPLES / "invalid" / "unknown-field.yml"
-NOT_YET = EXAMPLES / "v1-aml.yml"
+#: Valid as a section, and nothing that the adapter could start.
+SEVERAL_LINES = {"platform": "scripted", "launch": "external", "trialCommand": "one\ntwo"}
 
 
 def nnictl(*words: object) -> Result:
     return CliRunner().invoke(group, [*map(str, words)])
 
 
-def test_many_files_get_a_verdict_each() -> None:
-    result = nnictl("config", "check", GOOD, BAD, NOT_YET)
+def _with_section(folder: Path, section: object) -> Path:
+    config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "training_service": section}
+    (folder / "bee.yml").write_text(yaml.safe_dump(config))
+    return folder / "bee.yml"
+
+
+def test_many_files_get_a_verdict_each(tmp_path: Path) -> None:
+    refused = _with_section(tmp_path, SEVERAL_LINES)
+    result = nnictl("config", "check", GOOD, BAD, refused)
     assert result.exit_code == 2
     assert result.stdout == f"{GOOD}: valid; at most 2 trials of Random on local\n"
-    able = ", ".join(one.name for one in registry.descriptions() if one.adapter)
-    assert result.stderr.splitlines() == [
-        f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?",
-        f"{NOT_YET}: the platform 'aml' is not in this version yet; trials run on: {able}",
-    ]
+    bad, other = result.stderr.splitlines()
+    assert bad == f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?"
+    assert other.startswith(f"{refused}: trialCommand: has several lines")
 
 
 def test_verdicts_for_programs() -> None:
@@ -43,15 +48,9 @@ def test_verdicts_for_programs() -> None:
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
 
 
-#: Valid as a section, and nothing that the adapter could start.
-SEVERAL_LINES = {"platform": "scripted", "launch": "external", "trialCommand": "one\ntwo"}
-
-
 @pytest.mark.parametrize("section", [SEVERAL_LINES, [{"platform": "local"}, SEVERAL_LINES]])
 def test_the_platform_is_asked_as_create_asks_it(tmp_path: Path, section: object) -> None:
-    config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "training_service": section}
-    (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
-    result = nnictl("config", "check", tmp_path / "bee.yml")
+    result = nnictl("config", "check", _with_section(tmp_path, section))
     assert result.exit_code == 2 and "trialCommand: has several lines" in result.stderr
 
 
@@ -62,8 +61,7 @@ def test_an_older_name_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "search_space.json").write_text("{}")
     result = nnictl("config", "check", path)
     words = "trainingService.paiStorageConfigName: is an older name; write storageConfigName"
-    assert f"warning: {path}:21: {words}\n" in result.stderr
-    assert "not in this version yet" in result.stderr.splitlines()[0]
+    assert (result.exit_code, result.stderr) == (0, f"warning: {path}:21: {words}\n")
 
 
 def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:

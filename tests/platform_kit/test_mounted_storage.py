@@ -40,7 +40,7 @@ class Mounted:
         self.storage = MountedStorage(self.here, str(self.there), "exp1")
 
     async def put(self, spec: JobSpec) -> mounted_storage.AttemptFolder:
-        variables = variables_of(spec, platform="test", command=spec.command, channel=protocol.PULL)
+        variables = variables_of(spec, "test")
         return await self.storage.put(spec, variables, self.packed)
 
     async def packed(self) -> Path:

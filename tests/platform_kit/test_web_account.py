@@ -160,6 +160,32 @@ async def test_a_refused_credential_is_replaced_by_a_new_one() -> None:
     assert connections.health() == {}
 
 
+async def test_of_two_who_are_refused_together_the_good_credential_serves_both() -> None:
+    good = {"one", "two"}
+
+    async def guard(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.01)  # both have asked by then
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        return httpx.Response(200 if token in good else 401, json={})
+
+    connections = Connections()
+    first, second = (
+        WebLease(connections, "web:test", name, lambda: account(guard), name)  # type: ignore[arg-type]
+        for name in ("one", "two")
+    )
+    await first.enter()
+    await second.enter()
+    try:
+        for lease in (first, second):
+            await lease.call(lambda one: one.ask("GET", "jobs"))
+        good.remove("one")
+        answers = await asyncio.gather(*(lease.call(lambda one: one.ask("GET", "jobs")) for lease in (first, second)))
+        assert [answer.status_code for answer in answers] == [200, 200]
+    finally:
+        await first.leave()
+        await second.leave()
+
+
 async def test_no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with asked(answering((200, {}))) as one:

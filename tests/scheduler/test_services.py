@@ -161,7 +161,7 @@ def test_a_stop_reaches_each_jobs_own_service() -> None:
 
 @pytest.mark.parametrize(("state", "job", "after_ms"), [
     (ServiceState(away_since_ms=0, trouble="no answer"), {}, 5_000),
-    (ServiceState(), {"unreachable_ms": NOW - 9000, "unreachable": "no answer"}, 10_000),
+    (ServiceState(), {"unreachable_ms": NOW - 9000, "unreachable": "no answer"}, 8_000),
 ])  # fmt: skip
 def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
     state: ServiceState, job: dict[str, Any], after_ms: int

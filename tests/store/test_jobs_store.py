@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 
 import pytest
@@ -134,3 +135,11 @@ def test_a_job_name_is_used_once(connection: sqlite3.Connection) -> None:
     add(connection, "bbbbb")
     with pytest.raises(sqlite3.IntegrityError):
         jobs.intend(connection, trial_id="bbbbb", number=1, job_name=NAME, service="local", now_ms=0)
+
+
+def test_a_page_that_is_known_at_once_is_kept_also_of_a_job_that_is_over(connection: sqlite3.Connection) -> None:
+    handle = dataclasses.replace(HANDLE, link="https://portal/1")
+    jobs.close(connection, "aaaaa", 1)
+    jobs.set_handle(connection, handle)
+    assert connection.execute("SELECT link FROM attempts").fetchall() == [("https://portal/1",)]
+    assert handle == HANDLE, "a page is no part of its identity"

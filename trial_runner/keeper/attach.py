@@ -99,6 +99,7 @@ def _copy_in(sock: socket.socket) -> None:
         while data:
             sock.sendall(data)
             data = os.read(0, _COPY_BYTES)
-        sock.shutdown(socket.SHUT_WR)
+        # Nobody is there any more, also for a keeper that hangs.
+        sock.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass  # the keeper hung up; the other thread sees it too

@@ -75,7 +75,10 @@ def check_relative(name: str) -> str:
 
 
 def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
-    """`data` (bytes, at most `limit` from `offset`) and the file's `size`. Raises Refusal."""
+    """`data` (bytes, at most `limit` from `offset`, a negative one from the end) and the file's `size`.
+
+    Raises Refusal.
+    """
     try:
         descriptor = foreign_files.open_file(folder, check_relative(name))
     except FileNotFoundError as error:
@@ -86,8 +89,9 @@ def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
     except OSError as error:
         raise system_refusal(error, "Reading {}".format(name)) from error
     try:
-        data = os.pread(descriptor, min(limit, _MAX_READ), offset)
-        return {"data": data, "size": os.fstat(descriptor).st_size}
+        size = os.fstat(descriptor).st_size
+        start = offset if offset >= 0 else max(0, size + offset)
+        return {"data": os.pread(descriptor, min(limit, _MAX_READ), start), "size": size}
     except OSError as error:
         raise system_refusal(error, "Reading {}".format(name)) from error
     finally:

@@ -99,6 +99,13 @@ def count(message: Message, field: str, default: int) -> int:
     return int(value)
 
 
+def whole(message: Message, field: str, default: int) -> int:
+    value = message.get(field, default)
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
+        raise _invalid(field, "a whole number")
+    return value
+
+
 def offsets(value: object, field: str) -> Dict[str, int]:
     if value is None:
         return {}

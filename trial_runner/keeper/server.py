@@ -3,12 +3,15 @@
 import signal
 import socket
 from collections import deque
+from functools import partial
 from typing import Callable, Deque, Optional
 
 from trial_runner import processes, protocol
+from trial_runner.keeper import code
 from trial_runner.keeper.adoption import Adoption
 from trial_runner.keeper.connection import Connection
 from trial_runner.keeper.ending import Ending
+from trial_runner.keeper.errands import Errands
 from trial_runner.keeper.files import StateFiles
 from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.gpus import Gpus
@@ -17,6 +20,7 @@ from trial_runner.keeper.job import Job
 from trial_runner.keeper.jobs import Jobs
 from trial_runner.keeper.listener import Listener
 from trial_runner.keeper.log import Log
+from trial_runner.keeper.refusal import Refusal, system_refusal
 from trial_runner.keeper.requests import Message
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
@@ -48,6 +52,8 @@ class Server:
         spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
         gpus = Gpus(self._loop, self._jobs, self._log.write)
         self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, gpus, boot_id)
+        self._errands = Errands(self._loop)
+        self._unpacking = code.Unpacking(self._errands)
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
         self._waiting: Deque[Callable[[], None]] = deque()
@@ -118,7 +124,34 @@ class Server:
         """Requests keep their order, except that those which only read pass jobs that wait to be started."""
         if message.get("verb") in READING:
             self._answer(connection, message)
-            return
+        elif message.get("verb") == "remove":
+            remove = partial(code.remove, self._errands)
+            self._send_errand(connection, message, remove, lambda: connection.send(_done(message)))
+        elif self._verbs.needs_code(message):
+            self._send_errand(connection, message, self._unpacking.begin, lambda: self._queue(connection, message))
+        else:
+            self._queue(connection, message)
+
+    def _send_errand(
+        self, connection: Connection, message: Message, errand: Callable[..., None], then: Callable[[], None]
+    ) -> None:
+        """What takes long holds up nothing else."""
+
+        def done(refusal: Optional[Refusal]) -> None:
+            if refusal is None:
+                then()
+            else:
+                connection.send(_refused(message, refusal))
+            self._consider_leaving()
+
+        try:
+            errand(message, done)
+        except Refusal as refusal:
+            connection.send(_refused(message, refusal))
+        except OSError as error:
+            connection.send(_refused(message, system_refusal(error, "The request")))
+
+    def _queue(self, connection: Connection, message: Message) -> None:
         self._waiting.append(lambda: self._answer(connection, message))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._next)
@@ -165,7 +198,7 @@ class Server:
                     self._ending.terminate(job, job.claim.grace_s)
 
     def _is_needed(self) -> bool:
-        if self._jobs.running() or not self._saving.is_done:
+        if self._jobs.running() or not self._saving.is_done or self._errands.count:
             return True
         return self._connection is not None and not self._is_homeless
 
@@ -177,6 +210,14 @@ class Server:
         self._linger = None
         if not self._is_needed() and self._listener.close_unless_asked():
             self._loop.stop()
+
+
+def _done(message: Message) -> Message:
+    return {"id": message.get("id"), "result": {}}
+
+
+def _refused(message: Message, refusal: Refusal) -> Message:
+    return {"id": message.get("id"), "error": {"kind": refusal.kind, "message": refusal.message}}
 
 
 def _noted(number: int, frame: object) -> None:

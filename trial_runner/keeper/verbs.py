@@ -5,7 +5,7 @@ import os
 from typing import Any, Callable, Dict, List
 
 from trial_runner import protocol
-from trial_runner.keeper import attempt_folder, requests
+from trial_runner.keeper import attempt_folder, code, requests
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.facts import read_facts
 from trial_runner.keeper.follow import Follow
@@ -46,6 +46,7 @@ class Verbs:
             "read": self._read,
             "forget": self._forget,
             "facts": self._facts,
+            "put": code.put,
         }
 
     def answer(self, message: Message, send: Send) -> None:
@@ -63,6 +64,10 @@ class Verbs:
         except OSError as error:
             reason = system_refusal(error, "The request")
         send({"id": message.get("id"), "error": {"kind": reason.kind, "message": reason.message}})
+
+    def needs_code(self, message: Message) -> bool:
+        """A job whose code must be unpacked before it can be started."""
+        return message.get("verb") == "spawn" and "code" in message and self._jobs.get(str(message.get("name"))) is None
 
     def _verb(self, message: Message) -> Callable[[Message], Dict[str, Any]]:
         verb = message.get("verb")
@@ -112,7 +117,7 @@ class Verbs:
 
     def _read(self, message: Message) -> Dict[str, Any]:
         folder = requests.folder(message, "attempt_directory")
-        offset, limit = requests.count(message, "offset", 0), requests.count(message, "limit", _READ_LIMIT)
+        offset, limit = requests.whole(message, "offset", 0), requests.count(message, "limit", _READ_LIMIT)
         found = attempt_folder.read(folder, requests.text(message, "file"), offset, limit)
         found["data"] = base64.b64encode(found["data"]).decode()
         return found

@@ -38,10 +38,12 @@ async def taken(world: World, platform: Platform, spec: JobSpec, recorder: Recor
     """The same with this job. `recorder`: of the platform's host, where it is not the world's."""
     recorder = recorder or world.recorder
     async with asyncio.timeout(world.patience_s):
-        while isinstance(answer := await insist(world, lambda: platform.submit(spec)), NoRoom):
+        while True:
+            recorder.news.clear()  # first: what comes while it is asked is news
+            answer = await insist(world, lambda: platform.submit(spec))
+            if not isinstance(answer, NoRoom):
+                return recorder.accept(answer)
             await _next_look(recorder, platform)
-            recorder.news.clear()
-    return recorder.accept(answer)
 
 
 async def running(world: World, platform: Platform, trial_id: str) -> JobHandle:
@@ -133,14 +135,19 @@ async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
 
-async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> PlatformUnavailable:
-    """Calls again until the platform is unavailable: an outage may be noticed a moment later."""
+async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> object:
+    """Calls again until the platform is unavailable: an outage may be noticed a moment later.
+
+    One that is told for each job, as of a machine among others, will do. Answers the error or the reports.
+    """
     async with asyncio.timeout(world.patience_s):
         while True:
             try:
-                await call()
+                answer = await call()
             except PlatformUnavailable as error:
                 return error
+            if isinstance(answer, dict) and all(report.unreachable for report in answer.values()):
+                return answer
             await asyncio.sleep(_LOOK_AGAIN_S)
 
 

@@ -1,4 +1,4 @@
-"""Runs of Azure Machine Learning. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Runs of Azure Machine Learning. May import `platform_kit` and `domain`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nni_manager.platforms.aml.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="aml",
     config=AmlConfig,
+    adapter="nni_manager.platforms.aml.platform:AmlPlatform",
     summary="runs of Azure Machine Learning",
     first_format=FIRST_FORMAT,
 )

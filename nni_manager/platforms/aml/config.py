@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked
+
+_PUBLIC = "https://management.azure.com"
 
 
 class AmlConfig(PlatformSection):
@@ -20,3 +22,32 @@ class AmlConfig(PlatformSection):
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
     max_trial_number_per_gpu: int = Field(default=1, gt=0, description="How many trials may share a GPU at a time.")
     use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
+    job_timeout: int | None = marked(
+        "Minutes after which Azure ML ends a job; none: it never does.", default=None, format="whole-number", gt=0
+    )
+    endpoint: str | None = Field(
+        default=None, pattern=r"^https?://[^/]+$",
+        description="Azure Resource Manager; `https://management.usgovcloudapi.net` or "
+        "`https://management.chinacloudapi.cn` for sovereign clouds. Default: the public cloud's.",
+    )  # fmt: skip
+    authority: str | None = Field(
+        default=None, min_length=1,
+        description="Host that gives tokens, such as `login.microsoftonline.us`. Default: the public cloud's.",
+    )  # fmt: skip
+    storage_endpoint: str | None = Field(
+        default=None, pattern=r"^https?://[^/]+",
+        description="Blob service of the workspace's storage account, for private addresses. Default: the account's.",
+    )  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        """Of Azure Resource Manager."""
+        return self.endpoint or _PUBLIC
+
+    @property
+    def resource(self) -> str:
+        """The workspace's id."""
+        return (
+            f"/subscriptions/{self.subscription_id}/resourceGroups/{self.resource_group}"
+            f"/providers/Microsoft.MachineLearningServices/workspaces/{self.workspace_name}"
+        )

@@ -1,4 +1,4 @@
-"""Jobs of Alibaba's PAI-DLC. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Jobs of Alibaba's PAI-DLC. May import `platform_kit` and `domain`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,6 @@ from nni_manager.platforms.dlc.config import DlcConfig
 PLATFORM = PlatformDescription(
     name="dlc",
     config=DlcConfig,
+    adapter="nni_manager.platforms.dlc.platform:DlcPlatform",
     summary="jobs of Alibaba's PAI-DLC",
 )

@@ -13,7 +13,9 @@ from nni_manager.platform_kit.section_model import PlatformSection, Remark, mark
 
 #: More at a time the platform does not run.
 _MOST_AT_A_TIME = 3
+_SHARED_ENDPOINT = "pai-dlc-share.aliyuncs.com"
 _RESOURCE_FIELDS = ("resource_id", "cpu", "memory", "gpu", "gputype", "shared_memory")
+_NUMBERS = ("cpu", "memory", "gpu")
 
 
 class DlcConfig(PlatformSection):
@@ -30,6 +32,11 @@ class DlcConfig(PlatformSection):
         "`{'resource_id': 'rg1', 'cpu': 4, 'memory': 16, 'gpu': 1, 'gputype': '', 'shared_memory': ''}`.",
     )
     region: str = Field(min_length=1, description="Region of the account; `share`: the shared endpoint.")
+    endpoint: str | None = Field(
+        default=None, min_length=1,
+        description="Address of the service, such as `pai-dlc-vpc.cn-hangzhou.aliyuncs.com` or `http://host:port`. "
+        "Default: the region's.",
+    )  # fmt: skip
     workspace_id: str | None = marked(
         "Id of the workspace; the text `None` counts as not set. Default: the account's.", default=None, format="text"
     )
@@ -43,6 +50,11 @@ class DlcConfig(PlatformSection):
     container_storage_mount_point: str = marked(
         "Where the NAS is in the container.", default="/root/data/", format="absolute"
     )
+
+    @property
+    def host(self) -> str:
+        """Where the service is asked; empty: where its SDK knows that the region's is."""
+        return self.endpoint or (_SHARED_ENDPOINT if self.region == "share" else "")
 
     @field_validator("workspace_id")
     @classmethod
@@ -76,3 +88,9 @@ def _check_resource(resource: Any) -> None:
     for name in resource:
         if name not in _RESOURCE_FIELDS:
             raise ValueError(f"has no place for {name!r}; known here: {known}")
+    if not resource.get("resource_id"):
+        raise ValueError("names no 'resource_id'; write that of the quota, or an instance type such as ecs.c6.large")
+    for name in _NUMBERS:
+        amount = resource.get(name, 1)
+        if not str(amount).isdigit():
+            raise ValueError(f"must have a whole number as {name!r}, not {amount!r}")

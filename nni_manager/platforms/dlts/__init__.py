@@ -1,4 +1,4 @@
-"""Jobs of DLWorkspace. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Jobs of DLWorkspace. May import `platform_kit` and `domain`; see `README.md` for what users write."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nni_manager.platforms.dlts.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="dlts",
     config=DltsConfig,
-    summary="jobs of DLWorkspace",
+    adapter="nni_manager.platforms.dlts.platform:DltsPlatform",
+    summary="jobs of DLWorkspace, which share a home folder with the manager",
     first_format=FIRST_FORMAT,
 )

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, secret
+from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, PlatformSection, marked, secret
 
 
 class DltsConfig(PlatformSection):
@@ -28,6 +28,12 @@ class DltsConfig(PlatformSection):
         "Token of the account. Default: `DLTS_JOB_TOKEN` of the manager's environment.", default=None
     )
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
+    local_storage_mount_point: str | None = marked(
+        "Folder on the manager's machine that jobs have, too, elsewhere. Default: the experiment's folder, at the same "
+        "path in both.",
+        default=None, format="manager-directory",
+    )  # fmt: skip
+    container_storage_mount_point: str | None = marked("Where jobs have that folder.", default=None, format="absolute")
 
     @field_validator("dashboard")
     @classmethod

@@ -1,4 +1,4 @@
-"""Jobs of an OpenPAI cluster. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Jobs of an OpenPAI cluster. May import `platform_kit` and `domain`; see `README.md` for what users write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from nni_manager.platforms.openpai.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="openpai",
     config=OpenpaiConfig,
-    summary="jobs of an OpenPAI cluster",
+    adapter="nni_manager.platforms.openpai.platform:OpenpaiPlatform",
+    summary="jobs of an OpenPAI cluster; results come over the network or through the team's storage",
     old_names=("pai", "paiYarn"),
     first_format=FIRST_FORMAT,
 )

@@ -50,13 +50,19 @@ class OpenpaiConfig(PlatformSection):
         "Where the same storage is in the container; required without a job configuration.",
         default=None, format="absolute", old_names=("containerNFSMountPath",),
     )  # fmt: skip
-    reuse_mode: bool = Field(default=True, description="Whether one job of the cluster runs many trials.")
+    reuse_mode: bool = Field(
+        default=True, description="Accepted for NNI's sake: every trial has a job of its own. Changes nothing."
+    )
     openpai_config: dict[str, Any] | None = marked(
         "A job of PAI's protocol 2, which supplies image, resources, storage and command.", default=None, opaque=True
     )
     openpai_config_file: str | None = marked(
         "A file that holds such a job; either this or `openpaiConfig`.",
         default=None, format="file", holds=("taskRoles",), old_names=("paiConfigPath",),
+    )  # fmt: skip
+    reporter: str | None = Field(
+        default=None, min_length=1,
+        description="Task role of such a job whose first task reports results. Default: the first role.",
     )  # fmt: skip
 
     @classmethod

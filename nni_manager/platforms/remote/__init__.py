@@ -1,4 +1,4 @@
-"""Machines reached by SSH. May import `platform_kit` and `domain`. There is no adapter yet."""
+"""Machines reached by SSH. May import `platform_kit` and `domain`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nni_manager.platforms.remote.first_format import FIRST_FORMAT
 PLATFORM = PlatformDescription(
     name="remote",
     config=RemoteConfig,
+    adapter="nni_manager.platforms.remote.platform:RemotePlatform",
     summary="machines reached by SSH",
     first_format=FIRST_FORMAT,
 )

@@ -8,9 +8,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit import gpu_fields
 from nni_manager.platform_kit.section_model import GpuIndices, Part, PlatformSection, Remark, marked, secret
-
-DEFAULT_KEY_FILE = "~/.ssh/id_rsa"
 
 
 class Machine(Part):
@@ -21,17 +20,36 @@ class Machine(Part):
     user: str = Field(min_length=1, description="Who logs in.")
     password: str | None = secret("Password of that user. Where it is given, `sshKeyFile` is not used.", default=None)
     ssh_key_file: str | None = marked(
-        f"Private key, of whoever runs the manager. Default: `{DEFAULT_KEY_FILE}`.",
-        default=None, format="file", unless=("password",), fallback=DEFAULT_KEY_FILE,
+        "Private key, of whoever runs the manager. Default: those of ~/.ssh/config, ~/.ssh/id_rsa and its like, and"
+        " the agent's.", default=None, format="file", unless=("password",),
     )  # fmt: skip
     ssh_passphrase: str | None = secret("What the private key is locked with.", default=None)
+    host_key: str | None = Field(
+        default=None, pattern=r"^(SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
+        description="The machine's own key, or its fingerprint `SHA256:…`, beside those in ~/.ssh/known_hosts.",
+    )  # fmt: skip
+    proxy_jump: str | None = Field(
+        default=None,
+        min_length=1,
+        pattern=r"^[^\s,]+(,\s*[^\s,]+)*$",
+        description="Jump hosts on the way there, `user@host:port`, the first one first, with commas between. Default: "
+        "those of ~/.ssh/config.",
+    )
+    drain: bool = Field(default=False, description="Start nothing new there; what runs goes on.")
     use_active_gpu: bool = Field(default=False, description="Whether GPUs that other processes use may be taken.")
-    max_trial_number_per_gpu: int = Field(default=1, gt=0, description="How many trials may share a GPU at a time.")
+    max_trial_number_per_gpu: int | None = Field(
+        default=None, gt=0,
+        description="How many trials may share a GPU at a time. Default: 1, or, with trialGpuMemory, as many as its "
+        "memory allows.",
+    )  # fmt: skip
     gpu_indices: GpuIndices | None = marked(
         'Indices of the GPUs that may be used: [0, 1], 0 or "0,1". Default: all.', default=None, format="gpu-indices"
     )
     python_path: str | None = Field(
-        default=None, min_length=1, description="Folder on the machine that is put in front of PATH; no interpreter."
+        default=None,
+        min_length=1,
+        pattern=r"^[A-Za-z0-9_./~+@:=,-]+$",
+        description="Folder on the machine that is put in front of PATH; no interpreter.",
     )
     pre_command: str | None = marked(
         "Shell command that runs before the trial's, of NNI before 2.0.", default=None, opaque=True, min_length=1
@@ -43,17 +61,41 @@ class RemoteConfig(PlatformSection):
 
     platform: Literal["remote"] = Field(default="remote", description="Always `remote`.")
     machine_list: list[Machine] = Field(min_length=1, description="The machines.")
+    trial_gpu_memory: int | None = marked(
+        "Memory that a trial needs of each of its GPUs, such as 8GB: trials share GPUs as far as it goes. Kept in MB. "
+        "Default: the top level's.",
+        default=None, gt=0, format="memory",
+    )  # fmt: skip
+    machine_grace_period: float = marked(
+        "How long a machine may be away before its trials count as lost and are tried again elsewhere.",
+        default=600.0,
+        format="seconds",
+        gt=0,
+    )
     reuse_mode: bool = Field(default=False, description="Whether one runner on a machine runs many trials.")
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            if machine.max_trial_number_per_gpu != 1 and not self.trial_gpu_number:
-                yield (
-                    f"machineList[{number}].maxTrialNumberPerGpu",
-                    "has a meaning only when trialGpuNumber is above 0; set that, or remove this field",
-                )
+            yield from gpu_fields.faults(
+                self.trial_gpu_number, gpu_indices=machine.gpu_indices if self.trial_gpu_number else None,
+                max_trial_number_per_gpu=machine.max_trial_number_per_gpu, above=f"machineList[{number}].",
+            )  # fmt: skip
+        yield from gpu_fields.faults(
+            self.trial_gpu_number, gpu_indices=None, max_trial_number_per_gpu=None, gpu_memory=self.trial_gpu_memory
+        )
+        yield from self._doubles()
+
+    def _doubles(self) -> Iterator[Remark]:
+        known = set()
+        for number, machine in enumerate(self.machine_list):
+            place = (machine.host, machine.port, machine.user, machine.proxy_jump)
+            if place in known:
+                yield f"machineList[{number}]", "names a machine that the list has already; remove it"
+            known.add(place)
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
-            if machine.use_active_gpu and not self.trial_gpu_number:
-                yield f"machineList[{number}].useActiveGpu", "changes nothing while trialGpuNumber is 0 or not set"
+            above = f"machineList[{number}]."
+            if machine.gpu_indices and not self.trial_gpu_number:  # NNI's own examples have it
+                yield f"{above}gpuIndices", "changes nothing while trialGpuNumber is 0 or not set"
+            yield from gpu_fields.warnings(self.trial_gpu_number, use_active_gpu=machine.use_active_gpu, above=above)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper_jobs import UNHEARD_OF, KeeperJobs
+from nni_manager.platform_kit.keeper_jobs import KeeperJobs
 from nni_manager.platform_kit.ledger import Reservation
 from nni_manager.platforms.scripted.jobs import Jobs
 
@@ -39,4 +39,4 @@ class Processes(KeeperJobs):
 
     async def find(self, names: Sequence[str]) -> dict[str, JobReport]:
         """Those of which the keeper has word."""
-        return {name: report for name, report in (await self.reports(names)).items() if report is not UNHEARD_OF}
+        return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}

@@ -1,0 +1,79 @@
+"""The folders of a service's jobs on storage that we mount: read while jobs run, and before their ends are told."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+from nni_manager.domain.ids import attempt_directory_of
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.attempt_file import read_stretch
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.mounted_storage import MountedStorage
+from nni_manager.platform_kit.pull import Pull
+
+#: Seconds that what a container left may take to be seen after its end.
+_PATIENCE_S = 2.0
+
+
+class JobFolders:
+    """One per adapter, entered and left with it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.pull = Pull(host)
+        self._storage: MountedStorage | None = None
+        self._pulling: asyncio.Task[None] | None = None
+
+    @property
+    def storage(self) -> MountedStorage:
+        """Only while entered."""
+        assert self._storage is not None, "entered"
+        return self._storage
+
+    @property
+    def is_entered(self) -> bool:
+        return self._storage is not None
+
+    def enter(self, storage: MountedStorage) -> None:
+        self._storage = storage
+        self._pulling = asyncio.create_task(self.pull.run(), name=f"pull {self._host.experiment_id}")
+
+    async def leave(self) -> None:
+        """Idempotent."""
+        self._storage = None
+        pulling, self._pulling = self._pulling, None
+        if pulling is not None:
+            pulling.cancel()
+            await asyncio.wait([pulling])
+
+    def here(self, job_name: str) -> Path:
+        """The folder of a job, as this machine sees it."""
+        return self.storage.attempt(attempt_directory_of(job_name)).here
+
+    def told(self, job_name: str, report: JobReport) -> JobReport:
+        """What the scheduler is to hear: that it has ended when what it left was read; that its container runs, what
+        it writes may say before the platform does."""
+        if self._pulling is not None and self._pulling.done():
+            self._pulling.result()  # a fault of ours, which must not go unseen
+        logs = self._host.folder / "trials" / attempt_directory_of(job_name)
+        self.pull.follow(job_name, self.here(job_name), logs)
+        if report.state in (JobState.SUCCEEDED, JobState.FAILED):
+            self.pull.finish(job_name, _PATIENCE_S)
+            return report if self.pull.is_over(job_name) else _running(report)
+        is_seen = report.state is JobState.PENDING and self.pull.has_started(job_name)
+        return _running(report) if is_seen else report
+
+    def forget(self, job_name: str) -> None:
+        self.pull.forget(job_name)
+
+    async def read(self, job_name: str, name: str, offset: int, limit: int) -> bytes:
+        """As `Platform.read_file`."""
+        return await asyncio.to_thread(read_stretch, self.here(job_name), name, offset, limit)
+
+
+def _running(report: JobReport) -> JobReport:
+    return dataclasses.replace(
+        report, state=JobState.RUNNING, exit_code=None, reason="", message="", ended_ms=None, wait=None
+    )

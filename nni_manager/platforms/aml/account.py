@@ -1,0 +1,98 @@
+"""The wire of Azure Machine Learning: its workspace in Azure Resource Manager, one method per call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx
+
+from nni_manager.domain.errors import BadCredentials
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
+from nni_manager.platforms.aml.tokens import Tokens
+
+API_VERSION = "2025-12-01"
+#: Of Azure's buckets of tokens (reads 250, 25 a second; writes 200, 10 a second), a fair share for us.
+PACES: Mapping[str, tuple[float, int]] = {"read": (5.0, 50), "write": (3.0, 30)}
+#: Pages of a list that are read; jobs that are further down are asked for one by one.
+_MOST_PAGES = 20
+
+
+class AmlAccount(WebAccount):
+    """One workspace. `resource`: its id, ``/subscriptions/…``."""
+
+    def __init__(self, key: str, *, endpoint: str, resource: str, tokens: Tokens) -> None:
+        paces = {name: Pacing(calls=rate, per_s=1.0, burst=burst) for name, (rate, burst) in PACES.items()}
+        super().__init__(key, name="Azure ML", base_url=endpoint + resource, paces=paces)
+        self.resource = resource
+        self._endpoint = endpoint
+        self._tokens = tokens
+
+    async def close(self) -> None:
+        await super().close()
+        await self._tokens.close()
+
+    async def signature_of(self, credential: str) -> Signature:
+        token = await self._tokens.token(f"{self._endpoint}/.default")
+        self.keep_secret(token)
+        return Signature(headers={"Authorization": f"Bearer {token}"})
+
+    async def try_out(self, signature: Signature) -> None:
+        try:
+            await self.ask("GET", "", params=_VERSION, signature=signature, pace="read")
+        except Refused as error:
+            fields = "subscriptionId, resourceGroup and workspaceName"
+            raise BadCredentials(f"Azure ML: {error.words}; look at {fields}, and at your rights there") from error
+
+    async def signed_anew(self) -> bool:
+        await self._tokens.renew()
+        self.sign(await self.signature_of(""))
+        return True
+
+    def words(self, response: httpx.Response) -> tuple[str, str]:
+        try:
+            error = response.json()["error"]
+            return str(error.get("code") or ""), str(error.get("message") or "")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return "", response.text
+
+    async def refreshed(self) -> None:
+        """A token lasts for an hour, and azure-identity keeps one as long as it is good."""
+        self.sign(await self.signature_of(""))
+
+    async def put(self, path: str, body: Json) -> Any:
+        await self.refreshed()
+        return await self.ask_json("PUT", path, pace="write", params=_VERSION, json=body)
+
+    async def post(self, path: str, body: Json | None = None) -> httpx.Response:
+        await self.refreshed()
+        return await self.ask("POST", path, pace="write", params=_VERSION, json=body or {})
+
+    async def get(self, path: str) -> Any | None:
+        """None: there is none."""
+        await self.refreshed()
+        try:
+            return await self.ask_json("GET", path, pace="read", params=_VERSION)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def jobs(self, tag: str) -> Mapping[str, Any]:
+        """Name → job, of all that have this tag, whatever its value."""
+        await self.refreshed()
+        found: dict[str, Any] = {}
+        params: Mapping[str, str] = {**_VERSION, "tag": tag, "jobType": "Command", "listViewType": "ActiveOnly"}
+        for _ in range(_MOST_PAGES):
+            page = await self.ask_json("GET", "jobs", pace="read", params=params)
+            found |= {str(job["name"]): job for job in page.get("value") or ()}
+            if not (following := page.get("nextLink")):
+                break
+            params = dict(parse_qsl(urlsplit(following).query))
+        return found
+
+
+_VERSION: Mapping[str, str] = {"api-version": API_VERSION}

@@ -1,0 +1,76 @@
+"""What all trials share in the workspace: the code, by its content, and an environment for the image. Each put once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platforms.aml import job
+from nni_manager.platforms.aml.account import AmlAccount
+from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.config import AmlConfig
+
+_NAME = "nni-trial-code"
+
+
+class Assets:
+    """Of one experiment. `code`: `Host.code`."""
+
+    def __init__(self, config: AmlConfig, code: Callable[[], Awaitable[Path]]) -> None:
+        self._config = config
+        self._code = code
+        self._putting = asyncio.Lock()
+        #: Archive → the asset's id.
+        self._known: dict[Path, str] = {}
+
+    async def put(self, account: AmlAccount, blobs: Blobs) -> str:
+        """The code asset's id; the environment is there then, too. Raises SubmitRejected, PlatformUnavailable."""
+        try:
+            archive = await self._code()
+        except InvalidInput as error:
+            raise SubmitRejected(str(error)) from error
+        async with self._putting:
+            if archive not in self._known:
+                await self._put_environment(account)
+                self._known[archive] = await self._put_code(account, blobs, archive)
+            return self._known[archive]
+
+    async def _put_environment(self, account: AmlAccount) -> None:
+        path = f"environments/{job.environment_name(self._config)}/versions/1"
+        if await account.get(path) is None:
+            await account.put(path, {"properties": {"image": self._config.docker_image, "osType": "Linux"}})
+
+    async def _put_code(self, account: AmlAccount, blobs: Blobs, archive: Path) -> str:
+        code = await asyncio.to_thread(archive.read_bytes)
+        files = {job.START_FILE: job.START.encode(), job.RUNNER_FILE: runner_archive(), job.CODE_FILE: code}
+        version = hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in files.values())).hexdigest()[:32]
+        path = f"codes/{_NAME}/versions/{version}"
+        if await account.get(path) is None:
+            slot = (await account.post(f"{path}/startPendingUpload", _SLOT)).json()
+            blob_uri, signed_uri = _places(slot)
+            for name, data in files.items():
+                await blobs.upload(_below(signed_uri, f"{version}/{name}"), data)
+            await account.put(path, {"properties": {"codeUri": f"{blob_uri.rstrip('/')}/{version}"}})
+        return f"{account.resource}/{path}"
+
+
+_SLOT = {"pendingUploadType": "TemporaryBlobReference"}
+
+
+def _places(slot: Any) -> tuple[str, str]:
+    """(where the code will be, the same with the right to write there)"""
+    try:
+        reference = slot["blobReferenceForConsumption"]
+        return str(reference["blobUri"]), str(reference["credential"]["sasUri"])
+    except (KeyError, TypeError):
+        raise PlatformUnavailable("Azure ML gives no place for the code; it is asked again", refused=True) from None
+
+
+def _below(signed_uri: str, name: str) -> str:
+    place, _, signature = signed_uri.partition("?")
+    return f"{place.rstrip('/')}/{name}?{signature}"

@@ -1,0 +1,96 @@
+"""The job of an attempt as Azure ML wants it, and the files that its container starts with."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.mounted_storage import variables_of
+from nni_manager.platforms.aml.config import AmlConfig
+from trial_runner import protocol
+
+#: Name of the output by which the container sees the attempt's folder.
+_OUTPUT = "nni"
+#: Tags of a job may be changed by whoever puts it again; its variables may not, so a job with another one is refused.
+_NONCE = "NNI_MANAGER_NONCE"
+_DATASTORE = "workspaceblobstore"
+VARIABLES_FILE = "variables.sh"
+START_FILE, RUNNER_FILE, CODE_FILE = "nni-start.sh", "nni-runner.pyz", "nni-code.tar.gz"
+#: In the code asset: the same for all trials. Its argument is the attempt's folder, on the workspace's storage.
+START = f"""\
+folder=$1
+if ! . "$folder/{VARIABLES_FILE}"; then
+    echo "$folder holds nothing of ours: the job does not see the workspace's storage" >&2
+    exit {protocol.EXIT_USAGE}
+fi
+if ! command -v python3 >/dev/null; then
+    echo "there is no python3 in this image; take one that has Python 3.7 or newer" >&2
+    exit {protocol.EXIT_USAGE}
+fi
+export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$PWD/nni-code"
+mkdir -p "${protocol.ENV_CODE_DIR}" && python3 -m tarfile -e {CODE_FILE} "${protocol.ENV_CODE_DIR}" ||
+    exit {protocol.EXIT_BAD_CODE}
+exec python3 {RUNNER_FILE}
+"""
+
+
+def tag_of(experiment_id: str) -> str:
+    """The service finds tags by their name."""
+    return f"nni-exp-{experiment_id}"
+
+
+def tags(spec: JobSpec) -> dict[str, str]:
+    found = {tag_of(spec.experiment_id): "1", "nni-trial": spec.trial_id, "nni-job": spec.name}
+    return found | ({"nni-nonce": spec.nonce} if spec.nonce else {})
+
+
+def is_ours(job: Any, spec: JobSpec) -> bool:
+    """Whether a job of that name is this one."""
+    found = ((job or {}).get("properties") or {}).get("tags") or {}
+    return all(found.get(name) == value for name, value in tags(spec).items())
+
+
+def names(spec: JobSpec) -> list[str]:
+    """The documented one, and another where somebody else's job has that."""
+    return [spec.name, f"{spec.name}-{spec.nonce[:8]}"] if spec.nonce else [spec.name]
+
+
+def environment_name(config: AmlConfig) -> str:
+    return f"nni-{hashlib.sha256(config.docker_image.encode()).hexdigest()[:16]}"
+
+
+def variables(spec: JobSpec) -> str:
+    """Shell text that sets what the runner is told, but for the token."""
+    told = variables_of(spec, "aml")
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
+
+
+def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, folder: str) -> Json:
+    """The body: the same every time, as a job cannot be changed. `code`: the asset; `folder`: the blobs' prefix."""
+    token = spec.runner_environment.get(protocol.ENV_TOKEN)
+    secrets: Mapping[str, str] = {protocol.ENV_TOKEN: token} if token else {}
+    properties: dict[str, Any] = {
+        "jobType": "Command",
+        "experimentName": f"nni_exp_{spec.experiment_id}",
+        "displayName": spec.name,
+        "command": f"sh {START_FILE} ${{{{outputs.{_OUTPUT}}}}}",
+        "codeId": code,
+        "environmentId": f"{resource}/environments/{environment_name(config)}/versions/1",
+        "computeId": f"{resource}/computes/{config.compute_target}",
+        "environmentVariables": {**spec.protocol_environment, **secrets, _NONCE: spec.nonce},
+        "outputs": {_OUTPUT: _output(folder)},
+        "resources": {"instanceCount": 1},
+        "tags": tags(spec),
+    }
+    if config.job_timeout is not None:
+        properties["limits"] = {"jobLimitsType": "Command", "timeout": f"PT{config.job_timeout}M"}
+    return {"properties": properties}
+
+
+def _output(folder: str) -> Json:
+    uri = f"azureml://datastores/{_DATASTORE}/paths/{folder}"
+    return {"jobOutputType": "uri_folder", "mode": "ReadWriteMount", "uri": uri}

@@ -1,0 +1,134 @@
+"""What runners leave on the workspace's storage, copied to a folder of this machine, where `pull` reads it.
+
+Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from nni_manager.domain.errors import PlatformError
+from nni_manager.platforms.aml.blobs import Blobs
+from trial_runner import protocol
+from trial_runner.wire.outbox_name import is_outbox
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at an attempt: while something happens, and at most.
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
+_GROWTH = 1.5
+_WORDS = (protocol.RUNNER_FILE, protocol.EXIT_FILE)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    #: Of its blobs' names, with a slash at its end.
+    prefix: str
+    folder: Path
+    next_at: float
+    wait_s: float = SHORTEST_WAIT_S
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Mirror:
+    """`run` until it is cancelled; `sync` whenever somebody cannot wait."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._attempts: dict[str, _Attempt] = {}
+        self._news = asyncio.Event()
+
+    def follow(self, job_name: str, prefix: str, folder: Path) -> None:
+        """Idempotent."""
+        if job_name not in self._attempts:
+            now = asyncio.get_running_loop().time()
+            self._attempts[job_name] = _Attempt(prefix=f"{prefix}/", folder=folder, next_at=now)
+            self._news.set()
+
+    def hurry(self, job_name: str) -> None:
+        """It has ended: what is there is read now, and soon again."""
+        if (attempt := self._attempts.get(job_name)) is not None:
+            attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
+            self._news.set()
+
+    def forget(self, job_name: str) -> None:
+        attempt = self._attempts.pop(job_name, None)
+        if attempt is not None:
+            shutil.rmtree(attempt.folder, ignore_errors=True)
+
+    async def run(self) -> None:
+        while True:
+            now = asyncio.get_running_loop().time()
+            due = [name for name, attempt in self._attempts.items() if attempt.next_at <= now]
+            await asyncio.gather(*map(self._look, due))
+            next_at = min((attempt.next_at for attempt in self._attempts.values()), default=None)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(next_at):
+                    await self._news.wait()
+            self._news.clear()
+
+    async def _look(self, job_name: str) -> None:
+        attempt = self._attempts[job_name]
+        try:
+            has_news = await self.sync(job_name)
+        except (PlatformError, OSError) as error:
+            log.warning("what job %s left on the workspace's storage cannot be read now: %s", job_name, error)
+            has_news = False
+        attempt.wait_s = SHORTEST_WAIT_S if has_news else min(LONGEST_WAIT_S, _GROWTH * attempt.wait_s)
+        attempt.next_at = asyncio.get_running_loop().time() + attempt.wait_s
+
+    async def sync(self, job_name: str) -> bool:
+        """Whether anything was new. Quiet for one that is not followed. Raises PlatformError and OSError."""
+        attempt = self._attempts.get(job_name)
+        if attempt is None:
+            return False
+        async with attempt.looking:
+            sizes = await self._blobs.sizes(attempt.prefix)
+            named = {name.removeprefix(attempt.prefix): size for name, size in sizes.items()}
+            grown = await self._take_grown(attempt, {name: size for name, size in named.items() if _is_read(name)})
+            words = [await self._take_word(attempt, name, named[name]) for name in _WORDS if name in named]
+            return grown or any(words)
+
+    async def _take_grown(self, attempt: _Attempt, sizes: Mapping[str, int]) -> bool:
+        has_news = False
+        for name, size in sizes.items():
+            path = attempt.folder / name
+            have = path.stat().st_size if path.exists() else 0
+            if size > have or not path.exists():
+                data = await self._blobs.read(attempt.prefix + name, have) if size > have else b""
+                await asyncio.to_thread(_append, path, data)
+                has_news = True
+        return has_news
+
+    async def _take_word(self, attempt: _Attempt, name: str, size: int) -> bool:
+        path = attempt.folder / name
+        if path.exists() and path.stat().st_size == size:
+            return False
+        data = await self._blobs.read(attempt.prefix + name, 0)
+        await asyncio.to_thread(_write, path, data)
+        return True
+
+
+def _is_read(name: str) -> bool:
+    """What runners write, and nothing that leads elsewhere."""
+    is_plain = all(part not in ("", ".", "..") for part in PurePosixPath(name).parts) and not name.startswith("/")
+    return is_plain and (name in protocol.LOG_FILES or is_outbox(name))
+
+
+def _append(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(data)
+    draft.replace(path)

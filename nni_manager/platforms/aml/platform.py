@@ -1,0 +1,273 @@
+"""Runs trials as command jobs of Azure Machine Learning, one job for each attempt.
+
+Code is an asset named by its content. The attempt's folder is an output on the workspace's storage, which the container
+mounts: runners report to the manager where they reach it, else their files there are copied here and read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.ids import attempt_directory_of
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.platform_kit.attempt_file import read_stretch
+from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
+from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.web_account import Refused, WebLease
+from nni_manager.platforms.aml import job as jobs
+from nni_manager.platforms.aml import preflight, states
+from nni_manager.platforms.aml.account import AmlAccount
+from nni_manager.platforms.aml.assets import Assets
+from nni_manager.platforms.aml.blobs import Blobs
+from nni_manager.platforms.aml.config import AmlConfig
+from nni_manager.platforms.aml.mirror import Mirror
+from nni_manager.platforms.aml.tokens import AzureTokens, Tokens
+from trial_runner import protocol
+
+#: Seconds that what a job left may take to be copied after its end.
+_READ_PATIENCE_S = 10.0
+_SLOW_POLL_S = 20.0
+#: Jobs that a list does not have and that are asked for one by one, in one round.
+_MOST_ASKED = 10
+
+
+class AmlPlatform(Platform):
+    """Azure ML is asked again and again."""
+
+    capabilities = Capabilities(
+        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        slow_poll_s=_SLOW_POLL_S,
+    )  # fmt: skip
+
+    def __init__(self, settings: Json, host: Host) -> None:
+        super().__init__(settings, host)
+        self._config = AmlConfig.model_validate(settings)
+        self._lease: WebLease[AmlAccount] = WebLease(
+            host.connections, self.connection_key(settings), f"{host.experiment_id}/{host.service}", self._account, ""
+        )
+        self._assets = Assets(self._config, host.code)
+        self._pull = Pull(host)
+        self._blob_tokens = self._tokens()
+        self._blobs: Blobs | None = None
+        self._mirror: Mirror | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: Names of jobs whose runner had ended when they were forgotten.
+        self._left: set[str] = set()
+
+    def _tokens(self) -> Tokens:
+        return AzureTokens(self._config.authority or "")
+
+    def _account(self) -> AmlAccount:
+        key = self.connection_key(self.settings)
+        config = self._config
+        return AmlAccount(key, endpoint=config.address, resource=config.resource, tokens=self._tokens())
+
+    @classmethod
+    def connection_key(cls, settings: Json) -> str:
+        config = AmlConfig.model_validate(settings)
+        return f"aml:{config.address}{config.resource}"
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        async with self._lease.entered():
+            return await preflight.look(
+                self._config, lambda path: self._lease.call(lambda account: account.get(path))
+            )  # fmt: skip
+
+    async def __aenter__(self) -> Self:
+        await self._lease.enter()
+        try:
+            await self._connect()
+        except BaseException:
+            await self._leave()
+            raise
+        assert self._mirror is not None
+        self._tasks = [
+            asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}"),
+            asyncio.create_task(self._mirror.run(), name=f"mirror {self.host.experiment_id}"),
+        ]
+        return self
+
+    async def _connect(self) -> None:
+        """Where the workspace's storage is, is the workspace's to say. Raises PlatformUnavailable, BadCredentials."""
+        store = await self._lease.call(lambda account: account.get("datastores/workspaceblobstore"))
+        told = (store or {}).get("properties") or {}
+        if not told.get("containerName"):
+            raise PlatformUnavailable("the workspace has no datastore workspaceblobstore with a blob container")
+        address = f"{told.get('protocol') or 'https'}://{told.get('accountName')}.blob.{told.get('endpoint')}"
+        self._blobs = Blobs(f"{self._config.storage_endpoint or address}/{told['containerName']}", self._blob_tokens)
+        self._mirror = Mirror(self._blobs)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._blobs is not None:
+            await self._blobs.close()
+        await self._blob_tokens.close()
+        await self._lease.leave()
+
+    # Submitting
+
+    async def submit(self, spec: JobSpec) -> JobHandle:
+        try:
+            return await self._submit(spec)
+        except Refused as error:
+            raise SubmitRejected(f"Azure ML refuses the job: {error}") from None
+
+    async def _submit(self, spec: JobSpec) -> JobHandle:
+        storage = self._storage
+        code = await self._lease.call(lambda account: self._assets.put(account, storage))
+        folder = self._prefix(spec.name)
+        await storage.put(f"{folder}/{protocol.PARAMETER_FILE}", spec.parameter_record.encode())
+        await storage.put(f"{folder}/{jobs.VARIABLES_FILE}", jobs.variables(spec).encode())
+        body = jobs.creation(self._config, spec, resource=self._config.resource, code=code, folder=folder)
+        for name in jobs.names(spec):
+            taken = await self._put(name, body)
+            if jobs.is_ours(taken, spec):
+                return self._handle(spec, name, taken)
+        raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
+
+    async def _put(self, name: str, body: Json) -> Any:
+        """The job of that name, whosever it is: the same body twice is the same job, another one is refused."""
+        try:
+            return await self._lease.call(lambda account: account.put(f"jobs/{name}", body))
+        except Refused:
+            there = await self._lease.call(lambda account: account.get(f"jobs/{name}"))
+            if there is None:
+                raise
+            return there
+
+    def _handle(self, spec: JobSpec, name: str, taken: Any) -> JobHandle:
+        data = json.dumps({"name": name})
+        return JobHandle(platform="aml", version=1, job_name=spec.name, data=data, link=states.link(taken))
+
+    @property
+    def _storage(self) -> Blobs:
+        assert self._blobs is not None, "entered"
+        return self._blobs
+
+    def _prefix(self, job_name: str) -> str:
+        """Of the attempt's blobs."""
+        return f"nni-experiments/{self.host.experiment_id}/{attempt_directory_of(job_name)}"
+
+    # Looking
+
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        for task in self._tasks:
+            if task.done():
+                task.result()  # a fault of ours, which must not go unseen
+        try:
+            listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
+            missing = [handle for handle in handles if _name(handle) not in listed]
+            asked = {handle: await self._ask_for(handle) for handle in missing[:_MOST_ASKED]}
+        except Refused as error:
+            raise PlatformUnavailable(f"Azure ML: {error}") from None
+        return {handle: self._report(handle, listed.get(_name(handle)), asked) for handle in handles}
+
+    async def _ask_for(self, handle: JobHandle) -> Any | None:
+        return await self._lease.call(lambda account: account.get(f"jobs/{_name(handle)}"))
+
+    def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> JobReport:
+        if job is None and handle not in asked:
+            return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+        if job is None and (job := asked[handle]) is None:
+            return JobReport(state=JobState.LOST, message="Azure ML does not know the job any more")
+        return self._with_what_is_read(handle, states.job_report(job))
+
+    def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
+        """An end is told when what the job left was read."""
+        name, mirror = handle.job_name, self._mirror
+        assert mirror is not None, "entered"
+        mirror.follow(name, self._prefix(name), self._folder(name))
+        self._pull.follow(name, self._folder(name), self.host.folder / "trials" / attempt_directory_of(name))
+        running = dataclasses.replace(report, state=JobState.RUNNING, reason="", message="", wait=None)
+        if report.state in (JobState.SUCCEEDED, JobState.FAILED):
+            if not self._pull.is_over(name):
+                mirror.hurry(name)
+            self._pull.finish(name, _READ_PATIENCE_S)
+            return report if self._pull.is_over(name) else running
+        is_seen = report.state is JobState.PENDING and self._pull.has_started(name)
+        return running if is_seen else report
+
+    def _folder(self, job_name: str) -> Path:
+        """The copy of what is on the storage."""
+        return self.host.folder / self.host.service / attempt_directory_of(job_name)
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        mirror = self._mirror
+        assert mirror is not None, "entered"
+        mirror.follow(handle.job_name, self._prefix(handle.job_name), self._folder(handle.job_name))
+        await mirror.sync(handle.job_name)
+        return await asyncio.to_thread(read_stretch, self._folder(handle.job_name), name, offset, limit)
+
+    # Ending
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        await self._cancel([_name(handle) for handle in handles])
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        """Jobs stay in the studio, and outputs on the storage: they are their user's."""
+        going: list[str] = []
+        for handle in handles:
+            has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()
+            if has_ended:
+                self._left.add(_name(handle))
+            else:
+                going.append(_name(handle))
+        await self._cancel(going)
+        for handle in handles:
+            self._pull.forget(handle.job_name)
+            if self._mirror is not None:
+                self._mirror.forget(handle.job_name)
+
+    async def close(self) -> None:
+        await self._cancel(sorted(self._left))
+        self._left.clear()
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        async with self._lease.entered():
+            listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
+            await self._cancel(sorted(listed))
+            await self._connect()
+            try:
+                for name in await self._storage.sizes(f"nni-experiments/{self.host.experiment_id}/"):
+                    await self._storage.delete(name)
+            finally:
+                await self._storage.close()
+                await self._blob_tokens.close()
+
+    async def _cancel(self, names: Sequence[str]) -> None:
+        """All of them, whatever becomes of one. Raises what was raised first."""
+        ended = await asyncio.gather(*map(self._cancel_one, names), return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
+
+    async def _cancel_one(self, name: str) -> None:
+        """Quiet for those that have ended or are not there."""
+        found = await self._lease.call(lambda account: account.get(f"jobs/{name}"))
+        status = str(((found or {}).get("properties") or {}).get("status") or "")
+        if found is None or states.job_state(status).is_final or status == "CancelRequested":
+            return
+        try:
+            await self._lease.call(lambda account: account.post(f"jobs/{name}/cancel"))
+        except Refused as error:  # it ended in that moment, or the next round sees that it did not
+            if error.status not in (400, 404, 409):
+                raise PlatformUnavailable(f"Azure ML does not cancel {name}: {error}") from None
+
+
+def _name(handle: JobHandle) -> str:
+    return str(json.loads(handle.data)["name"])

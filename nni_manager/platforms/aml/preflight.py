@@ -1,0 +1,33 @@
+"""Whether jobs could run: a token, the workspace, the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.web_account import Refused
+from nni_manager.platforms.aml.config import AmlConfig
+
+Get = Callable[[str], Awaitable[Any | None]]
+
+
+async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
+    """`get`: asks the workspace."""
+    try:
+        found = await get(f"computes/{config.compute_target}")
+    except BadCredentials as error:
+        return [_finding(Severity.WRONG, "Azure", str(error))]
+    except Refused as error:
+        return [_finding(Severity.WRONG, "workspaceName", f"Azure ML: {error}")]
+    except PlatformUnavailable as error:
+        return [_finding(Severity.AWAY, "Azure ML", str(error))]
+    if found is None:
+        sentence = f"workspace {config.workspace_name} has no compute target {config.compute_target}"
+        return [_finding(Severity.WRONG, "computeTarget", sentence, "correct computeTarget, or create the cluster")]
+    return [_finding(Severity.FINE, "Azure ML", f"workspace and compute target {config.compute_target} are there")]
+
+
+def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
+    return PreflightFinding(severity=severity, subject=subject, sentence=sentence, fix=fix)

@@ -1,0 +1,78 @@
+"""What Azure Machine Learning says of a job, in our words.
+
+===============  ==========  ==============================================================
+status           here        when
+===============  ==========  ==============================================================
+NotStarted       PENDING     accepted
+Starting         PENDING     a cluster is looked for
+Provisioning     PENDING     nodes are started
+Preparing        PENDING     the image is built or pulled
+Queued           PENDING     waits for nodes
+Paused           PENDING     its queue is
+Running          RUNNING     the command runs
+Finalizing       RUNNING     outputs are stored
+CancelRequested  RUNNING     somebody asked it to stop
+NotResponding    RUNNING     not heard of; it may come back
+Completed        SUCCEEDED   exit code 0
+Failed           FAILED      another exit code, or the service could not run it
+Canceled         CANCELLED   we, or a person in the studio
+===============  ==========  ==============================================================
+
+``Unknown``, and what is in no table, changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.wait import Wait, WaitCode
+
+log = logging.getLogger(__name__)
+
+STATES: Mapping[str, JobState] = {
+    "NotStarted": JobState.PENDING, "Starting": JobState.PENDING, "Provisioning": JobState.PENDING,
+    "Preparing": JobState.PENDING, "Queued": JobState.PENDING, "Paused": JobState.PENDING,
+    "Running": JobState.RUNNING, "Finalizing": JobState.RUNNING, "CancelRequested": JobState.RUNNING,
+    "NotResponding": JobState.RUNNING, "Completed": JobState.SUCCEEDED, "Failed": JobState.FAILED,
+    "Canceled": JobState.CANCELLED,
+}  # fmt: skip
+_WAITS: Mapping[str, tuple[WaitCode, str]] = {
+    "Provisioning": (WaitCode.UNSCHEDULABLE, "starts nodes of the cluster"),
+    "Preparing": (WaitCode.IMAGE, "prepares the image"),
+    "Queued": (WaitCode.UNSCHEDULABLE, "waits for nodes of the cluster"),
+    "Paused": (WaitCode.UNSCHEDULABLE, "has paused the job"),
+}
+_unheard_of: set[str] = set()
+
+
+def job_state(status: str) -> JobState:
+    """UNKNOWN for a word that says nothing; said once in the log."""
+    state = STATES.get(status, JobState.UNKNOWN)
+    if state is JobState.UNKNOWN and status not in _unheard_of:
+        _unheard_of.add(status)
+        log.warning("Azure ML says %r of a job, which says nothing; the trial stays as it is", status[:100])
+    return state
+
+
+def job_report(job: Mapping[str, Any]) -> JobReport:
+    """Of one job as the service has it."""
+    properties = job.get("properties") or {}
+    status = str(properties.get("status") or "")
+    state = job_state(status)
+    code, what = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
+    wait = Wait(code=code, sentence=f"Azure ML {what} ({status})", details={"status": status})
+    return JobReport(
+        state=state, reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
+        message=f"Azure ML says {status}; its page has the logs of the node" if state is JobState.FAILED else "",
+        wait=wait if state is JobState.PENDING else None, link=link(job),
+        place=str(properties.get("computeId") or "").rpartition("/")[2],
+    )  # fmt: skip
+
+
+def link(job: Mapping[str, Any]) -> str:
+    """Its page in the studio."""
+    services = (job.get("properties") or {}).get("services") or {}
+    return str((services.get("Studio") or {}).get("endpoint") or "")

@@ -1,0 +1,79 @@
+"""What experiments of one access key share: a client, and the pace at which the service may be asked.
+
+The vendor publishes no limits. Reads and writes go at paces of their own, so that a hundred submissions do not keep
+anybody from hearing how jobs are; what the service says itself (flow control) holds for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.platform_kit.connections import Connection
+from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Throttled
+
+#: Calls a second, and how many may come at once first.
+READS_A_SECOND, READ_BURST = 2.0, 5
+WRITES_A_SECOND, WRITE_BURST = 3.0, 5
+#: Seconds after a refusal by flow control that names no time.
+_BACK_OFF_S = 5.0
+#: Seconds that a call waits for its turn.
+_PATIENCE_S = 25.0
+T = TypeVar("T")
+Verb = Callable[[DlcClient], Awaitable[T]]
+
+
+class DlcAccount(Connection):
+    """`make`: a client with this secret."""
+
+    def __init__(self, key: str, make: Callable[[str], DlcClient]) -> None:
+        super().__init__(key)
+        self._make = make
+        self._client: DlcClient | None = None
+        self._reads = Pacing(calls=READS_A_SECOND, per_s=1.0, burst=READ_BURST)
+        self._writes = Pacing(calls=WRITES_A_SECOND, per_s=1.0, burst=WRITE_BURST)
+
+    async def check(self, credential: str) -> None:
+        client = self._make(credential)
+        try:
+            await self._paced(self._reads, lambda: client.list_jobs(tags={}, since_ms=self._clock(), page=1, size=1))
+        except DlcRefused as error:  # whoever may not even list jobs: a workspace of others, a clock that is wrong
+            raise BadCredentials(
+                f"{error}; look at accessKeyId, workspaceId, region and this machine's clock"
+            ) from error
+
+    async def use(self, credential: str) -> None:
+        self._client = self._make(credential)
+
+    async def read(self, verb: Verb[T]) -> T:
+        return await self._call(self._reads, verb)
+
+    async def write(self, verb: Verb[T]) -> T:
+        return await self._call(self._writes, verb)
+
+    async def _call(self, pacing: Pacing, verb: Verb[T]) -> T:
+        client = self._client
+        assert client is not None, "a lease was admitted before"
+        return await self._paced(pacing, lambda: verb(client))
+
+    async def _paced(self, pacing: Pacing, call: Callable[[], Awaitable[T]]) -> T:
+        if not await pacing.turn_within(_PATIENCE_S):
+            raise PlatformUnavailable(
+                "PAI-DLC is asked as often as it may be; the next turn is too far away", refused=True
+            )
+        try:
+            answer = await call()
+        except Throttled as error:
+            for one in (self._reads, self._writes):
+                one.back_off(error.wait_s or _BACK_OFF_S)
+            raise
+        except PlatformUnavailable as error:
+            self.note_down(str(error))
+            raise
+        except DlcRefused:
+            self.note_up()
+            raise
+        self.note_up()
+        return answer

@@ -1,0 +1,168 @@
+"""The wire of PAI-DLC: one method per call of its official SDK, and what its errors mean. No policy.
+
+The SDK is imported with the first client: it takes a quarter of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
+
+log = logging.getLogger(__name__)
+
+#: Jobs on a page of a list; the service may give fewer.
+PAGE_SIZE = 100
+_CONNECT_MS, _READ_MS = 5_000, 20_000
+#: Beginnings of the codes with which Alibaba's gateways refuse a key, whatever the status.
+_REFUSED_KEYS = (
+    "InvalidAccessKeyId", "InvalidAccessKeySecret", "SignatureDoesNotMatch", "InvalidSecurityToken", "Forbidden",
+    "NoPermission", "IncompleteSignature", "MissingAccessKeyId", "UserNotAuthorized",
+)  # fmt: skip
+_THROTTLED = "Throttling"
+_MOST_WORDS = 300
+T = TypeVar("T")
+Item = Mapping[str, Any]
+
+
+class DlcRefused(PlatformError):
+    """The request will never do. `status`: HTTP's."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"PAI-DLC refuses it: {message} ({code})")
+        self.status, self.code = status, code
+
+
+class Throttled(PlatformUnavailable):
+    """Nothing was done; `wait_s`: for how long the service wants to be left alone, 0: it does not say."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("PAI-DLC's flow control refuses calls for a moment; they are made again", refused=True)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    jobs: Sequence[Item]
+    #: Of all pages.
+    total: int
+
+
+class DlcClient(Protocol):
+    """What an account asks of the service. Raises DlcRefused, Throttled, BadCredentials and PlatformUnavailable."""
+
+    async def create_job(self, body: Mapping[str, Any]) -> str: ...
+    async def list_jobs(self, *, tags: Mapping[str, str], since_ms: int, page: int, size: int = PAGE_SIZE) -> Page: ...
+    async def get_job(self, id: str) -> Item | None: ...
+    async def stop_job(self, id: str) -> None: ...
+    async def delete_job(self, id: str) -> None: ...
+    async def find_instance_type(self, name: str) -> Item | None: ...
+
+
+class SdkClient:
+    """`endpoint`: host, perhaps with scheme and port; empty: the region's own."""
+
+    def __init__(
+        self, *, region: str, endpoint: str, key_id: str, key_secret: str, workspace: str | None
+    ) -> None:  # fmt: skip
+        from alibabacloud_pai_dlc20201203 import models
+        from alibabacloud_pai_dlc20201203.client import Client
+        from alibabacloud_tea_openapi.utils_models import Config
+        from darabonba.runtime import RuntimeOptions
+
+        scheme, _, host = endpoint.rpartition("://")
+        self._models: Any = models
+        self._workspace = workspace
+        self._secret = key_secret
+        self._options = RuntimeOptions(connect_timeout=_CONNECT_MS, read_timeout=_READ_MS, autoretry=False)
+        self._sdk: Any = Client(
+            Config(
+                access_key_id=key_id, access_key_secret=key_secret, region_id=region, endpoint=host or None,
+                protocol=scheme or "https", user_agent="nni-manager",
+            )
+        )  # fmt: skip
+
+    async def create_job(self, body: Mapping[str, Any]) -> str:
+        request = self._models.CreateJobRequest().from_map(dict(body))
+        answer = await self._call(lambda: self._sdk.create_job_with_options_async(request, {}, self._options))
+        return str(answer["JobId"])
+
+    async def list_jobs(self, *, tags: Mapping[str, str], since_ms: int, page: int, size: int = PAGE_SIZE) -> Page:
+        since = datetime.fromtimestamp(since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        request = self._models.ListJobsRequest(
+            tags=dict(tags), start_time=since, page_number=page, page_size=size, workspace_id=self._workspace,
+            sort_by="GmtCreateTime", order="desc",
+        )  # fmt: skip
+        answer = await self._call(lambda: self._sdk.list_jobs_with_options_async(request, {}, self._options))
+        jobs = [job for job in answer.get("Jobs") or () if isinstance(job, Mapping)]
+        return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))
+
+    async def get_job(self, id: str) -> Item | None:
+        """None: there is no such job."""
+        request = self._models.GetJobRequest(need_detail=False)
+        try:
+            found: Item = await self._call(
+                lambda: self._sdk.get_job_with_options_async(id, request, {}, self._options)
+            )  # fmt: skip
+        except DlcRefused as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+    async def stop_job(self, id: str) -> None:
+        await self._call(lambda: self._sdk.stop_job_with_options_async(id, {}, self._options))
+
+    async def delete_job(self, id: str) -> None:
+        await self._call(lambda: self._sdk.delete_job_with_options_async(id, {}, self._options))
+
+    async def find_instance_type(self, name: str) -> Item | None:
+        request = self._models.ListEcsSpecsRequest(instance_types=name)
+        answer = await self._call(lambda: self._sdk.list_ecs_specs_with_options_async(request, {}, self._options))
+        found: list[Item] = [one for one in answer.get("EcsSpecs") or () if one.get("InstanceType") == name]
+        return found[0] if found else None
+
+    async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer's body as the service wrote it."""
+        try:
+            answer = await call()
+            return answer.body.to_map()
+        except Exception as error:
+            raise self._translated(error) from None  # the SDK's own holds requests, with their signatures
+
+    def _translated(self, error: Exception) -> PlatformError:
+        code, status = str(getattr(error, "code", "") or ""), int(getattr(error, "statusCode", 0) or _status(error))
+        text = str(getattr(error, "message", "") or error).replace(self._secret, "***")[:_MOST_WORDS]
+        if status == 429 or code.startswith(_THROTTLED):
+            return Throttled(float(getattr(error, "retry_after", 0) or 0) / 1000)
+        if status == 403:
+            return BadCredentials(
+                f"PAI-DLC does not let the access key do it: {text}; look at workspaceId and its rights"
+            )
+        if code.startswith(_REFUSED_KEYS) or status == 401:
+            return BadCredentials(f"PAI-DLC refuses accessKeyId or accessKeySecret: {text}; give others")
+        if 400 <= status < 500:
+            return DlcRefused(status, code, text)
+        return PlatformUnavailable(f"PAI-DLC cannot be asked: {text or code}", refused=_is_unsent(error))
+
+
+def _status(error: Exception) -> int:
+    return getattr(error, "status_code", 0) or 0
+
+
+def _is_unsent(error: BaseException | None) -> bool:
+    """Whether no connection came about, so that nothing can have been done."""
+    import aiohttp  # the SDK's own
+
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, aiohttp.ClientConnectorError | asyncio.CancelledError):
+            return isinstance(error, aiohttp.ClientConnectorError)
+        error = error.__cause__ or error.__context__
+    return False

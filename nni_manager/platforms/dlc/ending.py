@@ -1,0 +1,77 @@
+"""Ends jobs: at once where that is asked for, and later where they end by themselves.
+
+A job whose runner has said its last word ends a moment later; stopped in that moment, it would stand in the console as
+one that was stopped. So it is left alone for a while, and stopped only if something in it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platforms.dlc import states
+from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item
+
+#: Milliseconds that a job has for its own end, and that the service has for carrying out a stop before it is repeated.
+_OWN_END_MS = 60_000
+_REPEAT_MS = 30_000
+
+Ask = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]
+
+
+class Ending:
+    """`read`, `write`: ask the account. `clock`: milliseconds since the epoch."""
+
+    def __init__(self, read: Ask, write: Ask, clock: Clock) -> None:
+        self._read, self._write, self._clock = read, write, clock
+        #: Id → when it was asked to stop.
+        self._told: dict[str, int] = {}
+        #: Id → until when it may end by itself.
+        self._left: dict[str, int] = {}
+        self._ended: set[str] = set()
+
+    async def look(self, listed: Mapping[str, Item]) -> None:
+        """What became of them. Raises PlatformUnavailable."""
+        ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
+        self._ended |= ended
+        for id in ended & self._left.keys():
+            del self._left[id]
+        await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
+
+    async def leave(self, id: str, *, is_ending: bool) -> None:
+        """Nobody asks about it any more. Raises PlatformUnavailable."""
+        if id in self._ended:
+            self._ended.discard(id)
+        elif is_ending:
+            self._left.setdefault(id, self._clock() + _OWN_END_MS)
+        else:
+            await self.stop([id])
+
+    async def finish(self) -> None:
+        """Those that were left to themselves and have not ended are stopped. Raises PlatformUnavailable."""
+        await self.stop(list(self._left))
+        self._left.clear()
+
+    async def stop(self, ids: Iterable[str]) -> None:
+        """Quiet for those that have ended or are not there. Raises PlatformUnavailable when some could not be told."""
+        now_ms = self._clock()
+        due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
+        results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)
+        for error in (one for one in results if isinstance(one, BaseException)):
+            raise error
+
+    async def _stop(self, id: str) -> None:
+        try:
+            await self._write(lambda client: client.stop_job(id))
+        except DlcRefused as error:
+            if not await self._has_ended(id):
+                raise PlatformUnavailable(f"PAI-DLC does not stop job {id}: {error}") from error
+        self._told[id] = self._clock()
+        self._left.pop(id, None)
+
+    async def _has_ended(self, id: str) -> bool:
+        item = await self._read(lambda client: client.get_job(id))
+        return item is None or states.job_state(str(item.get("Status"))).is_final

@@ -1,0 +1,101 @@
+"""The job of an attempt as PAI-DLC wants it: the body of CreateJob, and what tells it from others."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nni_manager.domain.job import JobSpec
+from nni_manager.platforms.dlc.config import DlcConfig
+
+#: What tells our jobs from others, and one experiment's from another's.
+TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
+#: Of several containers one reports: the first, by what PAI-DLC tells each of its place. Says a name of all others.
+_REPLICA = """\
+import json, os
+task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") or {}
+rank = str(task.get("index", os.environ.get("RANK", "0")))
+print("" if rank == "0" else "replica-" + rank)
+"""
+
+
+def start_command(config: DlcConfig, command: Callable[[str], str]) -> str:
+    """What every container of the job runs. `command`: of `MountedStorage`, for a replica of that name."""
+    if config.pod_count == 1:
+        return command("")
+    return f"replica=$(python3 -c {shlex.quote(_REPLICA)}); {command('$replica')}"
+
+
+def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """The body. No word of the user's stands in it. `secrets`: variables for its runner alone."""
+    body: dict[str, Any] = {
+        "DisplayName": spec.name,
+        "JobType": config.job_type,
+        "JobSpecs": [_role(config)],
+        "UserCommand": command,
+        "DataSources": _sources(config),
+        "Envs": {**spec.protocol_environment, **secrets},
+        "Settings": {"Tags": tags(spec)},
+    }
+    if config.workspace_id is not None:
+        body["WorkspaceId"] = config.workspace_id
+    if (quota := resource(config)) is not None and quota.get("resource_id"):
+        body["ResourceId"] = str(quota["resource_id"])
+    return body
+
+
+def tags(spec: JobSpec) -> dict[str, str]:
+    """What a job carries."""
+    found = {TAG_EXPERIMENT: spec.experiment_id, TAG_TRIAL: spec.trial_id, TAG_JOB: spec.name}
+    return found | ({TAG_NONCE: spec.nonce} if spec.nonce else {})
+
+
+def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
+    """Whether a listed job is this one: of the same name are others, too, of whoever likes the name."""
+    if item.get("DisplayName") != spec.name:
+        return False
+    found = (item.get("Settings") or {}).get("Tags") or {}
+    return all(found.get(name) == value for name, value in tags(spec).items())
+
+
+def resource(config: DlcConfig) -> Mapping[str, Any] | None:
+    """Of a quota; None: an instance type is named."""
+    if not config.ecs_spec.lstrip().startswith("{"):
+        return None
+    found: Mapping[str, Any] = ast.literal_eval(config.ecs_spec)
+    return found
+
+
+def _role(config: DlcConfig) -> dict[str, Any]:
+    role: dict[str, Any] = {
+        "Type": config.type, "Image": config.image, "PodCount": config.pod_count, "RestartPolicy": "Never",
+    }  # fmt: skip
+    quota = resource(config)
+    if quota is None:
+        return role | {"EcsSpec": config.ecs_spec}
+    return role | {"ResourceConfig": _resource_config(quota)}
+
+
+def _resource_config(quota: Mapping[str, Any]) -> dict[str, str]:
+    found = {
+        "CPU": str(quota.get("cpu", 1)), "Memory": _gibibytes(quota.get("memory", 2)), "GPU": str(quota.get("gpu", 0)),
+    }  # fmt: skip
+    if quota.get("gputype"):
+        found["GPUType"] = str(quota["gputype"])
+    if quota.get("shared_memory"):
+        found["SharedMemory"] = _gibibytes(quota["shared_memory"])
+    return found
+
+
+def _gibibytes(amount: object) -> str:
+    text = str(amount)
+    return f"{text}Gi" if text.isdigit() else text
+
+
+def _sources(config: DlcConfig) -> list[dict[str, str]]:
+    """The NAS where the config says that it is; a bucket where its data source says."""
+    nas = {"DataSourceId": config.nas_data_source_id, "MountPath": config.container_storage_mount_point}
+    bucket = config.oss_data_source_id
+    return [nas] if bucket is None else [nas, {"DataSourceId": bucket}]

@@ -1,0 +1,311 @@
+"""Runs jobs on Alibaba's PAI-DLC; a NAS that both sides mount brings them their files, and us their results.
+
+What runs is told by one list for all jobs, what they say by their runners: pushed where they reach us, else read from
+the NAS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.ids import attempt_directory_of
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.platform_kit.attempt_file import read_stretch
+from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
+from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.web_account import WebLease
+from nni_manager.platforms.dlc import job, preflight, states
+from nni_manager.platforms.dlc.account import DlcAccount
+from nni_manager.platforms.dlc.client import DlcClient, DlcRefused, Item, SdkClient
+from nni_manager.platforms.dlc.config import DlcConfig
+from nni_manager.platforms.dlc.ending import Ending
+from nni_manager.platforms.dlc.job_list import JobList
+from nni_manager.platforms.dlc.submissions import Submissions
+from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submitting
+from trial_runner import protocol
+from trial_runner.wire import removal
+
+log = logging.getLogger(__name__)
+
+#: Below the mount point, as NNI has it.
+FOLDER = "nni-experiments"
+#: Seconds that what a job left may take to be seen after its end.
+_READ_PATIENCE_S = 5.0
+_SLOW_POLL_S = 30.0
+#: Seconds for which one list is good for all who ask.
+_FRESH_S = 2.0
+#: Jobs that a list does not have and that are asked for one by one, in one round.
+_MOST_QUESTIONS = 5
+#: Submissions under way at a time; more would only wait for their turn.
+_MOST_SUBMISSIONS = 20
+T = TypeVar("T")
+
+
+class DlcPlatform(Platform):
+    """`clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
+
+    capabilities = Capabilities(
+        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        slow_poll_s=_SLOW_POLL_S,
+    )  # fmt: skip
+
+    def __init__(
+        self, settings: Json, host: Host, clock: Clock = now_ms, *, list_lag_s: float = LIST_LAG_S,
+        fresh_s: float = _FRESH_S,
+    ) -> None:  # fmt: skip
+        super().__init__(settings, host)
+        self._config = config = DlcConfig.model_validate(settings)
+        self._clock, self._lag_s = clock, list_lag_s
+        self._lease = WebLease(
+            host.connections, self.connection_key(settings), f"{host.service}:{host.experiment_id}",
+            lambda: DlcAccount(self.connection_key(settings), _maker(config)), config.access_key_secret,
+        )  # fmt: skip
+        self._mount_point = Path(config.local_storage_mount_point)
+        there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
+        self._storage = MountedStorage(self._mount_point / FOLDER, there, host.experiment_id)
+        self._jobs = JobList(self._read, host.experiment_id, fresh_s)
+        self._submissions = Submissions(host.folder / host.service)
+        self._submitting = Submitting(self._lease, self._jobs, self._submissions, clock, list_lag_s)
+        self._ending = Ending(self._read, self._write, clock)
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._under_way = 0
+        self._pull = Pull(host)
+        self._pulling: asyncio.Task[None] | None = None
+        #: Ids of jobs that the service has told of, and names of those asked for one by one, the last one last.
+        self._seen: set[str] = set()
+        self._asked: dict[str, None] = {}
+        #: Runners of earlier jobs did not reach us: later ones need not try.
+        self._is_out_of_reach = False
+
+    @classmethod
+    def connection_key(cls, settings: Json) -> str:
+        place = settings.get("endpoint") or settings.get("region")
+        return f"dlc://{settings.get('accessKeyId')}@{place}/{settings.get('workspaceId') or ''}"
+
+    def renew(self, settings: Json) -> None:
+        super().renew(settings)
+        self._lease.renew(DlcConfig.model_validate(settings).access_key_secret)
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        async with self._lease.entered():
+            return await preflight.look(self._config, self._mount_point, self._raw_read)
+
+    async def __aenter__(self) -> Self:
+        await self._lease.enter()
+        try:
+            await self._lease.call(_nothing)
+        except BaseException:
+            await self._lease.leave()
+            raise
+        self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        if self._pulling is not None:
+            self._pulling.cancel()
+            await asyncio.wait([self._pulling])
+        await self._jobs.close()
+        await self._lease.leave()
+
+    def room(self) -> Room:
+        free = max(0, _MOST_SUBMISSIONS - self._under_way)
+        sentence = f"{self._under_way} jobs are being submitted to PAI-DLC, which is not asked more often than it likes"
+        return Room(free=free, why=None if free else Wait(code=WaitCode.CONCURRENCY, sentence=sentence))
+
+    # Verbs
+
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        self._under_way += 1
+        try:
+            async with self._locks.setdefault(spec.name, asyncio.Lock()):
+                return await self._submit(spec)
+        finally:
+            self._under_way -= 1
+            if self._under_way == _MOST_SUBMISSIONS - 1:
+                self.host.wake("")
+
+    async def _submit(self, spec: JobSpec) -> JobHandle:
+        with self._disk():
+            submission = await self._submitting.known(spec)
+            if submission is None:
+                submission = await self._submitting.send(spec, await self._prepare(spec))
+        data = json.dumps({"id": submission.job_id, "sentMs": submission.sent_ms})
+        link = self._link(submission.job_id)
+        return JobHandle(platform=self._config.platform, version=1, job_name=spec.name, data=data, link=link)
+
+    async def _prepare(self, spec: JobSpec) -> dict[str, object]:
+        """Everything that the job needs lies on the NAS then. The body of CreateJob."""
+        await asyncio.to_thread(self._make_folder)
+        told = spec if not self._is_out_of_reach else dataclasses.replace(spec, runner_environment={})
+        variables = variables_of(told, self._config.platform)
+        folder = await self._storage.put(spec, variables, self.host.code)
+        command = job.start_command(self._config, lambda replica: self._storage.start_command(folder, replica))
+        token = told.runner_environment.get(protocol.ENV_TOKEN)
+        return job.creation(self._config, spec, command, {protocol.ENV_TOKEN: token} if token else {})
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Raises PlatformUnavailable where this machine's disk or the NAS cannot be used."""
+        try:
+            yield
+        except OSError as error:
+            place = error.filename or self._mount_point
+            raise PlatformUnavailable(f"{place} cannot be used: {error.strerror}; is the NAS mounted there?") from error
+
+    def _make_folder(self) -> None:
+        """Raises OSError: of a NAS that is not mounted, too."""
+        (self._mount_point / FOLDER).mkdir(exist_ok=True)
+
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        if self._pulling is not None and self._pulling.done():
+            self._pulling.result()  # a fault of ours, which must not go unseen
+        listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
+        self._seen |= listed.keys()
+        await self._ending.look(listed)
+        missing = await self._ask_for([handle for handle in handles if _id(handle) not in listed])
+        return {handle: self._report(handle, listed.get(_id(handle)), missing) for handle in handles}
+
+    async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
+        """A list is late, and has an end: what it does not have is asked for, some of it in each round."""
+        due = [handle for handle in handles if not self._may_be_late(handle)]
+        due.sort(key=lambda handle: list(self._asked).index(handle.job_name) if handle.job_name in self._asked else -1)
+        found: dict[JobHandle, Item | None] = {}
+        for handle in due[:_MOST_QUESTIONS]:
+            self._asked.pop(handle.job_name, None)
+            self._asked[handle.job_name] = None
+            found[handle] = await self._read(_getting(_id(handle)))
+        return found
+
+    def _may_be_late(self, handle: JobHandle) -> bool:
+        return _id(handle) not in self._seen and self._clock() - _sent_ms(handle) < self._lag_s * 1000
+
+    def _report(self, handle: JobHandle, item: Item | None, asked: Mapping[JobHandle, Item | None]) -> JobReport:
+        if item is None and handle in asked:
+            item = asked[handle]
+            if item is None:
+                return JobReport(
+                    state=JobState.LOST, reason="REMOVED", message="PAI-DLC does not know the job any more"
+                )
+        link = self._link(_id(handle))
+        if item is None:
+            late = self._may_be_late(handle)
+            return JobReport(
+                state=JobState.PENDING if late else JobState.UNKNOWN, link=link, wait=_ACCEPTED if late else None
+            )
+        return self._with_what_is_read(handle, states.job_report(item, link))
+
+    def _link(self, id: str) -> str:
+        return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self._config.region}"
+
+    def _with_what_is_read(self, handle: JobHandle, report: JobReport) -> JobReport:
+        """The end of a job is told when what it left was read."""
+        name = handle.job_name
+        folder = self._storage.attempt(attempt_directory_of(name)).here
+        self._pull.follow(name, folder, self.host.folder / "trials" / attempt_directory_of(name))
+        has_started = self._pull.has_started(name)
+        self._is_out_of_reach = self._is_out_of_reach or has_started
+        if report.state is JobState.PENDING and has_started:
+            return dataclasses.replace(report, state=JobState.RUNNING, wait=None)
+        if not report.state.is_final:
+            return report
+        self._pull.finish(name, _READ_PATIENCE_S)
+        if not self._pull.is_over(name):
+            return dataclasses.replace(report, state=JobState.RUNNING, ended_ms=None)
+        return report if report.state is not JobState.FAILED else self._explained(report, folder)
+
+    def _explained(self, report: JobReport, folder: Path) -> JobReport:
+        """PAI-DLC tells no exit codes; a job that left nothing at all has seen another storage, or never began."""
+        if (folder / protocol.CODE_FOLDER).exists():
+            return report
+        sentence = (
+            f"its container left nothing on the NAS ({report.message.rstrip('.')}): look at image, and whether "
+            f"nasDataSourceId is what is mounted at localStorageMountPoint, {self._mount_point}"
+        )
+        return dataclasses.replace(report, message=sentence)
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        await self._ending.stop([_id(handle) for handle in handles])
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        """Their page in the console stays, and what they wrote: it is their user's."""
+        for handle in handles:
+            self._pull.forget(handle.job_name)
+            self._locks.pop(handle.job_name, None)
+            folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
+            has_ended = await asyncio.to_thread((folder / protocol.EXIT_FILE).exists)
+            await self._ending.leave(_id(handle), is_ending=has_ended)
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
+        return await asyncio.to_thread(read_stretch, folder, name, offset, limit)
+
+    async def close(self) -> None:
+        await self._ending.finish()
+        await self._storage.remove_shared()
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        async with self._lease.entered():
+            sent = [await asyncio.to_thread(self._submissions.get, name) for name in job_names]
+            since_ms = min((one.sent_ms for one in sent if one is not None), default=self._clock() - _MONTH_MS)
+            listed = await self._jobs.read(since_ms)
+            ids = {one.job_id for one in sent if one is not None and one.job_id} | listed.keys()
+            await self._ending.stop(sorted(ids))
+        await self._jobs.close()
+        await asyncio.to_thread(lambda: removal.remove(str(self._storage.here)))
+
+    # The account
+
+    async def _read(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
+        """A question that is refused says nothing of any job."""
+        try:
+            return await self._raw_read(verb)
+        except DlcRefused as error:
+            raise PlatformUnavailable(str(error)) from error
+
+    async def _raw_read(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
+        return await self._lease.call(lambda account: account.read(verb))
+
+    async def _write(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
+        return await self._lease.call(lambda account: account.write(verb))
+
+
+_MONTH_MS = 31 * 24 * 3600 * 1000
+_ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job and does not list it yet")
+
+
+async def _nothing(_account: DlcAccount) -> None:
+    """Only the credential is checked."""
+
+
+def _maker(config: DlcConfig) -> Callable[[str], DlcClient]:
+    return lambda secret: SdkClient(
+        region=config.region, endpoint=config.host, key_id=config.access_key_id, key_secret=secret,
+        workspace=config.workspace_id,
+    )  # fmt: skip
+
+
+def _getting(id: str) -> Callable[[DlcClient], Awaitable[Item | None]]:
+    return lambda client: client.get_job(id)
+
+
+def _id(handle: JobHandle) -> str:
+    return str(json.loads(handle.data)["id"])
+
+
+def _sent_ms(handle: JobHandle) -> int:
+    return int(json.loads(handle.data)["sentMs"])

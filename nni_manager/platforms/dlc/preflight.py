@@ -1,0 +1,68 @@
+"""Whether jobs could run: the NAS on this machine, the access key, the workspace, the instance type."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platforms.dlc import job
+from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
+from nni_manager.platforms.dlc.config import DlcConfig
+
+Read = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]
+_STORAGE = "localStorageMountPoint"
+
+
+async def look(config: DlcConfig, mount_point: Path, read: Read) -> list[PreflightFinding]:
+    """`read`: asks the account."""
+    return [await asyncio.to_thread(_storage, mount_point), await _service(config, read)]
+
+
+def _storage(folder: Path) -> PreflightFinding:
+    fix = f"mount the NAS of nasDataSourceId there, or correct {_STORAGE}"
+    if not folder.is_dir():
+        return _finding(Severity.WRONG, _STORAGE, f"{folder} is no folder of this machine", fix)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return _finding(Severity.WRONG, _STORAGE, f"{folder} cannot be written", fix)
+    if not any(os.path.ismount(one) for one in (folder.resolve(), *folder.resolve().parents[:-1])):
+        sentence = f"nothing is mounted at {folder}; jobs see what is there only if it is the NAS of nasDataSourceId"
+        return _finding(Severity.WARNING, _STORAGE, sentence, fix)
+    return _finding(Severity.FINE, _STORAGE, f"{folder} is mounted and can be written")
+
+
+async def _service(config: DlcConfig, read: Read) -> PreflightFinding:
+    try:
+        await read(lambda client: client.list_jobs(tags={}, since_ms=_ANY_TIME_MS, page=1, size=1))
+        if job.resource(config) is None:
+            return await _instance_type(config.ecs_spec, read)
+    except BadCredentials as error:
+        fix = "correct accessKeyId, accessKeySecret or workspaceId"
+        return _finding(Severity.WRONG, "accessKeyId", str(error), fix)
+    except PlatformUnavailable as error:
+        return _finding(Severity.AWAY, "PAI-DLC", str(error))
+    except DlcRefused as error:
+        return _finding(Severity.WRONG, "workspaceId", str(error), "correct workspaceId or region")
+    return _finding(Severity.FINE, "PAI-DLC", "the access key and the workspace are good")
+
+
+async def _instance_type(name: str, read: Read) -> PreflightFinding:
+    found = await read(lambda client: client.find_instance_type(name))
+    if found is None:
+        fix = "name one that PAI-DLC has there"
+        return _finding(Severity.WRONG, "ecsSpec", f"there is no instance type {name} in the region", fix)
+    if found.get("IsAvailable") is False:
+        return _finding(Severity.WARNING, "ecsSpec", f"{name} is out of stock now; jobs wait for it")
+    return _finding(Severity.FINE, "PAI-DLC", f"the access key, the workspace and {name} are good")
+
+
+def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
+    return PreflightFinding(severity=severity, subject=subject, sentence=sentence, fix=fix)
+
+
+#: Before the service began.
+_ANY_TIME_MS = 1_600_000_000_000

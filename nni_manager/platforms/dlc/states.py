@@ -1,0 +1,99 @@
+"""What PAI-DLC says of a job, in our words.
+
+==================  ==========  =======================================================================
+status              here        when
+==================  ==========  =======================================================================
+Creating            PENDING     accepted
+Created             PENDING     of older versions of the service
+Waiting             PENDING     of older versions
+Queued              PENDING     of older versions
+Queuing             PENDING     waits for resources
+Bidding             PENDING     spot instances are bid for
+EnvPreparing        PENDING     machines, mounts and images are prepared
+SanityChecking      PENDING     machines are tested
+Running             RUNNING     a container runs
+Restarting          RUNNING     it is started again
+Stopping            RUNNING     it was asked to stop
+SucceededReserving  SUCCEEDED   it has ended; its machines are kept (and paid) for a while
+Succeeded           SUCCEEDED   it has ended
+Completed           SUCCEEDED   of older versions
+FailedReserving     FAILED      it has ended; its machines are kept (and paid) for a while
+Failed              FAILED      it has ended
+Stopped             CANCELLED   somebody stopped it: we, or a person in the console
+==================  ==========  =======================================================================
+
+Nothing in its contract says that the platform took a job's machines away, so nothing is PREEMPTED.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.wait import Wait, WaitCode
+
+log = logging.getLogger(__name__)
+
+STATES: Mapping[str, JobState] = {
+    "Creating": JobState.PENDING, "Created": JobState.PENDING, "Waiting": JobState.PENDING, "Queued": JobState.PENDING,
+    "Queuing": JobState.PENDING, "Bidding": JobState.PENDING, "EnvPreparing": JobState.PENDING,
+    "SanityChecking": JobState.PENDING, "Running": JobState.RUNNING, "Restarting": JobState.RUNNING,
+    "Stopping": JobState.RUNNING, "SucceededReserving": JobState.SUCCEEDED, "Succeeded": JobState.SUCCEEDED,
+    "Completed": JobState.SUCCEEDED, "FailedReserving": JobState.FAILED, "Failed": JobState.FAILED,
+    "Stopped": JobState.CANCELLED,
+}  # fmt: skip
+_WAITS: Mapping[str, tuple[WaitCode, str]] = {
+    "Waiting": (WaitCode.UNSCHEDULABLE, "waits for resources"),
+    "Queued": (WaitCode.UNSCHEDULABLE, "waits for resources"),
+    "Queuing": (WaitCode.UNSCHEDULABLE, "waits for resources"),
+    "Bidding": (WaitCode.UNSCHEDULABLE, "bids for spot instances"),
+    "EnvPreparing": (WaitCode.IMAGE, "prepares machines, storage and image"),
+    "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
+}
+#: Words that were complained about.
+_unheard_of: set[str] = set()
+
+
+def job_state(status: str) -> JobState:
+    """UNKNOWN for a word that is in no table; said once in the log."""
+    state = STATES.get(status)
+    if state is None and status not in _unheard_of:
+        _unheard_of.add(status)
+        log.warning("PAI-DLC says %r of a job, which is in no table; the trial stays as it is", status[:100])
+    return state or JobState.UNKNOWN
+
+
+def job_report(item: Mapping[str, Any], link: str) -> JobReport:
+    """Of one job as ListJobs and GetJob have it."""
+    status = str(item.get("Status") or "")
+    state = job_state(status)
+    return JobReport(
+        state=state, reason=str(item.get("ReasonCode") or "") if state is not JobState.SUCCEEDED else "",
+        message=str(item.get("ReasonMessage") or "") if state in (JobState.FAILED, JobState.CANCELLED) else "",
+        started_ms=_ms(item.get("GmtRunningTime")), ended_ms=_ms(item.get("GmtFinishTime")) if state.is_final else None,
+        wait=_wait(status, item) if state is JobState.PENDING else None, link=link, place=_place(item),
+    )  # fmt: skip
+
+
+def _wait(status: str, item: Mapping[str, Any]) -> Wait:
+    code, sentence = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
+    reason = str(item.get("ReasonMessage") or "").strip()
+    details = {"status": status, "reason": str(item.get("ReasonCode") or "")}
+    return Wait(code=code, sentence=f"PAI-DLC {sentence} ({status}{': ' + reason if reason else ''})", details=details)
+
+
+def _place(item: Mapping[str, Any]) -> str:
+    pods = item.get("Pods") or ()
+    nodes = dict.fromkeys(str(name) for name in (*(item.get("NodeNames") or ()), *(p.get("NodeName") for p in pods)))
+    return ", ".join(name for name in nodes if name not in ("", "None"))
+
+
+def _ms(text: object) -> int | None:
+    """Milliseconds since the epoch of ``2021-01-12T14:35:01Z``."""
+    try:
+        return round(datetime.fromisoformat(str(text)).timestamp() * 1000)
+    except ValueError:
+        return None

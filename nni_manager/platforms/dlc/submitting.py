@@ -1,0 +1,94 @@
+"""Sends a job once to a service that takes the same job twice and has no name for it.
+
+What is sent is written down before, and again with the id that the answer brings. Where the second is missing the list
+is asked, which is late: a job that is not there yet may still come, so it is sent again only when the list was silent
+for longer than it ever lags.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.web_account import WebLease
+from nni_manager.platforms.dlc.account import DlcAccount
+from nni_manager.platforms.dlc.client import DlcClient, DlcRefused
+from nni_manager.platforms.dlc.job import is_ours
+from nni_manager.platforms.dlc.job_list import JobList
+from nni_manager.platforms.dlc.submissions import Submission, Submissions
+
+#: Seconds after which a list that does not have a job never will; the vendor promises nothing.
+LIST_LAG_S = 20.0
+#: Seconds between two looks at it.
+_LOOK_S = 2.0
+
+
+class Submitting:
+    """One per service of an experiment. `clock`: milliseconds since the epoch."""
+
+    def __init__(
+        self, lease: WebLease[DlcAccount], jobs: JobList, submissions: Submissions, clock: Clock, list_lag_s: float
+    ) -> None:
+        self._lease, self._jobs, self._submissions = lease, jobs, submissions
+        self._clock, self._lag_s = clock, list_lag_s
+
+    async def known(self, spec: JobSpec) -> Submission | None:
+        """Accepted before, or found now. Raises PlatformUnavailable."""
+        sent = await asyncio.to_thread(self._submissions.get, spec.name)
+        if sent is None and not spec.is_repeat:
+            return None
+        if sent is not None and sent.job_id:
+            return sent
+        # without a note of it, it was not sent from this folder: one look is enough
+        found = await self._find(spec, sent or Submission(sent_ms=0))
+        if found is not None:
+            await asyncio.to_thread(self._submissions.put, spec.name, found)
+        return found
+
+    async def send(self, spec: JobSpec, body: Mapping[str, Any]) -> Submission:
+        """Raises SubmitRejected, BadCredentials or PlatformUnavailable."""
+        before = await asyncio.to_thread(self._submissions.get, spec.name)
+
+        async def create(client: DlcClient) -> str:
+            await self._note(spec.name)  # now, not when it began to wait for its turn
+            return await client.create_job(body)
+
+        try:
+            id = await self._lease.call(lambda account: account.write(create))
+        except (DlcRefused, BadCredentials, PlatformUnavailable) as error:
+            if isinstance(error, PlatformUnavailable) and not error.refused:
+                await self._note(spec.name)  # it may have been taken until now
+                raise
+            await asyncio.to_thread(self._take_back, spec.name, before)
+            if isinstance(error, DlcRefused):
+                raise SubmitRejected(str(error)) from error
+            raise
+        return await self._note(spec.name, id)
+
+    async def _note(self, job_name: str, id: str = "") -> Submission:
+        submission = Submission(sent_ms=self._clock(), job_id=id)
+        await asyncio.to_thread(self._submissions.put, job_name, submission)
+        return submission
+
+    def _take_back(self, job_name: str, before: Submission | None) -> None:
+        """It was certainly not taken: what was known before holds."""
+        if before is None:
+            self._submissions.remove(job_name)
+        else:
+            self._submissions.put(job_name, before)
+
+    async def _find(self, spec: JobSpec, sent: Submission) -> Submission | None:
+        since_ms = sent.sent_ms or spec.intended_ms or self._clock()
+        while True:
+            waited_s = (self._clock() - sent.sent_ms) / 1000
+            found = await self._jobs.read(since_ms, asyncio.get_running_loop().time())
+            for id, item in found.items():
+                if is_ours(item, spec):
+                    return Submission(sent_ms=since_ms, job_id=id)
+            if waited_s > self._lag_s or waited_s < 0:
+                return None
+            await asyncio.sleep(min(_LOOK_S, self._lag_s / 2))

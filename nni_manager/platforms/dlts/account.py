@@ -1,0 +1,134 @@
+"""One account of a DLWorkspace dashboard: a method for each remote call, shared by all who use the account.
+
+The dashboard wants the password in every address, answers many failures with 200, and a list holds what is active and
+the newest others only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platform_kit.shared_list import SharedList
+from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
+
+_FRESH_S = 1.0
+#: Ended jobs of a list: so many at least, and for each job that is followed.
+_LEAST, _PER_JOB = 100, 2
+
+Entry = Mapping[str, Any]
+
+
+def paces() -> dict[str, Pacing]:
+    """The dashboard has no limits of its own; it asks a database for every call."""
+    return {"all": Pacing(calls=300, per_s=60, burst=60), "list": Pacing(calls=30, per_s=60, burst=5)}
+
+
+class DltsAccount(WebAccount):
+    """Credentials are passwords. `limits`: other paces; `fresh_s`: see `SharedList`."""
+
+    credential_statuses = (401, 403)
+
+    def __init__(
+        self, dashboard: str, cluster: str, team: str, email: str, *, limits: Mapping[str, Pacing] | None = None,
+        fresh_s: float = _FRESH_S, transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            key_of(dashboard, cluster, team, email), name=f"DLWorkspace at {dashboard}", base_url=f"{dashboard}api",
+            paces=limits or paces(), transport=transport,
+        )  # fmt: skip
+        self._cluster = quote(cluster, safe="")
+        self._team = team
+        self._email = email
+        self._list: SharedList[dict[str, Entry]] = SharedList(self._listed, fresh_s)
+        #: Owner → jobs that it follows.
+        self._followed: dict[str, int] = {}
+        self._gpu_type: str | None = None
+
+    async def close(self) -> None:
+        await self._list.close()
+        await super().close()
+
+    async def signature_of(self, credential: str) -> Signature:
+        self.keep_secret(credential, quote(credential))
+        # dashboards of before 2020 want it as `token`
+        return Signature(params={"email": self._email, "password": credential, "token": credential})
+
+    async def try_out(self, signature: Signature) -> None:
+        await self.ask("GET", "teams", signature=signature)
+
+    async def teams(self) -> list[str]:
+        """Names of those that the account belongs to."""
+        return [str(one.get("id")) for one in await self.ask_json("GET", "teams")]
+
+    async def gpu_type(self) -> str:
+        """The team's first one in the cluster; empty where it has none."""
+        if self._gpu_type is None:
+            path = f"teams/{quote(self._team, safe='')}/clusters/{self._cluster}"
+            self._gpu_type = _first_gpu_type(await self.ask_json("GET", path))
+        return self._gpu_type
+
+    async def submit(self, job: Json) -> str:
+        """What is wrong with it; empty: it was taken."""
+        answer = await self.ask_json("POST", f"clusters/{self._cluster}/jobs", json=dict(job))
+        if isinstance(answer, dict) and answer.get("jobId"):
+            return ""
+        return self.redacted(str(answer.get("error") if isinstance(answer, dict) else answer))
+
+    async def status(self, job_id: str) -> Entry | None:
+        """None: there is no such job."""
+        try:
+            answer = await self.ask_json("GET", f"clusters/{self._cluster}/jobs/{quote(job_id, safe='')}/status")
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise self.away(f"refuses what it should not: {error}") from None
+        return {"jobId": job_id, "jobStatus": answer.get("status"), "errorMsg": answer.get("message")}
+
+    async def kill(self, job_ids: Sequence[str]) -> None:
+        """Quiet for those that are not there, or have ended: the answer says so, in words."""
+        if not job_ids:
+            return
+        body = {"status": {job_id: "killing" for job_id in job_ids}}
+        try:
+            await self.ask("POST", f"clusters/{self._cluster}/jobs/status", json=body)
+        except Refused as error:
+            if error.status != 404:
+                raise self.away(f"refuses what it should not: {error}") from None
+
+    def follow(self, owner: str, jobs: int) -> None:
+        """`owner` asks about so many jobs; 0: none any more."""
+        self._followed[owner] = jobs
+        if not jobs:
+            self._followed.pop(owner)
+
+    async def jobs(self, not_before_s: float) -> dict[str, Entry]:
+        """Id → job, of the account in the team; see `SharedList`."""
+        return await self._list.get(not_before_s)
+
+    async def _listed(self) -> dict[str, Entry]:
+        limit = max(_LEAST, _PER_JOB * sum(self._followed.values()))
+        path = f"v2/clusters/{self._cluster}/teams/{quote(self._team, safe='')}/jobs"
+        answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})
+        if not isinstance(answer, list):
+            raise self.away("answered with something that is no list of jobs")
+        return {str(job["jobId"]): job for job in answer if isinstance(job, dict) and job.get("jobId")}
+
+
+def key_of(dashboard: str, cluster: str, team: str, email: str) -> str:
+    return f"dlts:{email}@{dashboard}{cluster}/{team}"
+
+
+def _first_gpu_type(answer: Any) -> str:
+    metadata = answer.get("metadata") if isinstance(answer, dict) else None
+    try:
+        kinds = json.loads(metadata) if isinstance(metadata, str) else metadata
+    except ValueError:
+        kinds = None
+    return str(next(iter(kinds), "")) if isinstance(kinds, dict) else ""

@@ -1,0 +1,64 @@
+"""The job that is sent to DLWorkspace for an attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from nni_manager.domain.ids import attempt_directory_of
+from nni_manager.domain.job import JobSpec
+from trial_runner import protocol
+
+#: Of an id, which becomes a part of pods' names; the database has room for as many characters.
+_MOST = 50
+_SAFE = re.compile(r"[a-z0-9-]+")
+_NONCE = 8
+
+
+def job_id(experiment_id: str, job_name: str, nonce: str) -> str:
+    """Chosen by us, and unique: a job of this id is ours. DNS-safe, and no longer than the database has room for."""
+    attempt = attempt_directory_of(job_name)
+    found = f"{_prefix(experiment_id)}{attempt}{_suffix(nonce)}"
+    return found if len(found) <= _MOST and _SAFE.fullmatch(found) else _hashed(experiment_id, attempt, nonce)
+
+
+def ids_of(experiment_id: str, job_name: str) -> re.Pattern[str]:
+    """What all ids of a job look like, whatever the nonce."""
+    attempt = re.escape(attempt_directory_of(job_name).lower())
+    either = "|".join(re.escape(one) for one in (_prefix(experiment_id), _hashed_prefix(experiment_id)))
+    return re.compile(f"(?:{either}){attempt}(?:-n[a-z0-9]{{1,{_NONCE}}})?")
+
+
+def _prefix(experiment_id: str) -> str:
+    return f"nni-{experiment_id}-"
+
+
+def _hashed_prefix(experiment_id: str) -> str:
+    return f"nni-{hashlib.sha256(experiment_id.encode()).hexdigest()[:16]}-"
+
+
+def _hashed(experiment_id: str, attempt: str, nonce: str) -> str:
+    """Where the experiment's id is too long, or no part of a name."""
+    return f"{_hashed_prefix(experiment_id)}{attempt.lower()}{_suffix(nonce)}"
+
+
+def _suffix(nonce: str) -> str:
+    """An `n` tells it from the number of an attempt."""
+    plain = re.sub(r"[^a-z0-9]", "", nonce.lower())[:_NONCE]
+    return f"-n{plain}" if plain else ""
+
+
+def job(id: str, spec: JobSpec, *, team: str, email: str, image: str, gpu_type: str, command: str) -> dict[str, Any]:
+    """All fields that the service reads without asking whether they are there, too."""
+    token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
+    return {
+        "userName": email, "team": team, "vcName": team, "jobId": id, "jobName": id,
+        "jobType": "training", "jobtrainingtype": "RegularJob", "preemptionAllowed": "False",
+        "image": image, "cmd": command, "gpuType": gpu_type, "resourcegpu": spec.gpu_number or 0,
+        "workPath": "./", "enableworkpath": True, "dataPath": "./", "enabledatapath": False,
+        "jobPath": "", "enablejobpath": True, "mountpoints": [], "interactivePorts": [],
+        "env": [{"name": protocol.ENV_TOKEN, "value": token}] if token else [],
+        "ssh": False, "ipython": False, "tensorboard": False,
+        "hostNetwork": False, "isPrivileged": False, "hostIPC": False, "useGPUTopology": False,
+    }  # fmt: skip

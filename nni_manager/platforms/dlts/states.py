@@ -1,0 +1,65 @@
+"""What DLWorkspace says of a job, and what that means::
+
+    unapproved  PENDING    queued     PENDING    scheduling  PENDING
+    running     RUNNING    pausing    RUNNING    killing     RUNNING
+    paused      PENDING    finished   SUCCEEDED  failed      FAILED
+    error       FAILED     killed     CANCELLED
+
+A job that runs may be queued again, when its pod vanishes or is preempted. It never tells an exit code.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.wait import Wait, WaitCode
+
+log = logging.getLogger(__name__)
+
+STATES: Mapping[str, JobState] = {
+    "unapproved": JobState.PENDING,
+    "queued": JobState.PENDING,
+    "scheduling": JobState.PENDING,
+    "paused": JobState.PENDING,
+    "running": JobState.RUNNING,
+    "pausing": JobState.RUNNING,
+    "killing": JobState.RUNNING,
+    "finished": JobState.SUCCEEDED,
+    "failed": JobState.FAILED,
+    "error": JobState.FAILED,
+    "killed": JobState.CANCELLED,
+}
+_WAITS = {
+    "unapproved": "it waits for somebody to approve it",
+    "queued": "it waits for its team's turn",
+    "scheduling": "its pod is being placed",
+    "paused": "somebody has paused it; it goes on when it is resumed in the dashboard",
+}
+_told: set[str] = set()
+
+
+def job_state(native: str) -> JobState:
+    """UNKNOWN, and said once, for what is in no table."""
+    state = STATES.get(native, JobState.UNKNOWN)
+    if state is JobState.UNKNOWN and native not in _told:
+        _told.add(native)
+        log.warning("DLWorkspace says that a job is %r, which is in no table; it changes nothing", native)
+    return state
+
+
+def report(entry: Mapping[str, Any]) -> JobReport:
+    """Of a job's entry in the list, or of its status."""
+    native = str(entry.get("jobStatus"))
+    state = job_state(native)
+    if state is JobState.PENDING:
+        sentence = f"DLWorkspace says {native}: {_WAITS[native]}"
+        return JobReport(state=state, wait=Wait(code=WaitCode.SUBMITTED, sentence=sentence))
+    if state is JobState.FAILED:
+        words = str(entry.get("errorMsg") or "").strip().partition("\n")[0][:300]
+        return JobReport(state=state, reason=native, message=f"DLWorkspace: {words or 'the job failed'}")
+    if state is JobState.CANCELLED:
+        return JobReport(state=state, message="it was killed on DLWorkspace")
+    return JobReport(state=state)

@@ -1,0 +1,232 @@
+"""One account of an OpenPAI cluster: a method for each remote call, shared by all experiments that use the account."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import yaml
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.pacing import Pacing
+from nni_manager.platform_kit.shared_list import SharedList
+from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
+
+#: Of every job's name; the list is asked for jobs with it.
+PREFIX = "nni_exp_"
+#: Seconds for which a list may be given to others who ask.
+_FRESH_S = 1.0
+#: Entries of a list: so many at least, at most, and for each job that is followed.
+_LEAST, _MOST, _PER_JOB = 200, 50_000, 2
+_YAML = {"Content-Type": "text/yaml"}
+
+#: In C, where there is one: jobs are many.
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+Entry = Mapping[str, Any]
+
+
+def paces() -> dict[str, Pacing]:
+    """Below what the shipped service configuration allows a user: 600 calls a minute, 120 of them lists, and 3600 jobs
+    an hour. Where an administrator allows less, 429 says so."""
+    return {
+        "all": Pacing(calls=500, per_s=60, burst=60),
+        "list": Pacing(calls=50, per_s=60, burst=8),
+        "submit": Pacing(calls=3400, per_s=3600, burst=100),
+    }
+
+
+class OpenpaiAccount(WebAccount):
+    """Credentials are JSON with either `token` or `password`. `limits`: other paces; `fresh_s`: see `SharedList`."""
+
+    def __init__(
+        self, host: str, user: str, *, limits: Mapping[str, Pacing] | None = None, fresh_s: float = _FRESH_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            key_of(host, user), name=f"OpenPAI at {host}", base_url=f"{host}/rest-server", paces=limits or paces(),
+            transport=transport,
+        )  # fmt: skip
+        self._user = user
+        self._list: SharedList[Listing] = SharedList(self._listed, fresh_s)
+        #: Owner → jobs that it follows.
+        self._followed: dict[str, int] = {}
+        #: How much longer lists must be than was thought: a job that runs was not on one.
+        self._longer = 1
+        #: Password → the token that was got for it.
+        self._tokens: dict[str, str] = {}
+        self._password = ""
+
+    async def close(self) -> None:
+        await self._list.close()
+        await super().close()
+
+    # Credentials
+
+    async def signature_of(self, credential: str) -> Signature:
+        told = json.loads(credential)
+        token, password = told.get("token"), told.get("password")
+        self.keep_secret(token or "", password or "")
+        if token:
+            return _bearer(token)
+        if password not in self._tokens:
+            self._tokens[password] = await self._token_for(password)
+        return _bearer(self._tokens[password])
+
+    async def use(self, credential: str) -> None:
+        await super().use(credential)
+        self._password = json.loads(credential).get("password") or ""
+
+    async def signed_anew(self) -> bool:
+        """Tokens that were got for a password end after a while."""
+        if not self._password:
+            return False
+        self._tokens.pop(self._password, None)
+        self.sign(await self.signature_of(json.dumps({"password": self._password})))
+        return True
+
+    async def _token_for(self, password: str) -> str:
+        form = {"username": self._user, "password": password}
+        try:
+            answer = await self.ask_json("POST", "api/v2/authn/basic/login", data=form, signature=Signature())
+        except Refused as error:
+            raise BadCredentials(f"{self.name} refuses the password of {self._user}: {error.words}") from None
+        token = answer.get("token") if isinstance(answer, dict) else None
+        if not isinstance(token, str):
+            raise self.away("answered a login without a token")
+        self.keep_secret(token)
+        return token
+
+    async def try_out(self, signature: Signature) -> None:
+        for path in ("api/v2/tokens/check", f"api/v2/users/{quote(self._user, safe='')}"):
+            try:
+                await self.ask("GET", path, signature=signature)
+                return
+            except Refused as error:
+                refused = error
+                if error.status != 404:  # the first is in no documentation
+                    break
+        raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {refused.words}")
+
+    # What there is
+
+    async def info(self) -> Any:
+        """Needs no credentials."""
+        return await self.ask_json("GET", "api/v2/info", signature=Signature())
+
+    async def user(self) -> Any:
+        return await self.ask_json("GET", f"api/v2/users/{quote(self._user, safe='')}")
+
+    async def storages(self) -> list[str]:
+        """Names of those that the account may use."""
+        answer = await self.ask_json("GET", "api/v2/storages")
+        return [str(one.get("name")) for one in answer.get("storages", [])]
+
+    # Jobs
+
+    async def submit(self, job: Json) -> None:
+        """Raises Refused."""
+        text: str = await asyncio.to_thread(_dumped, job)
+        await self.ask("POST", "api/v2/jobs", pace="submit", content=text.encode(), headers=_YAML)
+
+    def submit_wait_s(self) -> float:
+        """Seconds until another job may be submitted."""
+        pacing = self._paces.get("submit")
+        return 0.0 if pacing is None else pacing.wait_s()
+
+    async def config(self, name: str) -> Any | None:
+        """As it was submitted; None where there is no such job, or nobody knows what was submitted."""
+        try:
+            answer = await self.ask("GET", f"{self._job(name)}/config")
+        except Refused as error:
+            _require_missing(error)
+            return None
+        try:
+            return await asyncio.to_thread(yaml.safe_load, answer.text)
+        except yaml.YAMLError:
+            raise self.away(f"answered with a configuration of {name} that cannot be read") from None
+
+    async def detail(self, name: str) -> Entry | None:
+        """Its `jobStatus`, with its name; None where there is no such job."""
+        try:
+            answer = await self.ask_json("GET", self._job(name))
+        except Refused as error:
+            _require_missing(error)
+            return None
+        return {**answer.get("jobStatus", {}), "name": name}
+
+    async def stop(self, name: str) -> None:
+        """Quiet for one that is not there, or has ended."""
+        try:
+            await self.ask("PUT", f"{self._job(name)}/executionType", json={"value": "STOP"})
+        except Refused as error:
+            _require_missing(error)
+
+    def _job(self, name: str) -> str:
+        return f"api/v2/jobs/{quote(self._user, safe='')}~{quote(name, safe='')}"
+
+    # The list
+
+    def follow(self, owner: str, jobs: int) -> None:
+        """`owner` asks about so many jobs; 0: none any more."""
+        self._followed[owner] = jobs
+        if not jobs:
+            self._followed.pop(owner)
+
+    async def jobs(self, not_before_s: float) -> Listing:
+        """Of the account, the newest ones; see `SharedList`."""
+        return await self._list.get(not_before_s)
+
+    def note_overlooked(self) -> None:
+        """A job that is there was not on the list, which was cut off."""
+        self._longer = min(2 * self._longer, _MOST)
+
+    async def _listed(self) -> Listing:
+        limit = min(max(_LEAST, _PER_JOB * sum(self._followed.values())) * self._longer, _MOST)
+        params = {
+            "username": self._user, "keyword": PREFIX, "order": "submissionTime,DESC", "offset": "0",
+            "limit": str(limit),
+        }  # fmt: skip
+        answer = await self.ask_json("GET", "api/v2/jobs", pace="list", params=params)
+        entries = answer.get("data") if isinstance(answer, dict) else answer
+        if not isinstance(entries, list):
+            raise self.away("answered with something that is no list of jobs")
+        return Listing(
+            {str(entry["name"]): entry for entry in entries if entry.get("username") == self._user},
+            is_cut_off=len(entries) >= limit,
+        )
+
+
+class Listing:
+    """`is_cut_off`: there may be more."""
+
+    def __init__(self, entries: Mapping[str, Entry], *, is_cut_off: bool) -> None:
+        self.entries = entries
+        self.is_cut_off = is_cut_off
+
+
+def key_of(host: str, user: str) -> str:
+    return f"openpai:{user}@{host}"
+
+
+def credential_of(settings: Json) -> str:
+    """Secret."""
+    return json.dumps({name: settings[name] for name in ("token", "password") if settings.get(name)})
+
+
+def _bearer(token: str) -> Signature:
+    return Signature(headers={"Authorization": f"Bearer {token}"})
+
+
+def _require_missing(error: Refused) -> None:
+    if error.status != 404:
+        raise PlatformUnavailable(f"OpenPAI refuses what it should not: {error}") from None
+
+
+def _dumped(job: Json) -> str:
+    return str(yaml.dump(dict(job), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=10**9))

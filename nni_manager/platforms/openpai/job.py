@@ -1,0 +1,148 @@
+"""The job that is sent to OpenPAI for an attempt: one of our own, or the user's with each role's commands wrapped.
+
+Nothing of the user's command stands in a job of ours: it lies on the storage, so that neither YAML, nor ``<% %>``
+templates, nor a shell changes it. In a job of the user's own, roles' commands stay in the job, as its templates are the
+user's, too. The runner's token is one of the job's `secrets`, which the portal masks.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platforms.openpai.states import USER_CODE
+from trial_runner import protocol
+
+#: In `extras`: whose job it is.
+OURS = "nniManager"
+_ROLE = "taskrole"
+_IMAGE = "docker_image_0"
+_TOKEN = "nniTrialToken"  # noqa: S105 (a name)
+_INDEX = "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
+_END = "END_OF_THE_COMMAND_OF_THIS_ROLE"
+
+#: Shell text that starts the runner; its argument: shell text that names a process that does not report.
+Start = Callable[[str], str]
+
+
+def mark(spec: JobSpec) -> dict[str, str]:
+    """What tells a job from any other of its name."""
+    return {"experiment": spec.experiment_id, "nonce": spec.nonce}
+
+
+def is_of(config: Any, spec: JobSpec) -> bool:
+    """Whether the job that was submitted as `config` is that of `spec`. Without a nonce that is not compared."""
+    extras = config.get("extras") if isinstance(config, dict) else None
+    found = extras.get(OURS) if isinstance(extras, dict) else None
+    if not isinstance(found, dict):
+        return False
+    return found.get("experiment") == spec.experiment_id and spec.nonce in ("", found.get("nonce"))
+
+
+def own_job(settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
+    """Of the section's own fields."""
+    storage = str(settings["storageConfigName"])
+    mount = {"name": storage, **_mount_path(storage, str(settings["containerStorageMountPoint"]))}
+    job: dict[str, Any] = {
+        "protocolVersion": 2, "name": name, "type": "job", "jobRetryCount": 0,
+        "prerequisites": [{"type": "dockerimage", "uri": settings["dockerImage"], "name": _IMAGE}],
+        "taskRoles": {
+            _ROLE: {
+                "instances": 1,
+                "completion": {"minFailedInstances": 1, "minSucceededInstances": -1},
+                "taskRetryCount": 0,
+                "dockerImage": _IMAGE,
+                "resourcePerInstance": {
+                    "gpu": spec.gpu_number or 0, "cpu": settings["trialCpuNumber"],
+                    "memoryMB": settings["trialMemorySize"],
+                },
+                "commands": [_command(spec, start(""))],
+            }
+        },
+        "extras": {"storages": [mount], "submitFrom": "submit-job-v2", OURS: mark(spec)},
+    }  # fmt: skip
+    return _with_common(job, settings, spec)
+
+
+def users_job(user_job: Mapping[str, Any], settings: Json, spec: JobSpec, name: str, start: Start) -> dict[str, Any]:
+    """Of a job of protocol 2 that the user wrote; only names, commands and what is missing are ours."""
+    job = {**copy.deepcopy(dict(user_job)), "name": name}
+    reporter = reporting_role(job, settings)
+    for role, its in job["taskRoles"].items():
+        replica = f"{role}-{_INDEX}"
+        if role == reporter:
+            many = int(its.get("instances", 1)) > 1
+            replica = f"$([ {_INDEX} = 0 ] || echo {replica})" if many else ""
+        text = " && ".join(str(command).strip() for command in its.get("commands", []))
+        if _END in text.splitlines():
+            raise InvalidInput(f"openpaiConfig: taskRoles.{role}.commands: must not have the line {_END}")
+        given = f"{protocol.ENV_COMMAND}=$(cat <<'{_END}'\n{text}\n{_END}\n)\nexport {protocol.ENV_COMMAND}"
+        its["commands"] = [f"{given}\n{_command(spec, start(replica))}"]
+    extras = job["extras"] = {"submitFrom": "submit-job-v2", **(job.get("extras") or {}), OURS: mark(spec)}
+    storage = settings.get("storageConfigName")
+    if storage is not None:
+        known = extras.get("storages") or []
+        if not any(isinstance(one, dict) and one.get("name") == storage for one in known):
+            path = settings.get("containerStorageMountPoint") or f"/mnt/{storage}"
+            extras["storages"] = [*known, {"name": storage, **_mount_path(str(storage), str(path))}]
+    return _with_common(job, settings, spec)
+
+
+def reporting_role(job: Mapping[str, Any], settings: Json) -> str:
+    """Whose first task reports. Raises InvalidInput."""
+    roles = list(job["taskRoles"])
+    chosen = settings.get("reporter")
+    if chosen is None:
+        return str(roles[0])
+    if chosen not in roles:
+        raise InvalidInput(f"reporter: the job has no task role '{chosen}'; it has {', '.join(map(str, roles))}")
+    return str(chosen)
+
+
+def mount_point(settings: Json, user_job: Mapping[str, Any] | None) -> str:
+    """Where containers see the storage. Raises InvalidInput where neither section nor job says that."""
+    told = settings.get("containerStorageMountPoint")
+    if told:
+        return str(told)
+    extras = (user_job or {}).get("extras")
+    listed = extras.get("storages") if isinstance(extras, dict) else None
+    storages = [one for one in listed or [] if isinstance(one, dict) and one.get("name")]
+    wanted = settings.get("storageConfigName")
+    for one in storages:
+        if wanted in (None, one["name"]):
+            return str(one.get("mountPath") or f"/mnt/{one['name']}")
+    if wanted:
+        return f"/mnt/{wanted}"
+    raise InvalidInput(
+        "containerStorageMountPoint: is required, as the job configuration mounts no storage; add it, and"
+        " storageConfigName"
+    )
+
+
+def _with_common(job: dict[str, Any], settings: Json, spec: JobSpec) -> dict[str, Any]:
+    if settings.get("virtualCluster"):
+        job["defaults"] = {**(job.get("defaults") or {}), "virtualCluster": settings["virtualCluster"]}
+    if token := spec.runner_environment.get(protocol.ENV_TOKEN):
+        job["secrets"] = {**(job.get("secrets") or {}), _TOKEN: token}
+    return job
+
+
+def _mount_path(storage: str, path: str) -> dict[str, str]:
+    """Nothing where it is mounted there, or above it, anyway."""
+    usual = f"/mnt/{storage}"
+    return {} if f"{path}/".startswith(f"{usual}/") else {"mountPath": path}
+
+
+def _command(spec: JobSpec, start: str) -> str:
+    """Shell text. Codes from 128 on have meanings of their own there, and most make the job start again."""
+    has_token = protocol.ENV_TOKEN in spec.runner_environment
+    token = f"export {protocol.ENV_TOKEN}=<% $secrets.{_TOKEN} %>; " if has_token else ""
+    wait = "wait $p; c=$?; while kill -0 $p 2>/dev/null; do wait $p; c=$?; done"
+    return (
+        f"{token}({start}) & p=$!; trap 'kill -TERM $p' TERM INT; {wait}; "
+        f"[ $c -lt 128 ] || c={USER_CODE}; exit $c"
+    )  # fmt: skip

@@ -1,0 +1,300 @@
+"""Runs trials as jobs of an OpenPAI cluster, one job for each attempt.
+
+Runners report over the network and, where that does not work, through the team's storage, which this machine and the
+containers mount. What OpenPAI says of jobs is asked for all experiments of an account at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+from urllib.parse import urlencode
+
+from nni_manager.domain.errors import InvalidInput, SubmitRejected
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
+from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
+from nni_manager.platform_kit.job_folders import JobFolders
+from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
+from nni_manager.platform_kit.web_account import Refused, WebLease
+from nni_manager.platforms.openpai import job as jobs
+from nni_manager.platforms.openpai import preflight, states
+from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
+from nni_manager.platforms.openpai.job_file import UserJob
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+#: Jobs that are asked about one by one in a round, because a list does not have them.
+_MOST_ASKED = 10
+#: Seconds that a submission waits for its turn; for longer, there is no room.
+_SHORT_WAIT_S = 5.0
+_FIELDS = ("localStorageMountPoint", "containerStorageMountPoint")
+#: OpenPAI's own code → the field that is wrong.
+_FAULTS = {
+    "NoVirtualClusterError": "virtualCluster", "ForbiddenUserError": "virtualCluster",
+    "NoStorageError": "storageConfigName", "InvalidProtocolError": "openpaiConfig",
+}  # fmt: skip
+
+
+class OpenpaiPlatform(Platform):
+    """The cluster is asked again and again; what runners leave on the storage is read."""
+
+    capabilities = Capabilities(
+        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        slow_poll_s=5.0,
+    )  # fmt: skip
+    changeable: ClassVar[frozenset[str]] = frozenset({
+        "dockerImage", "trialCpuNumber", "trialMemorySize", "virtualCluster",
+    })  # fmt: skip
+
+    def __init__(self, settings: Json, host: Host) -> None:
+        super().__init__(settings, host)
+        self._host_url, self._user = str(settings["host"]), str(settings["username"])
+        self._owner = f"{host.experiment_id}/{host.service}"
+        self._lease: WebLease[OpenpaiAccount] = WebLease(
+            host.connections, self.connection_key(settings), self._owner, self._account, credential_of(settings)
+        )
+        self._user_job = UserJob(settings, host.folder / host.service / "job.yml")
+        self._folders = JobFolders(host)
+        #: When the last job was accepted, by the loop's clock: older lists do not know it.
+        self._accepted_s = float("-inf")
+        #: Job name → how it ended, as OpenPAI said; kept until it is forgotten.
+        self._ended: dict[str, JobReport] = {}
+        #: Job name → when it was last asked about by itself, by the loop's clock.
+        self._asked_s: dict[str, float] = {}
+
+    def _account(self) -> OpenpaiAccount:
+        return OpenpaiAccount(self._host_url, self._user)
+
+    def renew(self, settings: Json) -> None:
+        super().renew(settings)
+        self._lease.renew(credential_of(settings))
+
+    @classmethod
+    def connection_key(cls, settings: Json) -> str:
+        return key_of(str(settings.get("host")), str(settings.get("username")))
+
+    @classmethod
+    def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
+        user_job = UserJob(service.settings, None).read()
+        jobs.mount_point(service.settings, user_job)
+        if user_job is not None:
+            jobs.reporting_role(user_job, service.settings)
+        elif service.settings.get("reporter") is not None:
+            raise InvalidInput("reporter: names a task role of a job configuration, and there is none; remove it")
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        named = self.settings.get("storageConfigName")
+        return await preflight.look(self.settings, self._lease, [str(named)] if named else [])
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._user_job.keep)
+        await self._lease.enter()
+        try:
+            await self._lease.call(_nothing)  # the credential is checked
+        except BaseException:
+            await self._lease.leave()
+            raise
+        self._folders.enter(self._made_storage())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        await self._folders.leave()
+        self._lease.connection.follow(self._owner, 0)
+        await self._lease.leave()
+
+    def room(self) -> Room:
+        wait_s = self._lease.connection.submit_wait_s()
+        return Room(free=0, why=_too_often(wait_s)) if wait_s > _SHORT_WAIT_S else Room()
+
+    # Submitting
+
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        if (wait_s := self._lease.connection.submit_wait_s()) > _SHORT_WAIT_S and not spec.is_repeat:
+            return NoRoom(why=_too_often(wait_s))
+        user_job = self._user_job.kept
+        variables = variables_of(spec, "openpai")
+        if user_job is not None:
+            del variables[protocol.ENV_COMMAND]  # each role has its own
+        folder = await self._folders.storage.put(spec, variables, self.host.code)
+
+        def start(replica: str) -> str:
+            return self._folders.storage.start_command(folder, replica)
+
+        for name in _names(spec):
+            if spec.is_repeat and (found := await self._config(name)) is not None:
+                if jobs.is_of(found, spec):
+                    return self._handle(spec, name)
+                continue
+            if user_job is None:
+                job = jobs.own_job(self.settings, spec, name, start)
+            else:
+                job = jobs.users_job(user_job, self.settings, spec, name, start)
+            outcome = await self._send(job, spec)
+            if isinstance(outcome, NoRoom):
+                return outcome
+            if outcome:
+                return self._handle(spec, name)
+        raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(_names(spec))}; remove those")
+
+    async def _send(self, job: Json, spec: JobSpec) -> bool | NoRoom:
+        """False: there is somebody else's job of that name. Raises SubmitRejected."""
+        name = str(job["name"])
+        try:
+            await self._lease.call(lambda account: account.submit(job))
+        except Refused as error:
+            if error.code == "ConflictJobError":
+                return jobs.is_of(await self._config(name), spec)
+            if error.code == "NoEnoughQuotaError":
+                return NoRoom(why=Wait(code=WaitCode.QUOTA, sentence=f"OpenPAI: {error.words}"))
+            field = _FAULTS.get(error.code)
+            raise SubmitRejected(f"{field}: {error.words}" if field else f"OpenPAI refuses the job: {error}") from None
+        return True
+
+    async def _config(self, name: str) -> Any | None:
+        return await self._lease.call(lambda account: account.config(name))
+
+    def _handle(self, spec: JobSpec, name: str) -> JobHandle:
+        self._accepted_s = asyncio.get_running_loop().time()
+        return JobHandle(platform="openpai", version=1, job_name=spec.name, data=json.dumps({"name": name}))
+
+    # Looking
+
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        self._lease.connection.follow(self._owner, len(handles))
+        listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
+        unlisted = {handle for handle in handles if _name(handle) not in listing.entries}
+        asked = await self._ask_about(unlisted, listing)
+        reports = {}
+        for handle in handles:
+            report = asked.get(handle) or await self._seen(handle, listing)
+            reports[handle] = self._folders.told(handle.job_name, report)
+        return reports
+
+    async def _seen(self, handle: JobHandle, listing: Listing) -> JobReport:
+        entry = listing.entries.get(_name(handle))
+        if entry is None:
+            return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+        return await self._judged(handle, entry)
+
+    async def _ask_about(self, unlisted: Collection[JobHandle], listing: Listing) -> dict[JobHandle, JobReport]:
+        """That a list does not have a job is no proof. Whoever was not asked about for longest comes first."""
+        longest = sorted(unlisted, key=lambda handle: self._asked_s.get(handle.job_name, 0.0))
+        reports = {}
+        for handle in longest[:_MOST_ASKED]:
+            reports[handle] = await self._asked(handle, listing)
+            self._asked_s[handle.job_name] = asyncio.get_running_loop().time()
+        return reports
+
+    async def _asked(self, handle: JobHandle, listing: Listing) -> JobReport:
+        detail = await self._lease.call(lambda account: account.detail(_name(handle)))
+        if detail is None:
+            return JobReport(state=JobState.LOST, message="OpenPAI does not know the job any more")
+        if listing.is_cut_off:
+            self._lease.connection.note_overlooked()
+        return await self._judged(handle, detail)
+
+    async def _judged(self, handle: JobHandle, entry: Any) -> JobReport:
+        """An end is worked out once."""
+        if handle.job_name in self._ended:
+            return self._ended[handle.job_name]
+        detail = entry
+        if states.needs_detail(entry) and "appExitSpec" not in entry:
+            detail = await self._lease.call(lambda account: account.detail(_name(handle))) or entry
+        report = states.report(entry, detail if states.needs_detail(entry) else None)
+        place = f"files in {self._folders.here(handle.job_name)}"
+        report = dataclasses.replace(report, link=self._link(handle), place=place)
+        if report.state.is_final:
+            report = self._ended[handle.job_name] = self._folders.storage.explained(report, _FIELDS)
+        return report
+
+    def _link(self, handle: JobHandle) -> str:
+        query = urlencode({"username": self._user, "jobName": _name(handle)})
+        return f"{self._host_url}/job-detail.html?{query}"
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        return await self._folders.read(handle.job_name, name, offset, limit)
+
+    # Ending
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        await self._stop([_name(handle) for handle in handles if handle.job_name not in self._ended])
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        """OpenPAI keeps jobs for good, and their user the files."""
+        await self._stop([_name(handle) for handle in handles if handle.job_name not in self._ended])
+        for handle in handles:
+            self._ended.pop(handle.job_name, None)
+            self._asked_s.pop(handle.job_name, None)
+            self._folders.forget(handle.job_name)
+
+    async def close(self) -> None:
+        await self._folders.storage.remove_shared()
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        async with self._lease.entered():
+            for name in job_names:
+                await self._stop(await self._called(name))
+            if not self._folders.is_entered:  # while it is entered, others of its jobs may not have begun
+                await self._made_storage().remove_shared()
+
+    def _made_storage(self) -> MountedStorage:
+        """Of the section as it is, or, where the job says where it is mounted, as that was kept."""
+        there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
+        return MountedStorage(Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id)
+
+    async def _called(self, job_name: str) -> list[str]:
+        """Jobs that were submitted for this one. Where one has the other name, the first was somebody else's."""
+        listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
+        others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
+        return [name for name in others or [job_name] if self._is_ours(await self._config(name))]
+
+    def _is_ours(self, config: Any) -> bool:
+        """Of this experiment, as far as can be said once it is gone."""
+        extras = config.get("extras") if isinstance(config, dict) else None
+        mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
+        return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
+
+    async def _stop(self, names: Sequence[str]) -> None:
+        """All of them, whatever becomes of one. Raises what was raised first."""
+        ended = await asyncio.gather(*map(self._stop_one, names), return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
+
+    async def _stop_one(self, name: str) -> None:
+        await self._lease.call(lambda account: account.stop(name))
+
+
+def _names(spec: JobSpec) -> list[str]:
+    """The documented one, and another where somebody else's job has that."""
+    return [spec.name, f"{spec.name}_{spec.nonce[:8]}"] if spec.nonce else [spec.name]
+
+
+def _name(handle: JobHandle) -> str:
+    return str(json.loads(handle.data)["name"])
+
+
+def _too_often(wait_s: float) -> Wait:
+    return Wait(code=WaitCode.QUOTA, sentence=f"OpenPAI takes the account's next job in {wait_s:.0f} s")
+
+
+def _read(user_job: UserJob) -> Mapping[str, Any] | None:
+    """None also where the file is gone: what is known then is the section's."""
+    try:
+        return user_job.read()
+    except InvalidInput:
+        return None
+
+
+async def _nothing(_account: OpenpaiAccount) -> None:
+    """Asks nothing."""

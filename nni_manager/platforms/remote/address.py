@@ -1,0 +1,69 @@
+"""Where a machine is and how one gets in, from its entry in `machineList`. The first is no secret, the second is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+DEFAULT_PORT = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """`jumps`: as the config has them, ``user@host:port``, the first one first."""
+
+    host: str
+    port: int
+    user: str
+    jumps: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, machine: Mapping[str, Any]) -> Self:
+        jumps = tuple(hop.strip() for hop in machine.get("proxyJump", "").split(",") if hop.strip())
+        return cls(
+            host=machine["host"], port=machine.get("port", DEFAULT_PORT), user=machine["user"],
+            jumps=() if jumps == ("none",) else jumps,
+        )  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        """Of its connection."""
+        via = "".join(f"/{hop}" for hop in self.jumps)
+        return f"ssh:{self.user}@{self.host}:{self.port}{via}"
+
+    @property
+    def folder(self) -> str:
+        """A legal, unique name of a folder."""
+        digest = hashlib.sha256(self.key.encode()).hexdigest()[:8]
+        return f"{re.sub('[^A-Za-z0-9.-]', '_', self.host)[:40]}-{digest}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """What one experiment logs in with, and what it takes for the machine's key."""
+
+    password: str | None = field(default=None, repr=False)
+    key_file: str | None = None
+    passphrase: str | None = field(default=None, repr=False)
+    host_key: str | None = None
+
+    @classmethod
+    def of(cls, machine: Mapping[str, Any]) -> Self:
+        password = machine.get("password")
+        return cls(
+            password=password, key_file=None if password else machine.get("sshKeyFile"),
+            passphrase=machine.get("sshPassphrase"), host_key=machine.get("hostKey"),
+        )  # fmt: skip
+
+    def as_text(self) -> str:
+        """As a lease carries it."""
+        return json.dumps([self.password, self.key_file, self.passphrase, self.host_key])
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        password, key_file, passphrase, host_key = json.loads(text)
+        return cls(password=password, key_file=key_file, passphrase=passphrase, host_key=host_key)

@@ -1,0 +1,160 @@
+"""From a login to the keeper: what is run on a machine, whatever its login shell, and what it says of itself.
+
+The command is one word list that sh, bash, zsh, fish and csh read alike, without anything that one of them expands. It
+finds a Python and prints a mark; all before it, of banners and start-up files, is dropped. Then comes
+`trial_runner/keeper/arrival.py`, as one line, and a conversation that it describes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import secrets
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from nni_manager.platform_kit.runner_archive import runner_archive
+from nni_manager.platforms.remote.faults import Fault, MachineFault
+from nni_manager.platforms.remote.transport import Channel
+from trial_runner import protocol
+
+#: Seconds until a machine has said what it is, and until the program is there.
+_GREETING_S = 30.0
+_INSTALL_S = 120.0
+_OLDEST_PYTHON = (3, 7)
+_BOOT = "import sys;sys.path.pop(0);import base64;print(sys.argv[1]+str(sys.version_info[:2]));sys.stdout.flush();exec(base64.b64decode(sys.stdin.readline()))"  # noqa: E501
+_NO_PYTHON = "nopython"
+_ARRIVAL = Path(protocol.__file__).parent / "keeper" / "arrival.py"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """What a machine says of itself; see `trial_runner/keeper/arrival.py`."""
+
+    python: str
+    host: str
+    #: Ours on it: of this manager and machine.
+    folder: str
+    home: str
+    #: Where `trial_runner` is, and what runs it.
+    program: str
+    interpreter: str
+    #: Of whoever logs in.
+    environment: dict[str, str]
+    now_ms: int
+    disk_free_bytes: int
+    processors: int
+    may_write: bool
+
+
+@cache
+def archive() -> tuple[str, bytes]:
+    """The program for machines: the hash it is known by, and its bytes."""
+    data = runner_archive()
+    return hashlib.sha256(data).hexdigest()[:32], data
+
+
+async def arrive(
+    connection: asyncssh.SSHClientConnection, *, folder: str, python_path: str = "", look: bool = False
+) -> tuple[Channel, Greeting]:
+    """The channel is a keeper's then, or about to end when it was only to `look`. Raises MachineFault."""
+    mark = f"nni-manager-{secrets.token_hex(8)}:"
+    digest, data = await asyncio.to_thread(archive)
+    channel = await _open(connection, _command(python_path, mark))
+    try:
+        async with asyncio.timeout(_GREETING_S):
+            await _found_python(channel, mark)
+            settings = {"archive": digest, "size": len(data), "folder": folder, "look": look}
+            channel.channel.write(_line(settings))
+            told = json.loads(await channel.line())
+            greeting = _greeting(told)
+        if not look:
+            async with asyncio.timeout(_INSTALL_S):
+                if not told["has"]:
+                    channel.channel.write(data)
+                _check(json.loads(await channel.line()))
+    except (EOFError, ValueError, KeyError, asyncssh.Error) as error:
+        raise MachineFault(_odd_shell(str(error))) from error
+    except TimeoutError as error:
+        raise MachineFault(_odd_shell("it said nothing for too long")) from error
+    return channel, greeting
+
+
+async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Channel:
+    try:
+        async with asyncio.timeout(_GREETING_S):
+            channel = Channel()
+            await connection.create_session(lambda: channel, command, encoding=None)
+    except (asyncssh.Error, OSError) as error:  # a time that is over is an OSError
+        reason = getattr(error, "reason", "") or str(error) or "no answer"
+        sentence = f"its SSH server opens no session ({reason})"
+        fix = "see to MaxSessions and ForceCommand of its sshd_config"
+        raise MachineFault(Fault(subject="session", sentence=sentence, fix=fix)) from error
+    return channel
+
+
+def _command(python_path: str, mark: str) -> str:
+    """`python_path`: of characters that mean nothing to any shell, which the config sees to."""
+    own = python_path.replace("~/", "$HOME/", 1) if python_path.startswith("~/") else python_path
+    places = f'"{own}/python3" "{own}/python" "{own}" ' if own else ""
+    script = (
+        f"for p in {places}python3 python; do"
+        ' if c=$(command -v "$p" 2>/dev/null) && [ -f "$c" ]; then'
+        f' exec "$c" -E -c "{_BOOT}" {mark}; fi; done; echo {mark}{_NO_PYTHON}'
+    )
+    return f"exec /bin/sh -c '{script}'"
+
+
+async def _found_python(channel: Channel, mark: str) -> None:
+    found = await channel.until(re.compile(mark.encode() + rb"(?:\((\d+), (\d+)\)|" + _NO_PYTHON.encode() + rb")\r?\n"))
+    if found[1] is None:
+        raise MachineFault(_python_fault("there is no Python on it"))
+    version = (int(found[1]), int(found[2]))
+    if version < _OLDEST_PYTHON:
+        raise MachineFault(_python_fault(f"its Python is {version[0]}.{version[1]}"))
+
+
+def _python_fault(sentence: str) -> Fault:
+    return Fault(
+        subject="python", sentence=sentence, is_wrong=True,
+        fix="install Python 3.7 or newer there, or name the folder of one in `pythonPath`",
+    )  # fmt: skip
+
+
+def _line(settings: dict[str, Any]) -> bytes:
+    text = f"SETTINGS = {settings!r}\n{_ARRIVAL.read_text(encoding='utf-8')}"
+    return base64.b64encode(text.encode()) + b"\n"
+
+
+def _greeting(told: dict[str, Any]) -> Greeting:
+    if told["system"] != "Linux":
+        fault = Fault(
+            subject="system", sentence=f"it runs {told['system']}; trials need Linux", is_wrong=True,
+            fix="take it out of `machineList`",
+        )  # fmt: skip
+        raise MachineFault(fault)
+    fields = {name: told[name] for name in Greeting.__slots__ if name != "python"}
+    return Greeting(python=".".join(map(str, told["python"])), **fields)
+
+
+def _check(word: dict[str, Any]) -> None:
+    if not word.get("ready"):
+        fault = Fault(
+            subject="disk", sentence=str(word.get("failed")),
+            fix="make room, or give its user the right to write there",
+        )  # fmt: skip
+        raise MachineFault(fault)
+
+
+def _odd_shell(words: str) -> Fault:
+    return Fault(
+        subject="session", sentence=f"what is run there does not answer ({words})",
+        fix="see whether `ssh` to it runs commands: its user's login shell and start-up files must",
+    )  # fmt: skip

@@ -1,0 +1,35 @@
+"""What can be wrong with a machine: what was looked at, what was found, what to do; in preflight, logs and waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """`subject`: address, port, host key, login, jump host, python, …"""
+
+    subject: str
+    sentence: str
+    fix: str = ""
+    #: A person must act; otherwise it may end by itself.
+    is_wrong: bool = False
+    #: It is login or host key that was refused: asking again and again would get us locked out.
+    is_refusal: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.fix}" if self.fix else self.sentence
+
+    def error(self, host: str) -> PlatformError:
+        text = f"{host}: {self.subject}: {self}"
+        return BadCredentials(text) if self.is_refusal else PlatformUnavailable(text, refused=True)
+
+
+class MachineFault(Exception):
+    """Carries the fault."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault

@@ -1,0 +1,87 @@
+"""What a machine's keeper is told of a job: where it works there, what it runs, and what it sees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import Any
+
+from nni_manager.domain.ids import attempt_directory_of
+from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.platform_kit.gpu_machines import gpu_environment
+from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.payload import directory_environment
+from nni_manager.platforms.remote.arrival import Greeting
+from nni_manager.platforms.remote.site import Entry
+from trial_runner import protocol
+
+#: Of the session that logged in.
+_OF_THE_SESSION = frozenset(
+    {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
+)
+
+
+def request(
+    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str
+) -> dict[str, Any]:
+    """`folder`: of the experiment on the machine; `archive`: its code."""
+    attempt = attempt_folder(folder, spec.name)
+    code = f"{attempt}/{protocol.CODE_FOLDER}"
+    return {
+        "command": _command(spec.command, entry.pre_command),
+        "environment": _environment(spec, entry, greeting, attempt, code)
+        | gpu_environment(spec.gpu_number, reservation),
+        "directory": code,
+        "attempt_directory": attempt,
+        "files": {protocol.PARAMETER_FILE: spec.parameter_record},
+        "grace_s": spec.grace_period_s,
+        "from": dict(spec.stored),
+        "code": {"archive": archive, "folder": code},
+    }
+
+
+def attempt_folder(folder: str, job_name: str) -> str:
+    return f"{folder}/trials/{attempt_directory_of(job_name)}"
+
+
+def handle_of(job_name: str, machine: str, folder: str) -> JobHandle:
+    """`folder`: of the attempt; empty: not known, as the machine was away."""
+    data = json.dumps({"machine": machine, "folder": folder})
+    return JobHandle(platform="remote", version=1, job_name=job_name, data=data)
+
+
+def place_of(handle: JobHandle) -> tuple[str, str]:
+    """The machine's key, and the attempt's folder there."""
+    data = json.loads(handle.data)
+    return data["machine"], data["folder"]
+
+
+def _command(command: str, before: str) -> str:
+    """What fails before fails the trial."""
+    if not before:
+        return command
+    return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"
+
+
+def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, code: str) -> dict[str, str]:
+    """That of the machine's own user, then the trial protocol."""
+    own = {name: value for name, value in greeting.environment.items() if name not in _OF_THE_SESSION}
+    if entry.python_path:
+        own["PATH"] = f"{_folder(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"
+    stand_in = f"{greeting.program}/{protocol.__name__.partition('.')[0]}/stand_in"
+    path = own.get("PYTHONPATH")
+    return {
+        **own,
+        "PYTHONPATH": f"{path}:{stand_in}" if path else stand_in,
+        **spec.protocol_environment,
+        **directory_environment(attempt, code),
+        protocol.ENV_PLATFORM: "remote",
+        protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
+    }
+
+
+def _folder(python_path: str, home: str) -> str:
+    """Who names the interpreter itself means where it is."""
+    path = f"{home}/{python_path[2:]}" if python_path.startswith("~/") else python_path
+    name = PurePosixPath(path).name
+    return str(PurePosixPath(path).parent) if name.startswith("python") and "/bin/" in path else path

@@ -1,0 +1,232 @@
+"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a host key one trusts.
+
+What is not in the config is asyncssh's to find: identity files, the agent, `HostName` and `ProxyJump` of the user who
+runs the manager. A password or a key file of the config is used alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import socket
+from typing import Any
+
+import asyncssh
+
+from nni_manager.platforms.remote.address import DEFAULT_PORT, Address, Credential
+from nni_manager.platforms.remote.faults import Fault, MachineFault
+
+#: Seconds until a connection is there, and until one is logged in.
+CONNECT_S = 10.0
+LOGIN_S = 20.0
+#: A machine that answers nothing for 20 seconds is not there any more.
+_KEEPALIVE_S = 5.0
+_KEEPALIVES = 3
+
+
+async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
+    """Its jump hosts end with it. Raises MachineFault."""
+    tunnel: asyncssh.SSHClientConnection | None = None
+    try:
+        for hop in address.jumps:
+            tunnel = await _jump(hop, tunnel, credential)
+        connection = await _connect(address.host, address.port, address.user, tunnel, credential)
+    except BaseException:
+        if tunnel is not None:
+            tunnel.abort()
+        raise
+    if "Windows" in str(connection.get_extra_info("server_version", "")):
+        connection.abort()
+        raise MachineFault(
+            Fault(
+                subject="system",
+                sentence="it runs Windows, where trials cannot run in this version",
+                is_wrong=True,
+                fix="use a Linux machine, or WSL with an SSH server of its own",
+            )
+        )
+    return connection
+
+
+async def _jump(
+    hop: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
+) -> asyncssh.SSHClientConnection:
+    """Jump hosts are the user's own: their keys and `known_hosts`, and the key of the machine, never its password."""
+    user, _, place = hop.rpartition("@")
+    host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
+    try:
+        key = Credential(key_file=credential.key_file, passphrase=credential.passphrase)
+        return await _connect(host, int(port or DEFAULT_PORT), user, tunnel, key)
+    except MachineFault as error:
+        fault = error.fault
+        raise MachineFault(
+            Fault(
+                subject=f"jump host {hop}",
+                sentence=f"{fault.subject}: {fault.sentence}",
+                fix=fault.fix,
+                is_wrong=fault.is_wrong,
+                is_refusal=fault.is_refusal,
+            )
+        ) from error
+
+
+async def _connect(
+    host: str, port: int, user: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
+) -> asyncssh.SSHClientConnection:
+    """Raises MachineFault."""
+    judge = _HostKeys(host, port, credential.host_key)
+    try:
+        async with asyncio.timeout(CONNECT_S + LOGIN_S):
+            options = _options(port, user, credential, judge)
+            connection = await asyncssh.connect(host, tunnel=tunnel or (), **options)
+    except (asyncssh.Error, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError, ValueError) as error:
+        raise MachineFault(_fault(error, host, port, user, credential, judge)) from error
+    if tunnel is not None:
+        connection.set_tunnel(tunnel)
+    return connection
+
+
+def _options(port: int, user: str, credential: Credential, judge: _HostKeys) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    if user:
+        own["username"] = user
+    if port != DEFAULT_PORT:  # `Port` of ~/.ssh/config wins over a default
+        own["port"] = port
+    if credential.password is not None:
+        own.update(password=credential.password, client_keys=None, agent_path=None, public_key_auth=False)
+    elif credential.key_file is not None:
+        own.update(client_keys=[credential.key_file], passphrase=credential.passphrase)
+    elif credential.passphrase is not None:
+        own["passphrase"] = credential.passphrase
+    if judge.wanted_algorithm:
+        own["server_host_key_algs"] = judge.wanted_algorithm
+    return {
+        "client_factory": lambda: _Client(judge), "connect_timeout": CONNECT_S, "login_timeout": LOGIN_S,
+        "keepalive_interval": _KEEPALIVE_S, "keepalive_count_max": _KEEPALIVES, "x11_forwarding": False,
+        "agent_forwarding": False, "request_pty": False, "send_env": None, "env": None, **own,
+    }  # fmt: skip
+
+
+class _HostKeys:
+    """Judges a key that `known_hosts` does not have. `wanted`: of the config, a fingerprint or a public key."""
+
+    def __init__(self, host: str, port: int, wanted: str | None) -> None:
+        self._host = host
+        self._port = port
+        self._wanted = wanted
+        self.offered: asyncssh.SSHKey | None = None
+
+    @property
+    def wanted_algorithm(self) -> str:
+        """Of a public key: a server with several keys is to show this one."""
+        word = (self._wanted or "").split(" ")[0]
+        return "" if word.startswith(("SHA256:", "MD5:")) or word == "ssh-rsa" else word
+
+    def accepts(self, key: asyncssh.SSHKey) -> bool:
+        self.offered = key
+        if self._wanted is None:
+            return False
+        if self._wanted.startswith("SHA256:"):
+            return key.get_fingerprint() == self._wanted
+        return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
+
+    def fault(self) -> Fault:
+        shown = self.offered.get_fingerprint() if self.offered is not None else "of a kind that is not known here"
+        if self._wanted is not None:
+            sentence = f"the machine's key is {shown}, not the `hostKey` of the config"
+            fix = "if the machine was installed anew, correct `hostKey`; otherwise somebody stands between"
+        elif self._is_known():
+            sentence = f"its key has changed: {shown} is not the one in ~/.ssh/known_hosts"
+            place = self._host if self._port == DEFAULT_PORT else f"[{self._host}]:{self._port}"
+            fix = (
+                f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(place)}` and log in once with"
+                " `ssh`; otherwise somebody stands between"
+            )
+        else:
+            sentence = f"its key {shown} is not known"
+            fix = (
+                f"if `ssh-keygen -lf` shows the same on the machine, log in once with `ssh -p {self._port}"
+                f" {shlex.quote(self._host)}`, or write `hostKey: {shown}` beside its `host`"
+            )
+        return Fault(subject="host key", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
+
+    def _is_known(self) -> bool:
+        try:
+            hosts = asyncssh.read_known_hosts(os.path.expanduser("~/.ssh/known_hosts"))
+            return any(hosts.match(self._host, "", self._port)[:2])
+        except (OSError, ValueError):
+            return False
+
+
+class _Client(asyncssh.SSHClient):
+    def __init__(self, judge: _HostKeys) -> None:
+        self._judge = judge
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        return self._judge.accepts(key)
+
+
+def _fault(error: Exception, host: str, port: int, user: str, credential: Credential, judge: _HostKeys) -> Fault:
+    """In words, with what to do."""
+    match error:
+        case asyncssh.HostKeyNotVerifiable():
+            return judge.fault()
+        case asyncssh.PermissionDenied():
+            return _refused(user, credential)
+        case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError():
+            return _bad_key(credential)
+        case FileNotFoundError() | PermissionError() if credential.key_file is not None:
+            sentence = f"the key file {credential.key_file} cannot be read ({error.strerror})"
+            return Fault(subject="login", sentence=sentence, fix="correct `sshKeyFile`", is_wrong=True, is_refusal=True)
+        case asyncssh.ConfigParseError():
+            return Fault(
+                subject="login", sentence=f"~/.ssh/config cannot be read: {error}", fix="correct it", is_wrong=True
+            )
+        case socket.gaierror():
+            return Fault(
+                subject="address", sentence=f"there is no address of the name {host} ({error.strerror})",
+                fix="correct `host`, or see to the name service", is_wrong=True,
+            )  # fmt: skip
+        case ConnectionRefusedError():
+            return Fault(
+                subject="port", sentence=f"nothing listens at its port {port}",
+                fix="start its SSH server, or correct `port`",
+            )  # fmt: skip
+        case TimeoutError() | asyncssh.TimeoutError():
+            return Fault(
+                subject="port", sentence=f"no answer from port {port} within {CONNECT_S:.0f} s (timeout)",
+                fix="see whether the machine is on and no firewall drops what is sent there",
+            )  # fmt: skip
+        case asyncssh.ChannelOpenError():
+            return Fault(subject="address", sentence=f"the jump host does not reach {host}:{port} ({error.reason})")
+        case asyncssh.Error():
+            return Fault(
+                subject="port", sentence=f"its SSH server ended the conversation ({error.reason or 'without a word'})",
+                fix=f"see whether an SSH server answers at port {port}, and its log",
+            )  # fmt: skip
+        case OSError():
+            return Fault(subject="address", sentence=f"it cannot be reached ({error.strerror or error})")
+        case _:
+            return Fault(subject="login", sentence=f"it cannot be logged in to ({error})", is_wrong=True)
+
+
+def _refused(user: str, credential: Credential) -> Fault:
+    if credential.password is not None:
+        sentence, fix = f"the password of {user} is refused", "correct `password`"
+    elif credential.key_file is not None:
+        sentence = f"the key {credential.key_file} is refused for {user}"
+        fix = f"add its public key to ~{user}/.ssh/authorized_keys there, or correct `sshKeyFile` or `user`"
+    else:
+        sentence = f"neither a key in ~/.ssh nor one of the agent is accepted for {user}"
+        fix = "set `sshKeyFile` or `password`, or start the manager where the agent's SSH_AUTH_SOCK is set"
+    return Fault(subject="login", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
+
+
+def _bad_key(credential: Credential) -> Fault:
+    if credential.passphrase is None:
+        sentence = f"the key {credential.key_file or 'in ~/.ssh'} is locked, or no private key"
+        fix = "set `sshPassphrase`, or have the agent unlock it and leave `sshKeyFile` out"
+    else:
+        sentence, fix = f"`sshPassphrase` does not open the key {credential.key_file}", "correct it"
+    return Fault(subject="login", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)

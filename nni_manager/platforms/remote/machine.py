@@ -1,0 +1,154 @@
+"""One machine of the daemon: its SSH connection, its keeper, and the jobs that run there, whosever experiment's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper_machines import KeeperConnection
+from nni_manager.platform_kit.places import Places
+from nni_manager.platforms.remote.address import Address, Credential
+from nni_manager.platforms.remote.faults import Fault, MachineFault
+from trial_runner import protocol
+
+if TYPE_CHECKING:  # asyncssh takes 100 ms to import, and is an extra
+    import asyncssh
+
+    from nni_manager.platforms.remote.arrival import Greeting
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two tries where a person must act, and where that is over by itself; a refusal is not tried again.
+_WRONG_S = 20.0
+
+
+class Machine(KeeperConnection):
+    """`folder`: ours on it, below the home folder. `python_path`: where its Python is looked for first."""
+
+    def __init__(
+        self, address: Address, places: Places, *, folder: str, python_path: str, clock: Clock = now_ms
+    ) -> None:
+        self.address = address
+        self._folder = folder
+        self._python_path = python_path
+        super().__init__(Keeper(self._reach, address.host), places, address.key, clock)
+        self._credential: Credential | None = None
+        #: Logged in to check a credential, and not used yet.
+        self._spare: tuple[Credential, asyncssh.SSHClientConnection] | None = None
+        #: What was wrong last; None while it is connected.
+        self.fault: Fault | None = None
+        #: What it said of itself last.
+        self.greeting: Greeting | None = None
+        #: Its clock minus ours.
+        self.clock_offset_ms = 0
+        #: Names of jobs that run there, all experiments' of this daemon.
+        self.running: set[str] = set()
+        self._not_before_s = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await super().open()
+        self._task = asyncio.create_task(self.keeper.run(), name=f"keeper of {self.address.host}")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._drop_spare()
+        await super().close()
+
+    # Credentials
+
+    async def check(self, credential: str) -> None:
+        wanted = Credential.parse(credential)
+        if wanted == self._credential and self.keeper.is_connected:
+            return
+        self._drop_spare()
+        try:
+            self._spare = wanted, await _log_in(self.address, wanted)
+        except MachineFault as error:
+            if self._credential is None:
+                self.fault = error.fault
+                self.note_down(str(error.fault))
+            raise error.fault.error(self.address.host) from error
+
+    async def use(self, credential: str) -> None:
+        self._credential = Credential.parse(credential)
+        self._not_before_s = float("-inf")
+
+    # The keeper's connection
+
+    async def _reach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """Raises PlatformError."""
+        try:
+            return await self._attach(make_protocol)
+        except MachineFault as error:
+            self.fault = error.fault
+            if error.fault.is_wrong:
+                self._not_before_s = asyncio.get_running_loop().time() + _WRONG_S
+            if error.fault.is_refusal:
+                self._credential = None
+            raise error.fault.error(self.address.host) from error
+
+    async def _attach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        from nni_manager.platforms.remote.arrival import arrive
+
+        await asyncio.sleep(max(0.0, self._not_before_s - asyncio.get_running_loop().time()))
+        connection = await self._login()
+        try:
+            channel, greeting = await arrive(connection, folder=self._folder, python_path=self._python_path)
+            transport = channel.hand_over(make_protocol(), connection)
+        except EOFError as error:
+            connection.abort()
+            raise PlatformUnavailable(f"{self.address.host}: its keeper does not start ({error})") from error
+        except BaseException:
+            connection.abort()
+            raise
+        self.greeting = greeting
+        self.clock_offset_ms = greeting.now_ms - self._clock()
+        return transport
+
+    async def _login(self) -> asyncssh.SSHClientConnection:
+        if self._credential is None:
+            raise PlatformUnavailable(str(self.fault or "nobody has logged in yet"))
+        spare, self._spare = self._spare, None
+        if spare is not None and spare[0] == self._credential and not spare[1].is_closed():
+            return spare[1]
+        return await _log_in(self.address, self._credential)
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            self._spare[1].abort()
+            self._spare = None
+
+    # What the keeper tells
+
+    async def on_up(self) -> None:
+        listed = await self._list()
+        self.running = {name for name, job in listed.items() if job["state"] == protocol.RUNNING}
+        self.fault = None
+        await super().on_up()
+
+    def on_end(self, job_name: str) -> None:
+        self.running.discard(job_name)
+        super().on_end(job_name)
+
+    async def put(self, path: str, size: int, offset: int, data: str) -> int:
+        """Bytes of a file that are there now. Raises PlatformError."""
+        told = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
+        return int(told["bytes"])
+
+    async def remove(self, folder: str) -> None:
+        """With all that is in it. Raises PlatformError."""
+        await self.keeper.request("remove", folder=folder)
+
+
+async def _log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
+    from nni_manager.platforms.remote.login import log_in
+
+    return await log_in(address, credential)

@@ -1,0 +1,74 @@
+"""On which machine each job was started: written before it is, so that one whose fate is unknown is looked for there.
+
+A line a job, in the service's folder; a later line wins. Not a word about how jobs are: that is the keepers'.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_FILE = "machines.tsv"
+#: In place of a machine: nobody wants the job any more.
+_UNWANTED = "-"
+
+
+class Placed:
+    """Blocks for moments; the file is small and on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FILE
+        self._machines: dict[str, str] = {}
+        self._unwanted: set[str] = set()
+
+    def load(self) -> None:
+        """Raises OSError."""
+        self._machines, self._unwanted = {}, set()
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            name, _, machine = line.partition("\t")
+            self._take(name, machine)
+
+    def machine(self, job_name: str) -> str | None:
+        """Its key; None: it was never started, as far as this file knows."""
+        return self._machines.get(job_name)
+
+    def has_jobs_on(self, machine: str) -> bool:
+        """Jobs were started there that nobody has given up or forgotten."""
+        return any(at == machine and name not in self._unwanted for name, at in self._machines.items())
+
+    def is_wanted(self, job_name: str) -> bool:
+        return job_name not in self._unwanted
+
+    def put(self, job_name: str, machine: str) -> None:
+        """It is about to be started there. Raises OSError."""
+        if self._machines.get(job_name) != machine or job_name in self._unwanted:
+            self._write(job_name, machine)
+
+    def know(self, job_name: str, machine: str) -> None:
+        """From its handle."""
+        self._machines.setdefault(job_name, machine)
+
+    def give_up(self, job_name: str) -> None:
+        """Wherever it is found, it is to end. Raises OSError."""
+        if job_name not in self._unwanted:
+            self._write(job_name, _UNWANTED)
+
+    def _write(self, job_name: str, machine: str) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, f"{job_name}\t{machine}\n".encode())
+        finally:
+            os.close(file)
+        self._take(job_name, machine)
+
+    def _take(self, job_name: str, machine: str) -> None:
+        if machine == _UNWANTED:
+            self._unwanted.add(job_name)
+        elif machine:
+            self._machines[job_name] = machine
+            self._unwanted.discard(job_name)

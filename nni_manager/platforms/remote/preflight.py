@@ -1,0 +1,94 @@
+"""Looks at every machine before an experiment begins: a line per finding, and nothing is left on any."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platforms.remote.arrival import Greeting, arrive
+from nni_manager.platforms.remote.faults import Fault, MachineFault
+from nni_manager.platforms.remote.login import log_in
+from nni_manager.platforms.remote.site import Entry
+
+#: Seconds for one machine: less than a preflight may take in all.
+_LOOK_S = 13.0
+#: Clocks may differ by so much without a word; results are not harmed by more, either.
+_SKEW_S = 60
+_SILENT = "see whether the machine is on and no firewall drops what is sent there"
+_LEAST_FREE_BYTES = 1024**3
+
+
+async def look(entries: Sequence[Entry]) -> list[PreflightFinding]:
+    """All machines at the same time. Where one of several fails, the others do the work: that is a warning."""
+    found = await asyncio.gather(*(_look_at(entry) for entry in entries))
+    usable = any(all(one.severity not in _FATAL for one in findings) for findings in found)
+    return [_lighter(one) if usable else one for findings in found for one in findings]
+
+
+_FATAL = (Severity.WRONG, Severity.AWAY)
+
+
+async def _look_at(entry: Entry) -> list[PreflightFinding]:
+    host = entry.address.host
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            greeting, offset_s = await _ask(entry)
+    except MachineFault as error:
+        return [_finding(host, error.fault)]
+    except TimeoutError:
+        fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
+        return [_finding(host, fault)]
+    return list(_judge(host, greeting, offset_s))
+
+
+async def _ask(entry: Entry) -> tuple[Greeting, float]:
+    connection = await log_in(entry.address, entry.credential)
+    try:
+        _, greeting = await arrive(connection, folder=entry.address.folder, python_path=entry.python_path, look=True)
+        return greeting, greeting.now_ms / 1000 - time.time()
+    finally:
+        connection.abort()
+
+
+def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[PreflightFinding]:
+    if not greeting.may_write:
+        fault = Fault(
+            subject="write permission", sentence=f"its user may not write into {greeting.home}", is_wrong=True,
+            fix=f"`chown` or `chmod u+w` that folder on {host}",
+        )  # fmt: skip
+        yield _finding(host, fault)
+        return
+    yield _fine(host, "login", f"Python {greeting.python} in {greeting.interpreter}, trials work in {greeting.folder}")
+    if greeting.disk_free_bytes < _LEAST_FREE_BYTES:
+        yield PreflightFinding(
+            severity=Severity.WARNING, subject=f"{host}: disk", fix="make room there",
+            sentence=f"{greeting.disk_free_bytes / 1e6:.0f} MB are free in {greeting.home}",
+        )  # fmt: skip
+    if abs(offset_s) > _SKEW_S:
+        yield PreflightFinding(
+            severity=Severity.WARNING, subject=f"{host}: clock", fix="have it follow a time server",
+            sentence=f"its clock is {abs(offset_s):.0f} s {'ahead of' if offset_s > 0 else 'behind'} this machine's;"
+            " times that are shown are put right",
+        )  # fmt: skip
+
+
+def _finding(host: str, fault: Fault) -> PreflightFinding:
+    severity = Severity.WRONG if fault.is_wrong else Severity.AWAY
+    return PreflightFinding(
+        severity=severity, subject=f"{host}: {fault.subject}", sentence=fault.sentence, fix=fault.fix
+    )
+
+
+def _fine(host: str, subject: str, sentence: str) -> PreflightFinding:
+    return PreflightFinding(severity=Severity.FINE, subject=f"{host}: {subject}", sentence=sentence)
+
+
+def _lighter(finding: PreflightFinding) -> PreflightFinding:
+    if finding.severity not in _FATAL:
+        return finding
+    return PreflightFinding(
+        severity=Severity.WARNING, subject=finding.subject, fix=finding.fix,
+        sentence=f"{finding.sentence}; it gets no trial until then",
+    )  # fmt: skip

@@ -1,0 +1,310 @@
+"""One machine of one experiment: its login, its code there, its jobs, and why it takes none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable
+from nni_manager.domain.job import JobReport
+from nni_manager.platform_kit.connections import HealthState, Lease
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.keeper_jobs import KeeperJobs
+from nni_manager.platform_kit.places import KeeperMachine
+from nni_manager.platforms.remote.address import Address, Credential
+from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote.placed import Placed
+from nni_manager.platforms.remote.shipping import ship
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two tries to log in to a machine for the first time; the last one repeats.
+_RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
+#: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
+_STOP_PATIENCE_S = 5.0
+#: A machine's clock that is off by less is not worth a word, nor a correction.
+_SKEW_MS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Of `machineList`."""
+
+    address: Address
+    credential: Credential = field(repr=False)
+    python_path: str
+    pre_command: str
+    #: It takes nothing new.
+    is_drained: bool
+    use_active_gpu: bool = False
+    max_trial_number_per_gpu: int | None = None
+    gpu_indices: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, machine: Mapping[str, Any]) -> Entry:
+        return cls(
+            address=Address.of(machine), credential=Credential.of(machine),
+            python_path=machine.get("pythonPath", ""), pre_command=machine.get("preCommand", ""),
+            is_drained=machine.get("drain", False), use_active_gpu=machine.get("useActiveGpu", False),
+            max_trial_number_per_gpu=machine.get("maxTrialNumberPerGpu"),
+            gpu_indices=tuple(machine["gpuIndices"]) if machine.get("gpuIndices") else None,
+        )  # fmt: skip
+
+
+class Site:
+    """Between `start` and `stop`. `first`: set when it takes jobs, or it is known why not."""
+
+    def __init__(
+        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool
+    ) -> None:  # fmt: skip
+        self.entry = entry
+        self._host = host
+        self._changed = changed
+        self.keeper_machine = KeeperMachine(
+            name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
+        )
+        #: Of this experiment there; entered while it can be logged in to.
+        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down)
+        self._is_entered = False
+        self._lease: Lease[Machine] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._shipping: asyncio.Task[None] | None = None
+        self.first = asyncio.Event()
+        self._renewed = asyncio.Event()
+        #: Why it cannot be used; None: it can, or its connection knows.
+        self.refusal: BadCredentials | None = None
+        self._trouble = ""
+        self._since_s = time.time()
+        #: Where its code is there; empty: not yet.
+        self._archive = ""
+        self._progress = ""
+        #: Nothing can be started: the code cannot be packed.
+        self.code_error = ""
+
+    # Its life
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"machine {self.entry.address.host}")
+
+    async def stop(self) -> None:
+        """Jobs run on."""
+        for task in (self._task, self._shipping):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _run(self) -> None:
+        connections, address = self._host.connections, self.entry.address
+        owner = f"{self._host.experiment_id}/{self._host.service}"
+        async with connections.lease(address.key, owner, self._make, self.entry.credential.as_text()) as lease:
+            self._lease = lease
+            lease.connection.on_health.append(self._on_health)
+            try:
+                await self._live(lease)
+            finally:
+                lease.connection.on_health.remove(self._on_health)
+
+    def _make(self) -> Machine:
+        connections = self._host.connections
+        folder = f"{connections.identity}/{self.entry.address.folder}"
+        return Machine(self.entry.address, connections.places, folder=folder, python_path=self.entry.python_path)
+
+    async def _live(self, lease: Lease[Machine]) -> None:
+        failures = 0
+        while True:
+            self._renewed.clear()
+            try:
+                machine = await lease.use()
+                self.refusal = None
+                await self._work(lease, machine)
+                failures = 0
+            except BadCredentials as error:
+                self.refusal = error
+                self._be_troubled(str(error))
+                await self._renewed.wait()
+            except PlatformUnavailable as error:
+                self._be_troubled(str(error))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_WAITS_S[min(failures, len(_RETRY_WAITS_S) - 1)]):
+                        await self._renewed.wait()
+                failures += 1
+
+    async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
+        """Until other credentials come, or these are refused. Raises BadCredentials."""
+        try:
+            self._is_entered = True
+            await self.jobs.enter_with(machine, [self.keeper_machine] if self.keeper_machine.places is None else [])
+            while not self._renewed.is_set():
+                await self._renewed.wait()
+                if machine.fault is not None and machine.fault.is_refusal:
+                    self._renewed.clear()
+                    await lease.refused(_refusal(machine))
+        finally:
+            self._is_entered = False
+            await self.jobs.leave()
+
+    def renew(self, entry: Entry) -> None:
+        """The same machine with other fields."""
+        before, self.entry = self.entry, entry
+        if entry.credential != before.credential and self._lease is not None:
+            lease, text = self._lease, entry.credential.as_text()
+            self._renewing = asyncio.create_task(lease.renew(text))
+            self._renewing.add_done_callback(lambda _: self._renewed.set())
+
+    # How it is
+
+    @property
+    def machine(self) -> Machine:
+        """Raises PlatformUnavailable while there is no login."""
+        if self._lease is None or not self._is_entered:
+            raise PlatformUnavailable(self.why, refused=True)
+        return self._lease.connection
+
+    @property
+    def is_up(self) -> bool:
+        return self._is_entered and self.jobs.is_up
+
+    @property
+    def takes_jobs(self) -> bool:
+        return self.is_up and not self.entry.is_drained and bool(self._archive or self.code_error)
+
+    @property
+    def why(self) -> str:
+        """Why it takes none."""
+        host = self.entry.address.host
+        if not self.is_up:
+            since = time.strftime("%H:%M", time.localtime(self._since_s))
+            fault = self._lease.connection.fault if self._lease is not None else None
+            return f"{host} unreachable since {since} ({fault.sentence if fault else self._trouble or 'connecting'})"
+        if self.entry.is_drained:
+            return f"{host} is drained"
+        return "" if self._archive else f"{host}: the code is being sent{self._progress}"
+
+    @property
+    def free_processors(self) -> int:
+        """That no job of this daemon has; below 0 where they share."""
+        greeting = self.machine.greeting
+        return (greeting.processors if greeting is not None else 1) - len(self.machine.running)
+
+    def _be_troubled(self, sentence: str) -> None:
+        if not self._trouble:
+            self._since_s = time.time()
+        self._trouble = sentence.removeprefix(f"{self.entry.address.host}: ")
+        self.first.set()
+        self._changed()
+
+    def _on_health(self) -> None:
+        assert self._lease is not None
+        machine = self._lease.connection
+        if machine.health.state is not HealthState.DOWN:
+            return
+        if self._is_entered:
+            self._be_troubled(machine.health.sentence)
+        if machine.fault is not None and machine.fault.is_refusal:
+            self._renewed.set()
+
+    def _on_up(self) -> None:
+        self._trouble = ""
+        if self._shipping is None or self._shipping.done():
+            self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
+
+    def _on_down(self) -> None:
+        self._archive = ""
+        if self._shipping is not None:
+            self._shipping.cancel()
+        self._changed()
+
+    # Its code
+
+    async def _ship(self) -> None:
+        try:
+            archive = await self._host.code()
+            target = f"{self.folder}/{archive.name}"
+            await ship(self.machine, archive, target, self._tell_progress)
+            self._archive, self.code_error = target, ""
+        except (PlatformError, OSError) as error:
+            log.warning("%s: the code was not sent: %s", self.entry.address.host, error)
+            self._progress = f" ({error})"
+        except InvalidInput as error:
+            self.code_error = str(error)
+        self.first.set()
+        self._changed()
+
+    def _tell_progress(self, there: int, size: int) -> None:
+        self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"
+
+    @property
+    def archive(self) -> str:
+        """Its path on the machine."""
+        return self._archive
+
+    @property
+    def folder(self) -> str:
+        """Of this experiment's service, on the machine. Raises PlatformUnavailable."""
+        greeting = self.machine.greeting
+        if greeting is None:
+            raise PlatformUnavailable(self.why, refused=True)
+        return f"{greeting.folder}/{self._host.experiment_id}.{self._host.service}"
+
+
+class _Jobs(KeeperJobs):
+    """Those of one experiment on one machine."""
+
+    def __init__(
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None]
+    ) -> None:
+        key = address.key
+
+        async def known(names: Collection[str]) -> Collection[str]:
+            return [name for name in names if placed.is_wanted(name) and placed.machine(name) in (key, None)]
+
+        async def followed(names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+            found = await host.followed(names)
+            return {name: at for name, at in found.items() if name in names or placed.machine(name) in (key, None)}
+
+        super().__init__(
+            replace(host, followed=followed), known=known, key=key, place=address.host, stop_patience_s=_STOP_PATIENCE_S
+        )
+        self._address = address
+        self._up = on_up
+        self._down = on_down
+        self.is_up = False
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """Where it is, and times by our clock."""
+        report, host = super().report_of(job), self._address.host
+        report = replace(report, place=f"{host}, {report.place}" if report.place else host)
+        assert isinstance(self._connection, Machine), "what it was entered with"
+        offset_ms = self._connection.clock_offset_ms
+        return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
+
+    async def on_connected(self) -> None:
+        await super().on_connected()
+        self.is_up = True
+        self._up()
+        self._host.wake("")
+
+    def on_disconnected(self) -> None:
+        self.is_up = False
+        self._down()
+        super().on_disconnected()
+
+
+def _refusal(machine: Machine) -> BadCredentials:
+    assert machine.fault is not None
+    error = machine.fault.error(machine.address.host)
+    assert isinstance(error, BadCredentials)
+    return error
+
+
+def _by_our_clock(report: JobReport, offset_ms: int) -> JobReport:
+    return replace(
+        report,
+        started_ms=None if report.started_ms is None else report.started_ms - offset_ms,
+        ended_ms=None if report.ended_ms is None else report.ended_ms - offset_ms,
+    )

@@ -1,0 +1,140 @@
+"""One channel of an SSH connection: first a conversation in lines, then the transport of a keeper's client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import asyncssh
+
+#: Bytes of what comes before the first word that are kept, to be shown when it never comes.
+_KEPT_BYTES = 2048
+
+
+class Channel(asyncssh.SSHClientSession[bytes]):
+    """What the far side prints; read in pieces until a protocol takes over."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._news = asyncio.Event()
+        self._protocol: asyncio.Protocol | None = None
+        self.channel: asyncssh.SSHClientChannel[bytes]
+        self.stderr = bytearray()
+        self.exit_status: int | None = None
+        #: Why it ended; None while it is open.
+        self.end: str | None = None
+
+    # What asyncssh tells
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        self.channel = chan
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        if datatype is not None:
+            self.stderr = (self.stderr + data)[-_KEPT_BYTES:]
+        elif self._protocol is not None:
+            self._protocol.data_received(data)
+        else:
+            self._received += data
+            self._news.set()
+
+    def exit_status_received(self, status: int) -> None:
+        self.exit_status = status
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end = str(exc) if exc is not None else self._last_words()
+        self._news.set()
+        if self._protocol is not None:
+            self._protocol.connection_lost(exc or ConnectionError(self.end))
+
+    # The conversation
+
+    async def until(self, mark: re.Pattern[bytes]) -> re.Match[bytes]:
+        """Drops all up to the end of the mark, which a login shell may have printed much before. Raises EOFError."""
+        while (found := mark.search(self._received)) is None:
+            await self._more()
+        found = mark.search(bytes(self._received))  # what it refers to must not change
+        assert found is not None, "just found"
+        del self._received[: found.end()]
+        return found
+
+    async def line(self) -> bytes:
+        """Raises EOFError."""
+        while (end := self._received.find(b"\n")) < 0:
+            await self._more()
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
+        return line
+
+    async def _more(self) -> None:
+        if self.end is not None:
+            raise EOFError(self.end)
+        self._news.clear()
+        await self._news.wait()
+
+    def hand_over(self, protocol: asyncio.Protocol, connection: asyncssh.SSHClientConnection) -> ChannelTransport:
+        """From now on what comes is the protocol's. Raises EOFError where it has ended."""
+        if self.end is not None:
+            raise EOFError(self.end)
+        transport = ChannelTransport(self.channel, connection, protocol)
+        protocol.connection_made(transport)
+        self._protocol = protocol
+        if self._received:
+            data, self._received = bytes(self._received), bytearray()
+            protocol.data_received(data)
+        return transport
+
+    def _last_words(self) -> str:
+        words = (self.stderr or self._received[-_KEPT_BYTES:]).decode(errors="replace").strip()
+        status = f"it ended with status {self.exit_status}" if self.exit_status is not None else "it ended"
+        return f"{status}: {' '.join(words.split())[-400:]}" if words else status
+
+
+class ChannelTransport(asyncio.Transport):
+    """A connection with one channel, which ends with it."""
+
+    def __init__(
+        self, channel: asyncssh.SSHClientChannel[bytes], connection: asyncssh.SSHClientConnection,
+        protocol: asyncio.Protocol,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._channel = channel
+        self._connection = connection
+        self._protocol = protocol
+        self._is_reading = True
+        self._is_closing = False
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def write(self, data: Any) -> None:
+        if not self._is_closing and not self._channel.is_closing():
+            self._channel.write(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return self._channel.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+        self._channel.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self._channel.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._channel.close()
+        self._connection.close()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self._channel.abort()
+        self._connection.abort()

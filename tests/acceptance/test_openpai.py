@@ -1,0 +1,123 @@
+"""A daemon with jobs of a fake OpenPAI cluster: results by both ways, lost answers, a killed daemon, rotated tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cluster import until
+from tests.fakes.process import FakeProcess, running
+from tests.live_daemon import Daemon
+
+pytestmark = pytest.mark.acceptance
+
+TRIAL = """\
+import sys
+import nni
+x = nni.get_next_parameter()["x"]
+nni.report_intermediate_result(x / 2)
+nni.report_final_result(x)
+try:
+    import nni_manager
+except ImportError:
+    print("clean")
+"""
+
+
+class Cluster:
+    """One account, and the storage that both sides mount."""
+
+    def __init__(self, fake: FakeProcess, folder: Path) -> None:
+        self.fake = fake
+        self.nfs = folder / "nfs"
+        self.nfs.mkdir()
+        self.in_containers = folder / "in-containers"
+        self.code = folder / "code"
+        self.code.mkdir()
+        (self.code / "trial.py").write_text(TRIAL)
+        self.set_tokens("reset", ["t0ken"])
+
+    def set_tokens(self, verb: str, tokens: list[str]) -> None:
+        self.fake.control(verb, users={"alice": {"tokens": tokens}}, storages={"team-nfs": str(self.nfs)})
+
+    def config(self, trials: int, **changes: Any) -> dict[str, Any]:
+        return {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": "python3 trial.py",
+            "trialCodeDirectory": str(self.code), "trialGpuNumber": 0, "trialConcurrency": 3, "maxTrialNumber": trials,
+            "tuner": {"name": "Random"}, "nniManagerIp": "127.0.0.1",
+            "trainingService": {
+                "platform": "openpai", "host": self.fake.address, "username": "alice", "token": "${PAI_TOKEN}",
+                "dockerImage": "example/image", "trialCpuNumber": 1, "trialMemorySize": "1GB",
+                "storageConfigName": "team-nfs", "localStorageMountPoint": str(self.nfs),
+                "containerStorageMountPoint": str(self.in_containers),
+            }, **changes,
+        }  # fmt: skip
+
+    def create(self, daemon: Daemon, trials: int, **changes: Any) -> str:
+        return daemon.create(self.config(trials, **changes), self.code, {"PAI_TOKEN": "t0ken"})
+
+    @property
+    def jobs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.fake.control("jobs")
+        return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    folder = tmp_path / "openpai"
+    folder.mkdir()
+    with running("openpai", folder / "cluster") as fake:
+        yield Cluster(fake, folder)
+
+
+def assert_every_trial_has_its_own_result(daemon: Daemon, id: str, count: int) -> list[dict[str, Any]]:
+    trials: list[dict[str, Any]] = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert [one["status"] for one in trials] == ["SUCCEEDED"] * count
+    assert all(one["finalValue"] == one["parameters"]["x"] and one["intermediates"] == 1 for one in trials)
+    return trials
+
+
+def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listening: Daemon, cluster: Cluster) -> None:
+    cluster.fake.control("behaviour", lose_answers=4)
+    id = cluster.create(listening, 6)
+    until(lambda: cluster.jobs, within_s=30)
+    listening.kill()  # it may have heard of the job, or not
+    cluster.fake.stop(kill=True)
+    cluster.fake.start()
+    listening.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+    listening.wait(id, "DONE")
+    trials = assert_every_trial_has_its_own_result(listening, id, 6)
+    assert len(cluster.jobs) == 6
+    assert [Path(cluster.nfs, id, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
+
+
+def test_results_come_through_the_storage_where_runners_cannot_reach_us(listening: Daemon, cluster: Cluster) -> None:
+    id = cluster.create(listening, 3, nniManagerIp="127.0.0.2")
+    listening.wait(id, "DONE")
+    assert_every_trial_has_its_own_result(listening, id, 3)
+    assert (cluster.nfs / id).is_dir()
+
+
+def test_a_token_is_rotated_while_trials_run_and_none_is_lost(listening: Daemon, cluster: Cluster) -> None:
+    cluster.fake.control("behaviour", hold=True)
+    id = cluster.create(listening, 3)
+    until(lambda: len(cluster.jobs) == 3, within_s=30)
+    link = f"{cluster.fake.address}/job-detail.html?username=alice&jobName=nni_exp_{id}_trial_"
+    until(lambda: all(link in one["link"] for one in listening.call("GET", f"/experiments/{id}/trials")["trials"]))
+    cluster.set_tokens("users", ["another"])
+    listening.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    listening.call("PUT", f"/experiments/{id}/credentials", json={"secrets": {"${PAI_TOKEN}": "another"}})
+    cluster.fake.control("behaviour", hold=False)
+    listening.wait(id, "DONE")
+    assert_every_trial_has_its_own_result(listening, id, 3)
+    assert len(cluster.jobs) == 3
+
+
+def test_what_cannot_work_is_refused_before_there_is_an_experiment(listening: Daemon, cluster: Cluster) -> None:
+    section = {**cluster.config(1)["trainingService"], "virtualCluster": "mars"}
+    with pytest.raises(AssertionError, match=r"virtualCluster.*mars.*default"):
+        cluster.create(listening, 1, trainingService=section)
+    assert cluster.jobs == []

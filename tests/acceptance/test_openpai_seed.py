@@ -1,0 +1,20 @@
+"""The documented example of OpenPAI runs as it is printed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.machines
+@pytest.mark.acceptance
+@pytest.mark.timeout(120)
+def test_the_documented_example_runs(tmp_path: Path) -> None:
+    command = ["unshare", "--net", "--mount", sys.executable, "-m", "tests.acceptance.openpai_seed", str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert (ended.returncode, ended.stdout.strip().endswith("done")) == (0, True), ended.stdout + ended.stderr

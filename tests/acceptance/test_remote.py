@@ -1,0 +1,117 @@
+"""The daemon with machines on loopback, each a real sshd: from `create` to the last trace that is removed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_daemon import Daemon, processes_of
+from tests.platforms.remote.ssh_machines import RealMachine
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+_REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
+    """Names differ: both are this machine, to sshd."""
+    machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
+    for machine in machines:
+        asyncio.run(machine.start())
+    yield machines
+    for machine in machines:
+        asyncio.run(machine.stop())
+        for process in processes_of(str(machine.home)):
+            process.kill()
+
+
+def test_trials_on_two_machines_while_servers_and_daemon_die(
+    daemon: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
+    trials = 12
+    (code / "note.txt").touch()
+    id_ = daemon.create(_config(machines, f"test -f note.txt || exit 3; sleep 0.7; {_REPORT}", trials), code)
+    _wait_for_ended(daemon, id_, 2)
+    asyncio.run(machines[0].stop())
+    daemon.kill()
+    daemon.start()
+    asyncio.run(machines[0].start())
+    daemon.wait(id_, "DONE", timeout_s=90)
+    query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
+    assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
+    assert daemon.rows(id_, "SELECT DISTINCT place FROM attempts") == [("127.0.0.1",)]
+    for machine in machines:
+        assert list(machine.home.rglob("trials/*/code/note.txt")), "both had some"
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    for machine in machines:
+        assert not list(machine.home.rglob("*.tar.gz")), "the code is gone"
+        assert list(machine.home.rglob("trials/*/exit.json")), "what trials left is there"
+    daemon.call("DELETE", f"/experiments/{id_}")
+    for machine in machines:
+        assert not list(machine.home.rglob("trials"))
+        _wait_until(lambda home=machine.home: not processes_of(str(home / ".nni-manager")))  # type: ignore[misc]
+
+
+def test_a_machine_is_drained_and_another_one_added(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
+    (one, two), trials = machines, 20
+    id_ = daemon.create(_config([one], f"sleep 1; {_REPORT}", trials), code)
+    _wait_for_ended(daemon, id_, 1)
+    section = {"platform": "remote", "machineList": [one.entry(drain=True), two.entry()]}
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
+    daemon.wait(id_, "DONE", timeout_s=60)
+    assert daemon.rows(id_, "SELECT DISTINCT state, number FROM attempts") == [("SUCCEEDED", 1)]
+    counts = [len(list(machine.home.rglob("trials/*/exit.json"))) for machine in machines]
+    assert sum(counts) == trials and 0 < counts[0] < trials, counts
+    daemon.call("POST", f"/experiments/{id_}/stop")
+
+
+def test_logs_are_read_there_and_kept_here(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
+    command = f"echo seen; while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}"
+    id_ = daemon.create(_config(machines[:1], command, 1), code)
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
+    [(trial,)] = daemon.rows(id_, "SELECT id FROM trials")
+    with daemon.client() as client:
+        _wait_until(lambda: client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n")
+        (code / "go").touch()
+        daemon.wait(id_, "DONE")
+        daemon.call("POST", f"/experiments/{id_}/stop")
+        assert client.get(f"/api/v1/experiments/{id_}/trials/{trial}/logs/stdout").text == "seen\n"
+
+
+def test_a_machine_that_cannot_be_used_refuses_the_experiment(
+    daemon: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
+    config = _config(machines[:1], "true", 1)
+    config["trainingService"]["machineList"][0]["hostKey"] = machines[1].fingerprint
+    body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
+    with daemon.client() as client:
+        answer = client.post("/api/v1/experiments", json=body)
+    assert answer.status_code == 400 and machines[0].fingerprint in answer.text, answer.text
+
+
+def _config(machines: list[RealMachine], command: str, trials: int) -> dict[str, Any]:
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+        "trialCodeDirectory": ".", "trialConcurrency": 4, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
+    }  # fmt: skip
+
+
+def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:
+    query = "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'"
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, query)[0][0] >= count, timeout_s=60)
+
+
+def _wait_until(holds: Any, within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)

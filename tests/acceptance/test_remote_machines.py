@@ -1,0 +1,176 @@
+"""Three machines with a real sshd and wires of their own: what happens to links, servers, keepers and power."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.live_daemon import Daemon
+from tests.namespaced_machines import NamespacedMachine, namespaced_machines
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.machines, pytest.mark.alone, pytest.mark.timeout(300)]
+
+_REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+#: Seconds after which a machine that says nothing is noticed.
+_NOTICED_S = 30.0
+_STOPPED_S = 10.0
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[NamespacedMachine]]:
+    with namespaced_machines(3, tmp_path / "machines") as machines:
+        yield machines
+
+
+def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
+    daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
+) -> None:
+    one, two, three = machines
+    trials = 40
+    id_ = daemon.create(_config(machines, f"sleep 2; {_REPORT}", concurrency=6, trials=trials), _code(tmp_path))
+    _wait_for_ended(daemon, id_, 4)
+    one.cut()
+    two.kill_sshd()
+    _kill_keeper(three)
+    _wait_for_ended(daemon, id_, 12)
+    daemon.kill()
+    daemon.start()
+    _wait_for_ended(daemon, id_, 20)
+    one.heal()
+    daemon.wait(id_, "DONE", timeout_s=150)
+    query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
+    assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
+    # of the killed keeper, jobs that were running were taken over by the next one
+    assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'") == [(trials,)]
+    assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts")} == {
+        machine.address for machine in machines
+    }
+    for machine in machines:
+        assert len(list(machine.home.rglob("*.tar.gz"))) == 1, "code is sent once"
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    _check_nothing_runs(machines)
+
+
+def test_a_machine_that_vanishes_and_comes_back_too_late(
+    daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
+) -> None:
+    command = f"trap '' TERM; (trap '' TERM; sleep 60) & sleep 3; {_REPORT}; wait"
+    quick = f"if [ -e {tmp_path}/quick ]; then sleep 0.2; {_REPORT}; else {command}; fi"
+    id_ = daemon.create(_config(machines, quick, concurrency=3, trials=12, grace="25s"), _code(tmp_path))
+    daemon.wait_for(id_, lambda _: len(_running_on(daemon, id_)) == 3)
+    trial, place = daemon.rows(id_, "SELECT trial_id, place FROM attempts WHERE place != ''")[0]
+    silent = next(machine for machine in machines if machine.address == place)
+    silent.drop()
+    (tmp_path / "quick").touch()
+    begun = time.monotonic()
+    daemon.wait_for(id_, lambda _: _unknown(daemon, id_), timeout_s=_NOTICED_S)
+    assert time.monotonic() - begun <= _NOTICED_S
+    assert {place for place, _ in _unknown(daemon, id_)} == {silent.address}
+    lost = f"SELECT 1 FROM attempts WHERE trial_id = '{trial}' AND number = 1 AND state = 'LOST'"
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, lost), timeout_s=60)
+    # the others went on, and it is tried again elsewhere
+    again = f"SELECT place FROM attempts WHERE trial_id = '{trial}' AND number = 2 AND place != ''"
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, again), timeout_s=60)
+    assert daemon.rows(id_, again) != [(silent.address,)]
+    assert silent.users_processes()
+    silent.heal()
+    _wait_until(lambda: not [p for p in silent.users_processes() if "sleep" in " ".join(p.cmdline())], 40)
+    for process in _sleepers([machine for machine in machines if machine is not silent]):
+        process.kill()
+    daemon.wait(id_, "DONE", timeout_s=100)
+    assert daemon.rows(id_, "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == [(12,)]
+    assert daemon.rows(id_, f"SELECT count(*) FROM metrics WHERE trial_id = '{trial}' AND type = 'FINAL'") == [(1,)]
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    _check_nothing_runs(machines)
+
+
+def test_stop_with_a_dead_machine_says_what_is_left_and_ends_it_later(
+    daemon: Daemon, machines: list[NamespacedMachine], tmp_path: Path
+) -> None:
+    dead = machines[1]
+    id_ = daemon.create(_config(machines, "sleep 300", concurrency=3, trials=3), _code(tmp_path))
+    daemon.wait_for(id_, lambda _: len(_running_on(daemon, id_)) == 3)
+    dead.drop()
+    begun = time.monotonic()
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    daemon.wait(id_, "STOPPED", timeout_s=_STOPPED_S + 5)
+    assert time.monotonic() - begun <= _STOPPED_S
+    warnings = daemon.status(id_)["warnings"]
+    assert any("may still run" in warning["message"] for warning in warnings), warnings
+    assert dead.users_processes()
+    dead.heal()
+    left = daemon.call("POST", "/platforms/clean", json={})
+    assert [one["trouble"] for one in left["cleaned"]] == [""]
+    _check_nothing_runs(machines)
+
+
+def _config(
+    machines: list[NamespacedMachine], command: str, *, concurrency: int, trials: int, grace: str = "10m"
+) -> dict[str, Any]:
+    python = str(Path(shutil.which("python3") or "").parent)
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+        "trialCodeDirectory": ".", "trialConcurrency": concurrency, "maxTrialNumber": trials,
+        "tuner": {"name": "Random"},
+        "trainingService": {
+            "platform": "remote", "machineGracePeriod": grace,
+            "machineList": [machine.entry(pythonPath=python) for machine in machines],
+        },
+    }  # fmt: skip
+
+
+def _code(tmp_path: Path) -> Path:
+    folder = tmp_path / "sent"
+    folder.mkdir()
+    (folder / "note.txt").write_text("sent\n")
+    return folder
+
+
+def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:
+    query = "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'"
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, query)[0][0] >= count, timeout_s=100)
+
+
+def _running_on(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
+    return daemon.rows(id_, "SELECT place FROM attempts WHERE state = 'RUNNING'")
+
+
+def _unknown(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
+    return daemon.rows(id_, "SELECT place, unreachable FROM attempts WHERE unreachable != ''")
+
+
+def _sleepers(machines: list[NamespacedMachine]) -> list[psutil.Process]:
+    found = []
+    for machine in machines:
+        for process in machine.users_processes():
+            with suppress(psutil.Error):
+                if process.cmdline()[:1] == ["sleep"]:
+                    found.append(process)
+    return found
+
+
+def _kill_keeper(machine: NamespacedMachine) -> None:
+    for process in machine.users_processes():
+        with suppress(psutil.Error):
+            if "serve" in process.cmdline():
+                process.send_signal(signal.SIGKILL)
+
+
+def _check_nothing_runs(machines: list[NamespacedMachine]) -> None:
+    """A keeper without a job ends itself a moment after whoever was connected."""
+    _wait_until(lambda: not [p for machine in machines for p in machine.users_processes()], 20)
+
+
+def _wait_until(holds: Any, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)

@@ -1,0 +1,29 @@
+"""``python -m tests.fakes.aml``: a workspace on a port of this machine, until it is interrupted."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+
+from tests.fakes.aml.server import Server
+from tests.fakes.aml.workspace import Workspace
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.fakes.aml", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0: any, which is printed")
+    parser.add_argument("--folder", type=Path, required=True, help="what it remembers")
+    parser.add_argument("--token", action="append", required=True, help="that is good; repeatable, the first is given")
+    parser.add_argument("--resource", required=True, help="the workspace's id, /subscriptions/…")
+    parser.add_argument("--compute", action="append", default=["gpu-cluster"], help="a cluster; repeatable")
+    told = parser.parse_args()
+    workspace = Workspace(told.folder, told.resource, computes=tuple(told.compute))
+    server = Server(workspace, told.token, told.port)
+    print(workspace.address, flush=True)
+    with suppress(KeyboardInterrupt):
+        server.serve_forever(0.05)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Resource Manager, blob storage and the endpoint of a managed identity on one port, with the faults of a network."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from tests.fakes.aml.answers import Answer, Refused
+from tests.fakes.aml.workspace import CONTAINER, Lost, Workspace
+
+
+class Server(ThreadingHTTPServer):
+    """`tokens`: those that are good; the first is the one that is given."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, workspace: Workspace, tokens: list[str], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.workspace, self.tokens = workspace, tokens
+        workspace.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+    def service_actions(self) -> None:
+        self.workspace.advance()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Server
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            self._send(self._answer(unquote(path), dict(parse_qsl(query, keep_blank_values=True)), body))
+        except Refused as refused:
+            self._send(refused.answer)
+        except Lost:
+            self.close_connection = True
+
+    do_POST = do_PUT = do_DELETE = do_GET
+
+    def _answer(self, path: str, query: dict[str, str], body: bytes) -> Answer:
+        workspace = self.server.workspace
+        if path == "/msi/token":
+            return self._token(query)
+        while workspace.faults.outage == "hang":
+            if has_left(self.connection):
+                raise Lost
+            time.sleep(0.05)
+        if workspace.faults.outage == "refuse":
+            raise Refused(503, "ServiceUnavailable", "Try again later.")
+        if workspace.faults.outage:
+            raise Lost
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if path.startswith(f"/{CONTAINER}"):
+            if token not in self.server.tokens and query.get("sig") != "good":
+                return Answer(status=403, data=b"<Error><Code>AuthenticationFailed</Code></Error>")
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            name = path.removeprefix(f"/{CONTAINER}").lstrip("/")
+            return workspace.blobs.handle(self.command, name, query, headers, body)
+        if token not in self.server.tokens:
+            raise Refused(401, "InvalidAuthenticationToken", "The access token is invalid.")
+        if not path.startswith(workspace.resource):
+            raise Refused(404, "ResourceNotFound", "The workspace was not found.")
+        rest = path.removeprefix(workspace.resource).strip("/")
+        return workspace.handle(self.command, rest, query, json.loads(body) if body else None)
+
+    def _token(self, query: dict[str, str]) -> Answer:
+        if not self.headers.get("X-IDENTITY-HEADER"):
+            return Answer.of({"error": "invalid_request"}, 400)
+        until = int(time.time()) + 3600
+        told = {"access_token": self.server.tokens[0], "expires_on": str(until), "resource": query.get("resource")}
+        return Answer.of({**told, "token_type": "Bearer"})
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.data)))
+        self.end_headers()
+        self.wfile.write(answer.data)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Calls are kept instead."""
+
+
+def has_left(connection: socket.socket) -> bool:
+    """Whether the client waits for no answer any more."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+
+
+@contextmanager
+def serving(workspace: Workspace, tokens: list[str], port: int = 0) -> Iterator[Server]:
+    """Jobs run on when it ends."""
+    server = Server(workspace, tokens, port)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="aml-fake", daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,44 @@
+"""The vendors' own schemas, which are not ours to keep here: `shared/reference/contracts` beside the repository.
+
+Where they are absent the fakes go by their own rules alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+
+@functools.cache
+def folder() -> Path | None:
+    """Where they lie, if they do."""
+    for parent in Path(__file__).resolve().parents:
+        found = parent / "shared" / "reference" / "contracts"
+        if found.is_dir():
+            return found
+    return None
+
+
+@functools.cache
+def definition(file: str, name: str) -> Any:
+    """A validator of one definition of a schema; None where there is none."""
+    root = folder()
+    if root is None or not (root / file).is_file():
+        return None
+    import jsonschema_rs
+
+    schema = json.loads((root / file).read_text())
+    if name not in schema["definitions"]:
+        return None
+    return jsonschema_rs.Draft7Validator({**schema, "$ref": f"#/definitions/{name}"})
+
+
+def fault(file: str, name: str, body: object) -> str:
+    """What is wrong with `body`; empty when nothing is, or nobody knows."""
+    validator = definition(file, name)
+    if validator is None:
+        return ""
+    error = next(iter(validator.iter_errors(body)), None)
+    return "" if error is None else f"{'/'.join(map(str, error.instance_path)) or 'body'}: {error.message}"

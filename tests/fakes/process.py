@@ -1,0 +1,61 @@
+"""A fake as a process of its own, and the calls that control it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[2]
+
+
+class FakeProcess:
+    """`name`: of the fake's package; `folder`: what outlives a restart. Stays at its port."""
+
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str] = ()) -> None:
+        self._command = [sys.executable, "-m", f"tests.fakes.{name}", "--folder", str(folder), *arguments]
+        self._process: subprocess.Popen[str] | None = None
+        self._port = 0
+        self.address = ""
+
+    def start(self) -> None:
+        """Returns when it can be asked."""
+        command = [*self._command, *(["--port", str(self._port)] if self._port else [])]
+        self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+        self._port = int(self.address.rpartition(":")[2])
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Quiet when it does not run; its containers go on."""
+        process, self._process = self._process, None
+        if process is not None:
+            (process.kill if kill else process.terminate)()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def control(self, verb: str, **body: object) -> Any:
+        """What its ``/fake/VERB`` answers."""
+        data = json.dumps(body).encode() if body else None
+        with urllib.request.urlopen(f"{self.address}/fake/{verb}", data, timeout=30) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def running(name: str, folder: Path, *arguments: str) -> Iterator[FakeProcess]:
+    """Ended with everything that it started."""
+    fake = FakeProcess(name, folder, arguments)
+    fake.start()
+    try:
+        yield fake
+    finally:
+        try:
+            fake.control("reset", users={})
+        finally:
+            fake.stop()

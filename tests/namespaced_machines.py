@@ -1,0 +1,175 @@
+"""Machines of a test's own, as root: a network, processes, a home folder and a /tmp each, and a real sshd.
+
+The wires are ours: a link is cut, packets vanish on it, a machine loses its power, and all of that is undone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import psutil
+
+#: Of the wires; a run that was killed may have left some of these names, which are made anew.
+_NETWORK = "10.219.83"
+_BRIDGE = "nnitestbr"
+_NOWHERE = "02:00:00:00:00:99"
+_START_S = 20.0
+
+
+class NamespacedMachine:
+    """`number`: from 1."""
+
+    def __init__(self, number: int, folder: Path, settings: str) -> None:
+        self.name = f"machine{number}"
+        self.address = f"{_NETWORK}.{10 + number}"
+        self.folder = folder
+        self.home = folder / "home"
+        self._namespace = f"nnitest{number}"
+        self._wire = f"nnitestv{number}"
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        self.key_file = folder / "key"
+
+    def entry(self, **fields: Any) -> dict[str, Any]:
+        """Of `machineList`."""
+        known = {"host": self.address, "user": "root", "sshKeyFile": str(self.key_file)}
+        return {**known, "hostKey": self.host_key.get_fingerprint(), **fields}
+
+    def make(self) -> None:
+        """Its folders, keys and wire."""
+        for name in ("home", "tmp"):
+            (self.folder / name).mkdir(parents=True)
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        key.write_private_key(str(self.key_file))
+        self.host_key.write_private_key(str(self.folder / "host_key"))
+        for path in (self.key_file, self.folder / "host_key"):
+            path.chmod(0o600)
+        key.write_public_key(str(self.folder / "authorized_keys"))
+        (self.folder / "sshd_config").write_text(
+            f"Port 22\nHostKey {self.folder}/host_key\nPidFile none\n"
+            f"AuthorizedKeysFile {self.folder}/authorized_keys\nPermitRootLogin prohibit-password\n"
+            f"PasswordAuthentication no\nUsePAM no\nStrictModes no\nSetEnv HOME={self.home}\n{self._settings}\n"
+        )
+        _ip("netns", "add", self._namespace)
+        _ip("link", "add", self._wire, "type", "veth", "peer", "name", "eth0", "netns", self._namespace)
+        _ip("link", "set", self._wire, "master", _BRIDGE, "up")
+        _ip("-n", self._namespace, "addr", "add", f"{self.address}/24", "dev", "eth0")
+        for link in ("eth0", "lo"):
+            _ip("-n", self._namespace, "link", "set", link, "up")
+
+    def on(self) -> None:
+        """Power: its sshd runs, its files are as they were."""
+        script = (
+            f"mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp && hostname {self.name} &&"
+            f" exec {shutil.which('sshd')} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
+        )
+        unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]
+        self._process = subprocess.Popen(
+            ["ip", "netns", "exec", self._namespace, *unshare], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + _START_S
+        while not self._answers():
+            assert time.monotonic() < deadline and self._process.poll() is None, f"{self.name} does not start"
+            time.sleep(0.05)
+
+    def off(self) -> None:
+        """No power: every process of it is gone at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        for process in self.processes():
+            with suppress(psutil.Error):
+                process.wait(_START_S)
+
+    def kill_sshd(self) -> None:
+        """With all its sessions; it is started again at once. What users started in the background runs on."""
+        for process in self.processes():
+            with suppress(psutil.Error):
+                if process.name().startswith("sshd") and process.ppid() != self._first_pid:
+                    process.kill()
+
+    def cut(self) -> None:
+        """The link is down: no route, no reset."""
+        _ip("link", "set", self._wire, "down")
+
+    def drop(self) -> None:
+        """Packets vanish, both ways."""
+        _ip("neigh", "replace", self.address, "lladdr", _NOWHERE, "dev", _BRIDGE, "nud", "permanent")
+        _ip("-n", self._namespace, "route", "replace", "blackhole", f"{_NETWORK}.1/32")
+
+    def heal(self) -> None:
+        _ip("link", "set", self._wire, "up")
+        for words in (["neigh", "del", self.address, "dev", _BRIDGE],):
+            subprocess.run(["ip", *words], check=False, capture_output=True)
+        blackhole = ["ip", "-n", self._namespace, "route", "del", "blackhole", f"{_NETWORK}.1/32"]
+        subprocess.run(blackhole, check=False, capture_output=True)
+
+    def processes(self) -> list[psutil.Process]:
+        """All of its namespace but the first."""
+        if self._process is None:
+            return []
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    def users_processes(self) -> list[psutil.Process]:
+        """Those that are no servers of it."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("HOME") == str(self.home):
+                    found.append(process)
+        return found
+
+    @property
+    def _first_pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def remove(self) -> None:
+        self.off()
+        subprocess.run(["ip", "link", "del", self._wire], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "del", self._namespace], check=False, capture_output=True)
+
+    def _answers(self) -> bool:
+        with socket.socket() as sock:
+            sock.settimeout(1)
+            return sock.connect_ex((self.address, 22)) == 0
+
+
+@contextmanager
+def namespaced_machines(
+    count: int, folder: Path, settings: str = "MaxSessions 1\nAllowTcpForwarding no"
+) -> Iterator[list[NamespacedMachine]]:
+    """All of them on. `settings`: more lines of sshd_config."""
+    machines = [NamespacedMachine(number, folder / f"machine{number}", settings) for number in range(1, count + 1)]
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    for machine in machines:
+        machine.remove()
+    subprocess.run(["ip", "link", "del", _BRIDGE], check=False, capture_output=True)
+    _ip("link", "add", _BRIDGE, "type", "bridge")
+    try:
+        _ip("addr", "add", f"{_NETWORK}.1/24", "dev", _BRIDGE)
+        _ip("link", "set", _BRIDGE, "up")
+        for machine in machines:
+            machine.make()
+            machine.on()
+        yield machines
+    finally:
+        for machine in machines:
+            machine.remove()
+        subprocess.run(["ip", "link", "del", _BRIDGE], check=False, capture_output=True)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)

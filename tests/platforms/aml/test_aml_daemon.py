@@ -1,0 +1,94 @@
+"""A real daemon, with azure-identity, on the stand-in for Azure ML: lost answers, SIGKILL, and storage alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.cluster import until
+from tests.fakes.aml.server import serving
+from tests.fakes.aml.workspace import Workspace
+from tests.live_daemon import Daemon, running_daemon
+from tests.platforms.aml.aml_world import RESOURCE
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+TOKEN = "entra-t0ken"
+#: What shells and templates might take for their own.
+ODD = """\
+printf '%s|' "it's" '$HOME' '`id`' '${{inputs.x}}' '"' > "$NNI_OUTPUT_DIR/odd"
+python3 trial.py
+"""
+TRIAL = """\
+import json, os
+
+with open(os.path.join(os.environ["NNI_SYS_DIR"], "parameter.cfg")) as file:
+    x = json.load(file)["parameters"]["x"]
+with open(os.environ["NNI_OUTBOX"], "a") as file:
+    file.write(json.dumps({"type": "final", "value": x}) + "\\n")
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    workspace = Workspace(tmp_path / "workspace", RESOURCE)
+    with serving(workspace, [TOKEN]):
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{workspace.address}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "of the machine")
+        yield workspace
+        workspace.destroy_all()
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, workspace: Workspace) -> Iterator[Daemon]:
+    with running_daemon(tmp_path, *LISTENING) as daemon:
+        yield daemon
+
+
+def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, **fields: Any) -> str:
+    folder.mkdir()
+    (folder / "trial.py").write_text(TRIAL)
+    section = {
+        "platform": "aml", "subscriptionId": "s1", "resourceGroup": "g1", "workspaceName": "w1",
+        "computeTarget": "gpu-cluster", "dockerImage": "example/trial:1.0", "endpoint": workspace.address,
+        "storageEndpoint": workspace.address, "nniManagerIp": "127.0.0.1", **fields,
+    }  # fmt: skip
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": ODD, "trialCodeDirectory": ".",
+        "trialConcurrency": 3, "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": section,
+    }  # fmt: skip
+    return daemon.create(config, folder)
+
+
+def check(daemon: Daemon, workspace: Workspace, id: str, trials: int) -> None:
+    """As many jobs as trials, and every trial with its own result."""
+    found = daemon.call("GET", f"/experiments/{id}/trials")["trials"]
+    assert set(workspace.jobs) == {f"nni_exp_{id}_trial_{trial['id']}" for trial in found}
+    assert [trial["status"] for trial in found] == ["SUCCEEDED"] * trials
+    for trial in found:
+        folder = workspace.blobs.folder / "nni-experiments" / id / trial["id"]
+        assert trial["finalValue"] == json.loads((folder / "parameter.cfg").read_text())["parameters"]["x"]
+        assert (folder / "odd").read_text() == "it's|$HOME|`id`|${{inputs.x}}|\"|"
+        assert trial["link"].startswith("https://ml.azure.com/runs/")
+    assert TOKEN not in daemon.log() + (daemon.data / id / "log" / "nnimanager.log").read_text()
+
+
+def test_lost_answers_and_a_killed_daemon_cost_nothing(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+    workspace.faults.lost_puts = 4
+    id = create(daemon, workspace, tmp_path / "code", 6)
+    until(lambda: len(workspace.jobs) >= 2)
+    daemon.kill()
+    daemon.start(*LISTENING)
+    daemon.wait(id, "DONE", timeout_s=90)
+    check(daemon, workspace, id, 6)
+
+
+def test_results_come_through_the_storage_alone(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+    id = create(daemon, workspace, tmp_path / "code", 2, nniManagerIp="127.0.0.2")
+    daemon.wait(id, "DONE", timeout_s=100)
+    check(daemon, workspace, id, 2)
+    assert daemon.rows(id, "SELECT DISTINCT channel FROM attempts") == [("pull",)]

@@ -1,0 +1,258 @@
+"""`dlc` against a service that loses answers, is late, throttles, forgets, and is asked by others, too."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from virtual_dlc import VirtualDlc, until_ended
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.domain.wait import WaitCode
+from nni_manager.platform_kit.contract import Platform
+from nni_manager.platform_kit.testing import Recorder
+from nni_manager.platforms.dlc import account
+from nni_manager.platforms.dlc.submissions import Submission, Submissions
+
+pytestmark = [pytest.mark.unit, pytest.mark.looptime]
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[VirtualDlc]:
+    async with VirtualDlc(tmp_path, monkeypatch) as world:
+        yield world
+
+
+async def insisted(platform: Platform, spec: JobSpec) -> JobHandle:
+    """Submits as the scheduler does: again, and marked, until somebody knows."""
+    while True:
+        try:
+            answer = await platform.submit(spec)
+            assert isinstance(answer, JobHandle)
+            return answer
+        except PlatformUnavailable as error:
+            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
+            await asyncio.sleep(1)
+
+
+async def test_a_hundred_lost_answers_and_a_late_list_make_no_second_job(world: VirtualDlc) -> None:
+    world.service.faults.lost_creations, world.service.faults.list_lag_s = 100, 5.0
+    async with world.make() as platform:
+        specs = [world.spec(f"t{number:04}", "true") for number in range(100)]
+        handles = [await insisted(platform, spec) for spec in specs[:5]]
+        handles += await asyncio.gather(*(insisted(platform, spec) for spec in specs[5:]))
+        ended = await until_ended(platform, handles, within_s=300)
+    names = Counter(job.name for job in world.service.jobs.by_id.values())
+    assert names == {spec.name: 1 for spec in specs}
+    assert {report.state for report in ended.values()} == {JobState.SUCCEEDED}
+    assert {handle.job_name for handle in ended} == set(names)
+
+
+async def test_what_was_really_not_taken_is_sent_again(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        world.service.faults.outage = "hang up"
+        with pytest.raises(PlatformUnavailable) as raised:
+            await platform.submit(world.spec("aaaaa", "true"))
+        assert not raised.value.refused, "nobody knows"
+        world.service.faults.outage = ""
+        began = asyncio.get_running_loop().time()
+        await insisted(platform, world.spec("aaaaa", "true"))
+    assert asyncio.get_running_loop().time() - began > 15, "the list may have been late"
+    assert len(world.service.jobs.by_id) == 1
+
+
+async def test_a_daemon_killed_between_submit_and_record_finds_its_job(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await platform.submit(world.spec("aaaaa", "true"))
+    Submissions(world.folder / "service").put(world.spec("aaaaa", "").name, Submission(sent_ms=1_000))
+    await world.restart()
+    async with world.make() as platform:
+        again = await platform.submit(dataclasses.replace(world.spec("aaaaa", "true"), is_repeat=True))
+    assert isinstance(handle, JobHandle) and isinstance(again, JobHandle)
+    assert len(world.service.jobs.by_id) == 1
+    assert world.service.jobs.by_id.keys() == {again.data.split('"')[3]}
+
+
+@pytest.mark.parametrize("foreign", [{"nonce": "another"}, {"experiment_id": "another"}])
+async def test_a_foreign_job_of_the_same_name_is_not_adopted(world: VirtualDlc, foreign: dict[str, str]) -> None:
+    spec = world.spec("aaaaa", "true")
+    async with world.make(recorder=world.recorder.other("elsewhere")) as other:
+        await other.submit(dataclasses.replace(spec, **foreign))  # type: ignore[arg-type]
+    async with world.make() as platform:
+        await platform.submit(dataclasses.replace(spec, is_repeat=True))
+        assert await world.count(spec.name) == 2
+        again = await platform.submit(dataclasses.replace(spec, is_repeat=True))
+    assert isinstance(again, JobHandle) and await world.count(spec.name) == 2
+
+
+async def test_pages_and_the_window_of_seven_days_cost_no_job(world: VirtualDlc) -> None:
+    world.service.faults.page_limit, world.service.faults.pretend_s = 7, 1e9
+    async with world.make() as platform:
+        handles = [await insisted(platform, world.spec(f"t{number:04}", "true")) for number in range(80)]
+        for job in world.service.jobs.by_id.values():
+            job.created_s -= 30 * 24 * 3600
+        late = [dataclasses.replace(one, data=one.data.replace('"sentMs": ', '"sentMs": -')) for one in handles]
+        seen: dict[str, JobState] = {}
+        for _ in range(6):
+            for handle, report in (await platform.observe(late)).items():
+                assert report.state in (JobState.RUNNING, JobState.UNKNOWN), "further down than is read: not LOST"
+                seen |= {handle.job_name: report.state} if report.state is JobState.RUNNING else {}
+            await asyncio.sleep(10)
+    assert len(seen) == 80, "those further down were asked for one by one"
+
+
+async def test_a_job_that_the_list_does_not_show_yet_waits(world: VirtualDlc) -> None:
+    world.service.faults.list_lag_s = 5.0
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        report = (await platform.observe([handle]))[handle]
+        assert (report.state, report.wait and report.wait.code) == (JobState.PENDING, WaitCode.SUBMITTED)
+        assert handle.data.split('"')[3] in report.link and "regionId=cn-hangzhou" in report.link
+
+
+async def test_a_removed_job_is_lost_and_a_stopped_one_cancelled(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        gone, stopped = [await insisted(platform, world.spec(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        await platform.observe([gone, stopped])
+        await world.vanish(gone)
+        world.service.stop(stopped.data.split('"')[3])
+        await asyncio.sleep(5)
+        await platform.observe([gone, stopped])
+        await asyncio.sleep(10)
+        reports = await platform.observe([gone, stopped])
+    assert reports[gone].state is JobState.LOST
+    assert reports[stopped].state is JobState.CANCELLED
+
+
+async def test_a_word_that_nobody_knows_changes_nothing(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        world.service.faults.statuses[handle.data.split('"')[3]] = "Defragmenting"
+        assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN
+
+
+async def test_flow_control_is_obeyed_for_as_long_as_it_says(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        world.service.faults.throttled, world.service.faults.retry_after_ms = 1, 30_000
+        await insisted(platform, world.spec("aaaaa", "true"))
+    times = [moment for moment, _ in world.service.calls]
+    assert times[2] - times[1] >= 30
+    assert len(world.service.jobs.by_id) == 1
+
+
+async def test_a_new_secret_is_used_from_the_next_call_on(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        world.service.signatures.keys = {"LTAIexample": "r0tated"}
+        await asyncio.sleep(5)
+        with pytest.raises(BadCredentials) as raised:
+            await platform.observe([handle])
+        assert "accessKeySecret" in str(raised.value)
+        platform.renew(world.settings(accessKeySecret="r0tated"))
+        assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+
+
+async def test_two_minutes_of_outage(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        world.service.faults.outage = "hang up"
+        submission = asyncio.create_task(insisted(platform, world.spec("bbbbb", "true")))
+        for _ in range(12):
+            await asyncio.sleep(10)
+            with pytest.raises(PlatformUnavailable):
+                await platform.observe([handle])
+        world.service.faults.outage = ""
+        ended = await until_ended(platform, [handle, await submission], within_s=200)
+    assert [report.state for report in ended.values()] == [JobState.SUCCEEDED] * 2
+    assert len(world.service.jobs.by_id) == 2
+
+
+async def test_a_stop_that_meets_an_end_is_quiet(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        await asyncio.sleep(11)
+        await platform.cancel([handle], 5.0)
+        await until_ended(platform, [handle], within_s=60)
+        await platform.forget([handle])
+        await platform.close()
+    assert next(iter(world.service.jobs.by_id.values())).status == "Succeeded"
+
+
+async def test_a_job_whose_runner_has_ended_is_not_stopped_in_the_console(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        (world.attempt(handle.job_name) / "exit.json").write_text("{}")
+        await platform.forget([handle])
+        await asyncio.sleep(20)
+        await platform.close()
+        assert [job.status for job in world.service.jobs.by_id.values()] == ["Succeeded"]
+        other = await insisted(platform, world.spec("bbbbb", "true"))
+        await platform.forget([other])
+    assert world.jobs_of(other.job_name)[0].stopped_s is not None, "nobody had heard of its end"
+
+
+async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualDlc) -> None:
+    async with world.make() as platform:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+    folder = world.attempt(handle.job_name)
+    assert folder.exists()
+    await world.make().clean([handle.job_name])
+    assert [job.status for job in world.service.jobs.by_id.values()] == ["Stopped"]
+    assert not folder.exists() and world.nas.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"image": "x", "type": "Boss"}, "Boss"), ({"nasDataSourceId": "data2nas"}, "data2nas"),
+        ({"ecsSpec": "ecs.huge"}, "ecs.huge"),
+    ],
+)  # fmt: skip
+async def test_what_the_service_refuses_is_refused_with_its_words(
+    world: VirtualDlc, fields: dict[str, str], words: str
+) -> None:
+    async with world.make(**fields) as platform:
+        with pytest.raises(SubmitRejected, match=words):
+            await platform.submit(world.spec("aaaaa", "true"))
+
+
+@pytest.mark.timeout(120)
+async def test_two_experiments_on_one_account_keep_its_pace(world: VirtualDlc) -> None:
+    """300 jobs each: the figures are judged by the service's own log."""
+    world.service.faults.pretend_s, world.service.faults.list_lag_s = 30.0, 5.0
+    world.service.faults.calls_a_second = 15  # a limit that is kept on both paces' worst second
+    await asyncio.gather(*(_run(world, world.recorder.other(name)) for name in ("one", "two")))
+    assert Counter(job.status for job in world.service.jobs.by_id.values()) == {"Succeeded": 600}
+    begun_s = world.service.calls[0][0]
+    for kinds, rate, burst in (
+        (("CreateJob", "StopJob"), account.WRITES_A_SECOND, account.WRITE_BURST),
+        (("ListJobs", "GetJob"), account.READS_A_SECOND, account.READ_BURST),
+    ):
+        times = sorted(moment for moment, action in world.service.calls if action in kinds)
+        for number, moment in enumerate(times, 1):
+            assert number <= burst + rate * (moment - begun_s) + 1
+        for earlier, later in zip(times, times[50:], strict=False):
+            assert later - earlier >= (50 - burst) / rate - 0.5
+
+
+async def _run(world: VirtualDlc, recorder: Recorder) -> None:
+    async with world.make(recorder=recorder) as platform:
+        handles: list[JobHandle] = []
+
+        async def submit(number: int) -> None:
+            trial = f"{recorder.experiment_id[0]}{number:04}"
+            name = f"nni_exp_{recorder.experiment_id}_trial_{trial}"
+            spec = world.spec(trial, "true", experiment_id=recorder.experiment_id, name=name)
+            handles.append(await insisted(platform, spec))
+
+        left = list(range(300))
+        while left:  # as the scheduler: as many as there is room for
+            free = platform.room().free or 0
+            await asyncio.gather(*(submit(left.pop()) for _ in range(min(free, len(left)))))
+        await until_ended(platform, handles, within_s=600)

@@ -1,0 +1,211 @@
+"""What is peculiar to DLWorkspace: failures that are answered with 200, ids that are ours, addresses with passwords."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.config.experiment_file import load
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobState
+from nni_manager.platform_kit.contract import Severity
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
+from nni_manager.platforms.dlts.job import ids_of, job_id
+from nni_manager.platforms.dlts.platform import DltsPlatform
+from tests.platforms.dlts.dlts_world import EMAIL, PASSWORD, TEAM, DltsWorld
+
+pytestmark = pytest.mark.contract
+
+_END = tuple(state for state in JobState if state.is_final)
+ODD = "echo \"it's $NNI_TRIAL_JOB_ID\" `echo tick` '<% $x %>' \\\\ '$(no)'\nprintf '%s|' \"ä\""
+
+
+async def test_a_hundred_answers_are_lost_and_no_job_twice(world: DltsWorld) -> None:
+    world.pretend()
+    specs = [world.command(f"t{number:04}", "true") for number in range(100)]
+    async with world.make() as platform:
+        world.fake.control("behaviour", lose_answers=100)
+        for spec in specs:
+            with pytest.raises(PlatformUnavailable) as lost:
+                await platform.submit(spec)
+            assert not lost.value.refused
+        for spec in specs:
+            await taken(world, platform, dataclasses.replace(spec, is_repeat=True))
+    assert len(world.fake.control("jobs")) == 100
+
+
+@pytest.mark.parametrize("experiment_id", ["abcdefgh", "A_very-long_name_of_32_characters"[:32], "Mixed"])
+@pytest.mark.parametrize("attempt", ["aaaaa", "aaaaa-12"])
+def test_an_id_is_ours_alone_and_fits(experiment_id: str, attempt: str) -> None:
+    name = f"nni_exp_{experiment_id}_trial_{attempt}"
+    ids = {job_id(experiment_id, name, nonce) for nonce in ("", "0123456789abcdef", "X_y", "another")}
+    assert len(ids) == 4
+    for id in ids:
+        assert len(id) <= 50 and id == id.lower() and id.replace("-", "").isalnum()
+        assert ids_of(experiment_id, name).fullmatch(id)
+        assert not ids_of(experiment_id, f"{name}-3").fullmatch(id)
+        assert not ids_of("another", name).fullmatch(id)
+
+
+async def test_the_same_submission_again_is_answered_with_200_and_an_error(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        first = await accepted(world, platform, "a")
+        assert await accepted(world, platform, "a") == first
+
+
+async def test_a_refusal_in_a_200_is_one(world: DltsWorld) -> None:
+    async with world.make(team="strangers") as platform:
+        with pytest.raises(SubmitRejected, match="Access denied to team strangers"):
+            await insist(world, lambda: platform.submit(world.command("aaaaa", "true")))
+
+
+async def test_a_database_that_takes_nothing_is_asked_again(world: DltsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nni_manager.platforms.dlts.platform.job_id", lambda *_: "x" * 51)
+    async with world.make() as platform:
+        with pytest.raises(PlatformUnavailable, match="database") as raised:
+            await platform.submit(world.command("aaaaa", "true"))
+    assert raised.value.refused
+
+
+async def test_an_odd_command_reaches_the_shell_unchanged(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        handle = await taken(world, platform, world.command("aaaaa", ODD))
+        await world.start_job(handle.job_name)
+        assert (await seen(world, platform, handle, *_END)).state is JobState.SUCCEEDED
+        printed = await platform.read_file(handle, "stdout", 0, 1000)
+    assert printed.decode() == "it's aaaaa tick <% $x %> \\ $(no)\nä|"
+
+
+async def test_lists_that_end_early_lose_nobody(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handles = [await accepted(world, platform, f"t{number}") for number in range(25)]
+        for handle in handles:
+            await world.begin(handle)
+        world.fake.control("behaviour", list_most=5)
+        turns = []
+        for _ in range(3):
+            turns.append(await insist(world, lambda: platform.observe(handles)))
+            await asyncio.sleep(0.03)
+    found = [{turn[handle].state for turn in turns} for handle in handles]
+    assert all(states <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in states for states in found)
+
+
+async def test_a_status_that_nobody_knows_changes_nothing(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("status", id=handle.data, status="hibernating")
+        await seen(world, platform, handle, JobState.UNKNOWN)
+        world.fake.control("status", id=handle.data, status="")
+        await seen(world, platform, handle, JobState.RUNNING)
+
+
+async def test_a_paused_job_waits_and_says_so(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("status", id=handle.data, status="paused")
+        report = await seen(world, platform, handle, JobState.PENDING)
+        assert report.wait is not None and "resumed in the dashboard" in report.wait.sentence
+        assert report.link == f"{world.fake.address}/jobs/.default/{handle.data}"
+
+
+async def test_a_stop_that_crosses_a_success_leaves_it_one(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        await world.end(handle, 0)
+        await platform.cancel([handle], 0)
+        assert (await seen(world, platform, handle, *_END)).state is JobState.SUCCEEDED
+
+
+async def test_many_are_killed_by_one_call(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handles = [await running(world, platform, f"t{number}") for number in range(3)]
+        before = world.remote_calls
+        await platform.cancel(handles, 0)
+        assert world.remote_calls - before == 1
+        for handle in handles:
+            await seen(world, platform, handle, JobState.CANCELLED)
+
+
+async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.set_password("users", "another-passw0rd")
+        await asyncio.sleep(0.03)  # longer than an answer is given again
+        with pytest.raises(BadCredentials) as refused:
+            await platform.observe([handle])
+        platform.renew({**platform.settings, "password": "another-passw0rd"})
+        await seen(world, platform, handle, JobState.RUNNING)
+    assert "passw0rd" not in caplog.text + str(refused.value) + repr(refused.value)
+    assert "/api/v2/clusters/" in caplog.text, "addresses are logged, without what is secret in them"
+
+
+async def test_gpus_are_of_the_teams_kind(world: DltsWorld) -> None:
+    async with world.make() as platform:
+        await taken(world, platform, world.command("aaaaa", "true", gpu_number=2))
+    (job,) = world.fake.control("jobs")
+    assert (job["jobParams"]["gpuType"], job["jobParams"]["resourcegpu"]) == ("P40", 2)
+
+
+async def test_the_home_folder_is_shared_where_nothing_else_is_said(world: DltsWorld) -> None:
+    folders = {"localStorageMountPoint": None, "containerStorageMountPoint": None}
+    async with world.make(**folders) as platform:
+        handle = await taken(world, platform, world.command("aaaaa", "cat greeting.txt"))
+        await world.start_job(handle.job_name)
+        assert (await seen(world, platform, handle, *_END)).state is JobState.SUCCEEDED
+        assert await platform.read_file(handle, "stdout", 0, 100) == world.code_files["greeting.txt"].encode()
+        assert str(world.recorder.folder) in str(platform._folders.here(handle.job_name))
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject"),
+    [({"password": "wrong"}, "password"), ({"team": "strangers"}, "team"), ({"email": "bob@example.com"}, "password")],
+)
+async def test_what_cannot_work_is_named_before_any_job(
+    world: DltsWorld, changes: dict[str, Any], subject: str
+) -> None:
+    (wrong,) = [one for one in await world.make(**changes).preflight() if one.severity is Severity.WRONG]
+    assert (wrong.subject, bool(wrong.fix)) == (subject, True)
+    assert PASSWORD not in str(wrong)
+
+
+async def test_all_is_fine_and_away_is_no_fault(world: DltsWorld) -> None:
+    assert {one.severity for one in await world.make().preflight()} == {Severity.FINE}
+    world.fake.control("behaviour", outage=502)
+    assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
+
+
+_CONFIG = """\
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+trialCommand: "true"
+trialConcurrency: 1
+tuner: {name: Random}
+trainingService: {platform: dlts, dashboard: "https://dlts.example.com/"}
+"""
+
+
+def test_what_the_section_does_not_say_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec = load(_CONFIG, directory=tmp_path)
+    for name in ("DLWS_VC_NAME", "DLWS_USER_EMAIL", "DLTS_JOB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidInput, match="team: is required and not set; add it, or set DLWS_VC_NAME"):
+        DltsPlatform.check(spec, spec.platforms[0])
+    monkeypatch.setenv("DLWS_VC_NAME", TEAM)
+    monkeypatch.setenv("DLWS_USER_EMAIL", EMAIL)
+    monkeypatch.setenv("DLTS_JOB_TOKEN", PASSWORD)
+    DltsPlatform.check(spec, spec.platforms[0])
+    assert DltsPlatform.connection_key(spec.platforms[0].settings) == (
+        f"dlts:{EMAIL}@https://dlts.example.com/.default/{TEAM}"
+    )

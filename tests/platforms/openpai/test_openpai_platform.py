@@ -1,0 +1,381 @@
+"""What is peculiar to OpenPAI: answers that get lost, names that are taken, lists that end early, its exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import subprocess
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.domain.wait import WaitCode
+from nni_manager.platform_kit import mounted_storage
+from nni_manager.platform_kit.contract import NoRoom, Severity
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
+from nni_manager.platforms.openpai.account import OpenpaiAccount, paces
+from nni_manager.platforms.openpai.platform import OpenpaiPlatform
+from tests.platforms.openpai.openpai_world import PASSWORD, SECRET, STORAGE, THEIRS, USER, OpenpaiWorld, submit_as
+
+pytestmark = pytest.mark.contract
+
+_END = tuple(state for state in JobState if state.is_final)
+
+
+async def submitted_again(world: OpenpaiWorld, platform: OpenpaiPlatform, spec: JobSpec) -> JobHandle:
+    """As the scheduler does after an answer that got lost."""
+    return await taken(world, platform, dataclasses.replace(spec, is_repeat=True))
+
+
+async def ended(world: OpenpaiWorld, platform: OpenpaiPlatform, spec: JobSpec) -> Any:
+    """How a job ends that runs by itself."""
+    handle = await taken(world, platform, spec)
+    await world.start_job(handle.job_name)
+    return await seen(world, platform, handle, *_END)
+
+
+# Submitting
+
+
+async def test_a_hundred_answers_are_lost_and_no_job_twice(world: OpenpaiWorld) -> None:
+    world.pretend()
+    specs = [world.command(f"t{number:04}", "true") for number in range(100)]
+    async with world.make() as platform:
+        world.fake.control("behaviour", lose_answers=100)
+        for spec in specs:
+            with pytest.raises(PlatformUnavailable) as lost:
+                await platform.submit(spec)
+            assert not lost.value.refused
+        handles = [await submitted_again(world, platform, spec) for spec in specs]
+    assert sorted(job["name"] for job in world.fake.control("jobs")) == [spec.name for spec in specs]
+    assert [json.loads(handle.data)["name"] for handle in handles] == [spec.name for spec in specs]
+
+
+@pytest.mark.parametrize("is_repeat", [False, True])
+async def test_somebody_elses_job_of_the_same_name_is_left_alone(world: OpenpaiWorld, is_repeat: bool) -> None:
+    world.pretend()
+    spec = dataclasses.replace(world.command("aaaaa", "true"), is_repeat=is_repeat)
+    submit_as(world, spec.name, {"nniManager": {"experiment": spec.experiment_id, "nonce": THEIRS}})
+    async with world.make() as platform:
+        handle = await taken(world, platform, spec)
+        again = await submitted_again(world, platform, spec)
+        assert again == handle
+        await platform.cancel([handle], 0)
+        await seen(world, platform, handle, JobState.CANCELLED)
+        await platform.clean([spec.name])
+    theirs, ours = sorted(world._called(spec.name), key=lambda job: len(job["name"]))
+    assert (theirs["state"], ours["state"]) == ("WAITING", "STOPPED")
+
+
+async def test_a_job_that_says_nothing_of_whose_it_is_is_not_ours(world: OpenpaiWorld) -> None:
+    world.pretend()
+    spec = world.command("aaaaa", "true")
+    submit_as(world, spec.name, {})
+    async with world.make() as platform:
+        handle = await taken(world, platform, dataclasses.replace(spec, nonce="another"))
+        assert json.loads(handle.data)["name"] != spec.name
+
+
+async def test_a_storage_that_is_unknown_there_is_named(world: OpenpaiWorld) -> None:
+    async with world.make(storageConfigName="nobody-has-it") as platform:
+        with pytest.raises(SubmitRejected, match="storageConfigName: Storage nobody-has-it is not found"):
+            await insist(world, lambda: platform.submit(world.command("aaaaa", "true")))
+
+
+async def test_the_token_of_the_runner_stands_nowhere_that_people_read(world: OpenpaiWorld) -> None:
+    async with world.make() as platform:
+        handle = await accepted(world, platform, "a")
+        config = await platform._config(handle.job_name)
+    assert config["secrets"] == "******"
+    secret = world.secrets[-1]
+    assert secret not in str(config)
+    assert [path for path in world.here.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()] == []
+
+
+async def test_more_jobs_than_the_account_may_submit_wait(world: OpenpaiWorld) -> None:
+    world.pretend()
+    platform = OpenpaiPlatform(world.settings(), world.make().host)
+    async with platform:
+        for _ in range(paces()["submit"]._burst + 10):
+            platform._lease.connection._paces["submit"].reserve()
+        platform._lease.connection._paces["submit"].back_off(600)
+        assert platform.room().free == 0
+        answer = await platform.submit(world.command("aaaaa", "true"))
+    assert isinstance(answer, NoRoom)
+    assert answer.why.code is WaitCode.QUOTA and "600 s" in answer.why.sentence
+    assert world.fake.control("jobs") == []
+
+
+# Looking
+
+
+async def test_lists_that_end_early_lose_nobody(world: OpenpaiWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handles = [await accepted(world, platform, f"t{number}") for number in range(30)]
+        for handle in handles:
+            await world.begin(handle)
+        world.fake.control("behaviour", list_most=5)
+        states = []
+        for _ in range(4):
+            reports = await insist(world, lambda: platform.observe(handles))
+            states.append({handle: report.state for handle, report in reports.items()})
+            await asyncio.sleep(0.03)
+        seen_states = [{states[turn][handle] for turn in range(4)} for handle in handles]
+    assert all(found <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in found for found in seen_states)
+
+
+async def test_a_list_that_lags_loses_nobody(world: OpenpaiWorld) -> None:
+    async with world.make() as platform:
+        world.fake.control("behaviour", list_lag_s=60)
+        handle = await accepted(world, platform, "a")
+        report = (await insist(world, lambda: platform.observe([handle])))[handle]
+    assert report.state is JobState.PENDING
+
+
+async def test_a_state_that_nobody_knows_changes_nothing(world: OpenpaiWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("state", user=USER, name=handle.job_name, state="HIBERNATING")
+        assert (await seen(world, platform, handle, JobState.UNKNOWN)).exit_code is None
+        world.fake.control("state", user=USER, name=handle.job_name, state="")
+        await seen(world, platform, handle, JobState.RUNNING)
+
+
+async def test_a_pending_job_says_why_and_where_to_look(world: OpenpaiWorld) -> None:
+    async with world.make() as platform:
+        handle = await accepted(world, platform, "a")
+        report = await seen(world, platform, handle, JobState.PENDING)
+    assert report.wait is not None and report.wait.details == {"subState": "AttemptPreparing"}
+    assert report.link == f"{world.fake.address}/job-detail.html?username={USER}&jobName={handle.job_name}"
+    assert str(world.directory(handle.job_name)) in report.place
+
+
+async def test_a_job_that_a_person_stopped_is_cancelled(world: OpenpaiWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        await world.cancel_in_portal(handle)
+        await seen(world, platform, handle, JobState.CANCELLED)
+
+
+async def test_a_stop_that_crosses_a_success_leaves_it_one(world: OpenpaiWorld) -> None:
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        await world.end(handle, 0)
+        await platform.cancel([handle], 0)
+        report = await seen(world, platform, handle, *_END)
+    assert report.state is JobState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "reason"),
+    [
+        (-1003, JobState.PREEMPTED, "PodPreemptedForCriticalPod"),
+        (-1001, JobState.PREEMPTED, "PodNodeLost"),
+        (-1200, JobState.FAILED, "OOMKilled"),
+    ],
+)
+async def test_the_clusters_own_exit_codes(world: OpenpaiWorld, code: int, state: JobState, reason: str) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("end", user=USER, name=handle.job_name, code=code)
+        report = await seen(world, platform, handle, *_END)
+    assert (report.state, report.reason, report.exit_code) == (state, reason, None)
+
+
+@pytest.mark.parametrize("command", ["exit 143", "kill -9 $$"])
+async def test_an_exit_code_that_makes_the_cluster_start_jobs_again_does_not(world: OpenpaiWorld, command: str) -> None:
+    async with world.make() as platform:
+        report = await ended(world, platform, world.command("aaaaa", command))
+    assert report.state is JobState.FAILED
+    assert world.entry_of(world.command("aaaaa", "").name)["retries"] == 0
+    word = json.loads(world.recorder.ends[world.command("aaaaa", "").name])
+    assert (word["exitCode"], word["signal"]) in ((143, None), (None, 9))
+
+
+# Commands
+
+ODD = "echo \"it's $HOME\" `echo tick` '<% $parameters.x %>' \\\\ '$(no)'\nprintf '%s|' \"$NNI_TRIAL_JOB_ID\" \"ä\""
+
+
+async def test_an_odd_command_reaches_the_shell_unchanged(world: OpenpaiWorld) -> None:
+    async with world.make() as platform:
+        report = await ended(world, platform, world.command("aaaaa", ODD))
+        assert report.state is JobState.SUCCEEDED
+        handle = JobHandle(platform="openpai", version=1, job_name=world.command("aaaaa", "").name)
+        printed = (await platform.read_file(handle, "stdout", 0, 10_000)).decode()
+    home = printed.split("it's ")[1].split(" tick")[0]
+    environment = {"HOME": home, "NNI_TRIAL_JOB_ID": "aaaaa", "PATH": "/usr/bin:/bin"}
+    assert printed == by_a_shell(environment)
+
+
+def by_a_shell(environment: dict[str, str]) -> str:
+    return subprocess.run(["/bin/sh", "-c", ODD], capture_output=True, text=True, env=environment, check=True).stdout
+
+
+def users_job(*commands: str, **others: Any) -> dict[str, Any]:
+    role = {
+        "instances": 1, "dockerImage": "image", "commands": list(commands),
+        "resourcePerInstance": {"cpu": 1, "memoryMB": 64, "gpu": 0},
+    }  # fmt: skip
+    return {
+        "protocolVersion": 2, "name": "another name", "type": "job", "parameters": {"x": "rendered"},
+        "prerequisites": [{"type": "dockerimage", "uri": "example/image", "name": "image"}],
+        "taskRoles": {"main": role}, **others,
+    }  # fmt: skip
+
+
+async def test_a_job_of_ones_own_is_rendered_by_openpai(world: OpenpaiWorld) -> None:
+    job = users_job("echo '<% $parameters.x %>' \"$NNI_TRIAL_JOB_ID\"", 'echo "it\'s `echo tick`"')
+    async with world.make(openpaiConfig=job) as platform:
+        report = await ended(world, platform, world.command("aaaaa", "exit 9"))
+        assert report.state is JobState.SUCCEEDED
+        handle = JobHandle(platform="openpai", version=1, job_name=world.command("aaaaa", "").name)
+        assert await platform.read_file(handle, "stdout", 0, 100) == b"rendered aaaaa\nit's tick\n"
+
+
+async def test_one_task_of_one_role_reports(world: OpenpaiWorld) -> None:
+    report = 'echo \'{"type": "final", "value": 1}\' >> $NNI_OUTBOX; echo $PAI_CURRENT_TASK_ROLE_NAME'
+    job = users_job(report)
+    role = {**job["taskRoles"].pop("main"), "completion": {"minSucceededInstances": -1}}
+    job["taskRoles"] = {"server": role, "worker": {**role, "instances": 2}}
+    async with world.make(openpaiConfig=job, reporter="worker") as platform:
+        assert (await ended(world, platform, world.command("aaaaa", "none"))).state is JobState.SUCCEEDED
+    name = world.command("aaaaa", "").name
+    folder = world.directory(name)
+    assert (folder / "stdout").read_text() == "worker\n"
+    assert sorted(path.name for path in (folder / "replicas").iterdir()) == ["server-0", "worker-1"]
+    assert world.recorder.lines(name, "outbox/main.jsonl") == ['{"type": "final", "value": 1}']
+
+
+async def test_the_file_beats_inline_fields_and_stays_as_it_was(world: OpenpaiWorld) -> None:
+    file = world.code / "job.yml"
+    file.write_text(yaml.safe_dump(users_job("echo from the file")))
+    async with world.make(openpaiConfigFile=str(file), trialCpuNumber=7) as platform:
+        file.unlink()
+        await ended(world, platform, world.command("aaaaa", "echo inline"))
+    assert (world.directory(world.command("aaaaa", "").name) / "stdout").read_text() == "from the file\n"
+    again = world.make(openpaiConfigFile=str(file))
+    async with again:
+        config = await again._config(world.command("aaaaa", "").name)
+    assert config["taskRoles"]["main"]["resourcePerInstance"]["cpu"] == 1
+
+
+# Credentials
+
+
+async def test_a_token_is_rotated_while_jobs_run(world: OpenpaiWorld) -> None:
+    world.pretend()
+    async with world.make(token=SECRET) as platform:
+        handle = await running(world, platform, "a")
+        users(world, tokens=["a-new-token"])
+        await asyncio.sleep(0.03)  # longer than an answer is given again
+        with pytest.raises(BadCredentials):
+            await platform.observe([handle])
+        platform.renew(world.settings(token="a-new-token"))
+        await seen(world, platform, handle, JobState.RUNNING)
+
+
+async def test_a_password_gets_another_token_when_one_has_ended(world: OpenpaiWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        users(world, tokens=[])
+        await seen(world, platform, handle, JobState.RUNNING)
+    with pytest.raises(BadCredentials, match="Password is incorrect"):
+        async with world.make(token=None, password="wrong"):
+            pass
+
+
+@pytest.mark.parametrize(
+    "answer", [httpx.Response(200, json={}), httpx.Response(404, json={"message": "no such user"})]
+)
+async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: httpx.Response) -> None:
+    def answered(request: httpx.Request) -> httpx.Response:
+        is_check = request.url.path.endswith("/tokens/check")
+        return httpx.Response(404, json={"code": "NoApiError", "message": "no such API"}) if is_check else answer
+
+    account = OpenpaiAccount("http://pai", USER, transport=httpx.MockTransport(answered))
+    try:
+        if answer.status_code == 200:
+            await account.check('{"token": "t"}')
+        else:
+            with pytest.raises(BadCredentials, match="no such user"):
+                await account.check('{"token": "t"}')
+    finally:
+        await account.close()
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_who_asks_too_often_waits(world: OpenpaiWorld, form: str) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("behaviour", refuse_calls=1, retry_after_s=2, retry_after_form=form)
+        await asyncio.sleep(0.03)
+        with pytest.raises(PlatformUnavailable, match="less often"):
+            await platform.observe([handle])
+        await seen(world, platform, handle, JobState.RUNNING)
+    refused, following = [time for time, _, kind, _, _, status in lists(world) if kind == "list"][-2:]
+    assert following - refused >= 1
+
+
+# Before the first job
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject"),
+    [
+        ({"token": "wrong"}, "token"),
+        ({"username": "nobody", "token": SECRET}, "username"),
+        ({"virtualCluster": "mars"}, "virtualCluster"),
+        ({"storageConfigName": "nobody-has-it"}, "storageConfigName"),
+        ({"token": None, "password": "wrong"}, "password"),
+    ],
+)
+async def test_what_cannot_work_is_named_before_any_job(
+    world: OpenpaiWorld, changes: dict[str, Any], subject: str
+) -> None:
+    (wrong,) = [one for one in await world.make(**changes).preflight() if one.severity is Severity.WRONG]
+    assert (wrong.subject, bool(wrong.fix)) == (subject, True)
+    assert not any(secret in str(wrong) for secret in (SECRET, "wrong token"))
+    assert world.recorder.connections.health() == {}
+
+
+async def test_all_is_fine_and_away_is_no_fault(world: OpenpaiWorld) -> None:
+    assert {one.severity for one in await world.make().preflight()} == {Severity.FINE}
+    world.fake.control("behaviour", outage=503)
+    assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
+
+
+async def test_an_unrelated_folder_is_named_by_the_first_job(
+    world: OpenpaiWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mounted_storage, "_PATIENCE_S", 0)
+    unrelated = world.here.parent / "unrelated"
+    unrelated.mkdir()
+    async with world.make(localStorageMountPoint=str(unrelated)) as platform:
+        report = await ended(world, platform, world.command("aaaaa", "true"))
+    assert report.state is JobState.FAILED
+    assert report.message.startswith("containerStorageMountPoint: ") and str(unrelated) in report.message
+
+
+# Helpers
+
+
+def users(world: OpenpaiWorld, *, tokens: list[str]) -> None:
+    """From now on."""
+    account = {"tokens": tokens, "password": PASSWORD}
+    world.fake.control("users", users={USER: account}, storages={STORAGE: str(world.here)})
+
+
+def lists(world: OpenpaiWorld) -> list[tuple[float, str, str, str, str, int]]:
+    return [tuple(one) for one in world.fake.control("requests")]

@@ -1,0 +1,204 @@
+"""Every way in to a machine, and everything that may be wrong with one: a finding each, with what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import pytest_asyncio
+
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platforms.remote.address import Credential
+from nni_manager.platforms.remote.preflight import look
+from nni_manager.platforms.remote.site import Entry
+from tests.platforms.remote.ssh_machines import InProcessMachine, free_port, home_of_manager
+
+pytestmark = pytest.mark.contract
+
+NOISE = "echo 'Welcome to the machine'\nprintf 'nni-manager-'\necho; echo '{not json'\nPS4=; set -x\n"
+
+
+@pytest_asyncio.fixture
+async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
+    machine = InProcessMachine(tmp_path / "machine")
+    with home_of_manager(tmp_path / "manager"):
+        await machine.start()
+        yield machine
+        await machine.stop()
+
+
+async def found(*entries: dict[str, Any]) -> list[PreflightFinding]:
+    return await look([Entry.of(entry) for entry in entries])
+
+
+async def only(entry: dict[str, Any], subject: str, severity: Severity) -> PreflightFinding:
+    [finding] = await found(entry)
+    assert (finding.subject, finding.severity) == (f"{entry['host']}: {subject}", severity), finding
+    assert finding.fix or severity is Severity.FINE
+    return finding
+
+
+async def test_a_password_and_nothing_is_left(machine: InProcessMachine) -> None:
+    await only(machine.entry(), "login", Severity.FINE)
+    assert list(machine.home.iterdir()) == []
+
+
+async def test_a_password_that_is_asked_for_by_a_prompt(machine: InProcessMachine) -> None:
+    machine.asks_for_password_by_prompt = True
+    await only(machine.entry(), "login", Severity.FINE)
+
+
+async def test_a_wrong_password_is_tried_once(machine: InProcessMachine) -> None:
+    finding = await only(machine.entry(password="wr0ng"), "login", Severity.WRONG)
+    assert "password" in finding.fix and "wr0ng" not in str(finding)
+    assert machine.refused_logins == 1
+
+
+async def test_a_key_of_the_users_own_is_found(machine: InProcessMachine) -> None:
+    machine.keys.append(_key(Path(os.environ["HOME"], ".ssh", "id_rsa"), "ssh-rsa"))
+    await only(machine.entry(password=None), "login", Severity.FINE)
+
+
+async def test_a_key_that_is_not_accepted(machine: InProcessMachine, tmp_path: Path) -> None:
+    _key(tmp_path / "key")
+    finding = await only(machine.entry(password=None, sshKeyFile=str(tmp_path / "key")), "login", Severity.WRONG)
+    assert "authorized_keys" in finding.fix
+
+
+@pytest.mark.parametrize(("passphrase", "words"), [(None, "set `sshPassphrase`"), ("an0ther", "correct it")])
+async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphrase: str | None, words: str) -> None:
+    machine.keys.append(_key(tmp_path / "key", passphrase="0pen"))
+    entry = machine.entry(password=None, sshKeyFile=str(tmp_path / "key"), sshPassphrase=passphrase)
+    assert words in (await only(entry, "login", Severity.WRONG)).fix
+    await only({**entry, "sshPassphrase": "0pen"}, "login", Severity.FINE)
+
+
+async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProcessMachine) -> None:
+    finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
+    assert f"`hostKey: {machine.fingerprint}`" in finding.fix
+    assert machine.refused_logins == 0, "no password goes to whom one does not know"
+    _know(machine, machine.host_key)
+    await only(machine.entry(hostKey=None), "login", Severity.FINE)
+    text = machine.host_key.export_public_key().decode().strip()
+    await only(machine.entry(hostKey=text), "login", Severity.FINE)
+
+
+async def test_a_host_key_that_has_changed(machine: InProcessMachine) -> None:
+    _know(machine, asyncssh.generate_private_key("ssh-ed25519"))
+    assert "ssh-keygen -R" in (await only(machine.entry(hostKey=None), "host key", Severity.WRONG)).fix
+    other = asyncssh.generate_private_key("ssh-ed25519").get_fingerprint()
+    assert "somebody stands between" in (await only(machine.entry(hostKey=other), "host key", Severity.WRONG)).fix
+
+
+async def test_addresses_and_ports(machine: InProcessMachine) -> None:
+    await only(machine.entry(port=free_port()), "port", Severity.AWAY)
+    await only(machine.entry(host="no-such-machine.invalid"), "address", Severity.WRONG)
+
+
+async def test_a_port_that_says_nothing(machine: InProcessMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nni_manager.platforms.remote.preflight._LOOK_S", 0.5)
+    open_ones: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: open_ones.append(writer), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        finding = await only(machine.entry(port=port), "port", Severity.AWAY)
+        assert "timeout" in finding.sentence
+        for writer in open_ones:
+            writer.close()
+            await writer.wait_closed()
+
+
+async def test_a_jump_host_with_a_key_of_its_own(machine: InProcessMachine, tmp_path: Path) -> None:
+    jump = InProcessMachine(tmp_path / "jump")
+    await jump.start()
+    _know(jump, jump.host_key)
+    jump.keys.append(_key(Path(os.environ["HOME"], ".ssh", "id_ed25519")))
+    via = f"{jump.user}@127.0.0.1:{jump.port}"
+    await only(machine.entry(proxyJump=via), "login", Severity.FINE)
+    assert (jump.logins, machine.logins) == (1, 1)
+    await only(machine.entry(proxyJump=f"nobody@127.0.0.1:{jump.port}"), f"jump host nobody@127.0.0.1:{jump.port}",
+               Severity.WRONG)  # fmt: skip
+    await jump.stop()
+
+
+async def test_the_users_ssh_config_is_followed(machine: InProcessMachine) -> None:
+    _write_config(f"Host bench\n  HostName 127.0.0.1\n  Port {machine.port}\n")
+    await only(machine.entry(host="bench", port=22), "login", Severity.FINE)
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", "fish", "csh"])
+async def test_login_shells_and_noise(machine: InProcessMachine, tmp_path: Path, shell: str) -> None:
+    found_shell = shutil.which(shell)
+    assert found_shell is not None, f"{shell} is one of .ci/debian-packages"
+    noisy = tmp_path / "noisy"
+    noisy.write_text(f'#!/bin/sh\n{NOISE}exec {found_shell} "$@"\n')
+    noisy.chmod(0o755)
+    machine.shell = str(noisy)
+    await only(machine.entry(), "login", Severity.FINE)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", ""])
+async def test_no_python_that_will_do(machine: InProcessMachine, tmp_path: Path, version: str) -> None:
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for tool in ("sh", "cat"):
+        (bin_folder / tool).symlink_to(shutil.which(tool) or "")
+    if version:
+        major, minor = version.split(".")
+        (bin_folder / "python3").write_text(f'#!/bin/sh\necho "$4({major}, {minor})"; cat\n')
+        (bin_folder / "python3").chmod(0o755)
+    machine.environment["PATH"] = str(bin_folder)
+    finding = await only(machine.entry(), "python", Severity.WRONG)
+    assert "pythonPath" in finding.fix and version in finding.sentence
+    await only(machine.entry(pythonPath=str(Path(shutil.which("python3") or "").parent)), "login", Severity.FINE)
+
+
+async def test_a_home_that_cannot_be_written(machine: InProcessMachine) -> None:
+    machine.environment["HOME"] = "/proc/self"
+    await only(machine.entry(), "write permission", Severity.WRONG)
+
+
+async def test_an_account_without_a_shell(machine: InProcessMachine, tmp_path: Path) -> None:
+    closed = tmp_path / "nologin"
+    closed.write_text("#!/bin/sh\necho 'This account is not available.'\nexit 1\n")
+    closed.chmod(0o755)
+    machine.shell = str(closed)
+    assert "This account is not available" in (await only(machine.entry(), "session", Severity.AWAY)).sentence
+
+
+async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:
+    findings = await found(machine.entry(port=free_port()), machine.entry())
+    assert [finding.severity for finding in findings] == [Severity.WARNING, Severity.FINE]
+    assert "gets no trial" in findings[0].sentence
+
+
+def test_no_secret_is_shown() -> None:
+    credential = Credential(password="p4ss", passphrase="phr4se")
+    assert "p4ss" not in repr(credential) and "phr4se" not in repr(credential)
+    assert Credential.parse(credential.as_text()) == credential
+
+
+def _key(path: Path, kind: str = "ssh-ed25519", passphrase: str | None = None) -> asyncssh.SSHKey:
+    key = asyncssh.generate_private_key(kind)
+    if passphrase is None:
+        key.write_private_key(str(path))
+    else:
+        key.write_private_key(str(path), passphrase=passphrase, rounds=50)
+    path.chmod(0o600)
+    return key.convert_to_public()
+
+
+def _write_config(text: str) -> None:
+    Path(os.environ["HOME"], ".ssh", "config").write_text(text)
+
+
+def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:
+    line = f"[127.0.0.1]:{machine.port} {key.export_public_key().decode()}"
+    with Path(os.environ["HOME"], ".ssh", "known_hosts").open("a") as file:
+        file.write(line)
