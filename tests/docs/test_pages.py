@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -52,6 +53,15 @@ def test_pages_are_run() -> None:
 
 
 @pytest.mark.unit
+def test_the_unit_starts_the_daemon() -> None:
+    unit = next(block for block in pages.blocks(pages.DOCS / "operations.md") if block.language == "ini")
+    (start,) = [line for line in unit.text.splitlines() if line.startswith("ExecStart=")]
+    (words,) = _ours(start.removeprefix("ExecStart="))
+    _parse(words)
+    assert "KillMode=process" in unit.text, "else systemd ends keeper and trials"
+
+
+@pytest.mark.unit
 def test_commands_that_are_not_run_are_commands_of_ours() -> None:
     """Every `nnictl …` and `nni-manager …` of a page is understood; what would happen then does not."""
     tried = 0
@@ -64,25 +74,29 @@ def test_commands_that_are_not_run_are_commands_of_ours() -> None:
     assert tried > 30
 
 
+#: A command may follow these.
+_BEFORE = ("", "&&", "||", "|", ";", "until", "while", "if", "then", "do", "!")
+#: What a shell does with its output, and what comes after it.
+_AFTER = ("&&", "||", "|", ";", "&", ">", "2>", "<")
+
+
 def _ours(text: str) -> Iterator[list[str]]:
-    """Command lines of ours, up to what a shell would do with their output."""
-    for line in text.replace("\\\n", " ").splitlines():
+    """Command lines of ours, without what stands around them."""
+    for line in text.replace("\\\n", " ").replace("$(", " ; ").splitlines():
         words = shlex.split(line, comments=True)
-        while any(word in words for word in ("nnictl", "nni-manager")):
-            start = next(number for number, word in enumerate(words) if word in ("nnictl", "nni-manager"))
-            rest = words[start + 1 :]
-            end = next((number for number, word in enumerate(rest) if word in ("&&", "|", ">", "||", "&", ";")), None)
-            yield [words[start], *(rest if end is None else rest[:end])]
-            words = [] if end is None else rest[end:]
+        for number, word in enumerate(words):
+            before = words[number - 1] if number else ""
+            if Path(word).name in ("nnictl", "nni-manager") and (before in _BEFORE or "=" in before):
+                rest = list(takewhile(lambda word: word not in _AFTER, words[number + 1 :]))
+                yield [Path(word).name, *rest]
 
 
 def _parse(words: list[str]) -> None:
     command: click.Command = main.nnictl if words[0] == "nnictl" else main.nni_manager
-    arguments, parent = words[1:], None
+    arguments = words[1:]
     while isinstance(command, click.Group):
         found = command.get_command(click.Context(command), arguments[0])
         assert found is not None, words
         command, arguments = found, arguments[1:]
-    with click.Context(command, info_name=words[0], parent=parent, resilient_parsing=True) as context:
-        parser = command.make_parser(context)
-        parser.parse_args(list(arguments))
+    with click.Context(command, info_name=words[0]) as context:
+        command.make_parser(context).parse_args(arguments)  # values are not looked at
