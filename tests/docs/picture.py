@@ -13,11 +13,11 @@ from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.docs.pages import ROOT
 
 #: Pixels; more is hardly seen in a README.
-SIZE = {"width": 1000, "height": 820}
+SIZE = {"width": 1280, "height": 800}
 
 
 def main(file: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder, command_line(Path(folder)) as line:
+    with tempfile.TemporaryDirectory(prefix="search-", dir="/tmp") as folder, command_line(Path(folder)) as line:
         line.serve("--host", "127.0.0.1", "--port", "0")
         (door,) = [one for one in line.daemon.call("GET", "/daemon")["doors"] if one["kind"] == "service"]
         line.good("create", "--config", ROOT / "configs" / "digits-tpe.yml")
@@ -31,7 +31,7 @@ def _take(address: str, file: Path) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport=SIZE)
         page.goto(address)
-        page.locator(".js-plotly-plot .main-svg").first.wait_for()
+        page.locator("tbody tr").first.wait_for()
         page.screenshot(path=str(file))
         browser.close()
 
