@@ -1,4 +1,4 @@
-"""The picture in README: the page of a real search, in Chromium. ``python -m tests.docs.picture FILE``, or `make picture`."""
+"""The picture in README: the page of a real search, in Chromium (`make picture`)."""
 
 from __future__ import annotations
 
