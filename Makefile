@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -q
 # One more than there are processors.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 
-.PHONY: demo test machines check docs bench fuzz clean
+.PHONY: demo test machines check docs picture bench fuzz clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -39,6 +39,10 @@ check: $(VENV)/.dev
 # Figures beside their floors, in one run; see README.
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
+
+# README's picture, of a real search.
+picture: $(VENV)/.dev
+	$(BIN)/python -m tests.docs.picture docs/page.png
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config import dialect_v2, settings
+from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit
 
@@ -32,3 +33,8 @@ def test_every_setting_is_in_the_readme() -> None:
 @pytest.mark.parametrize("name", ["maxTrialRetries", "gracePeriod", "metricGrace", "versionCheck", "logCollection"])
 def test_every_field_of_ours_is_in_the_readme(name: str) -> None:
     assert name in dialect_v2.FIELDS and f"| `{name}` |" in README
+
+
+def test_every_platform_is_in_the_readme_in_its_own_words() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", README.split("| Platform |")[1].split("\n\n")[0], re.MULTILINE)
+    assert rows == [(one.name, one.summary) for one in registry.descriptions()]
