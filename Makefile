@@ -36,7 +36,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/vermin -q -t=3.7- --no-tips --violations trial_runner
 
-# Figures beside their floors, in one run; see README.
+# The pages that are made from the code.
 docs: $(VENV)/.dev
 	$(VENV)/bin/python -m nni_manager.config.field_reference > docs/configuration.md
 
