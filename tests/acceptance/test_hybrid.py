@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +34,11 @@ class Hybrid:
         self.nfs = self._folder("nfs")
         for service in SERVICES:
             (self._folder(f"code of {service}") / f"only-{service}").touch()
-        fake.control("reset", users={"alice": {"tokens": ["t0ken"]}}, storages={"team-nfs": str(self.nfs)})
+        self.set_token("t0ken", "reset")
+
+    def set_token(self, token: str, verb: str = "users") -> None:
+        """The only one that is accepted; `reset`: by a cluster without jobs."""
+        self.fake.control(verb, users={"alice": {"tokens": [token]}}, storages={"team-nfs": str(self.nfs)})
 
     def _folder(self, name: str) -> Path:
         (self.folder / name).mkdir(exist_ok=True)
@@ -113,6 +119,29 @@ def test_where_no_service_takes_a_trial_it_names_all_their_reasons(listening: Da
     assert listening.rows(id_, "SELECT DISTINCT service, number FROM attempts") == [("local", 1)]
 
 
+def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(listening: Daemon, hybrid: Hybrid) -> None:
+    hybrid.fake.control("behaviour", hold=True)
+    config = hybrid.config() | {"trialConcurrency": 5, "maxTrialNumber": 12}
+    del config["trainingService"][1:3]
+    config["trainingService"][1]["token"] = "${PAI_TOKEN}"
+    id_ = listening.create(config, hybrid.folder, {"PAI_TOKEN": "t0ken"})
+    until(lambda: len(hybrid.fake.control("jobs")) == 3)
+    hybrid.set_token("another")
+    until(lambda: _status(listening, id_, "openpai") == "on hold")
+    ended = _ended(listening, id_, "local")
+    until(lambda: _ended(listening, id_, "local") >= min(ended + 2, 9))  # it goes on
+    assert listening.status(id_)["hold"] is None
+    hybrid.fake.control("behaviour", hold=False)
+    _update_credentials(listening, id_, PAI_TOKEN="another")
+    listening.wait(id_, "DONE")
+    trials = listening.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
+    assert trials == [(number, "SUCCEEDED", str(number)) for number in range(12)]
+    assert listening.rows(id_, "SELECT DISTINCT number FROM attempts") == [(1,)]
+    assert len(hybrid.fake.control("jobs")) == len(
+        listening.rows(id_, "SELECT 1 FROM attempts WHERE service='openpai'")
+    )
+
+
 def _check(daemon: Daemon, id_: str) -> None:
     """Every trial has its own result, and ran the command of its service; only what is gone cost attempts."""
     trials = daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
@@ -144,6 +173,16 @@ def _ended(daemon: Daemon, id_: str, *services: str) -> int:
 def _away(daemon: Daemon, id_: str) -> set[str]:
     """Services whose machine cannot be reached, as the API shows them."""
     return {one["name"] for one in daemon.status(id_)["services"] if "unreachable since" in one["sentence"]}
+
+
+def _status(daemon: Daemon, id_: str, service: str) -> str:
+    return next(str(one["status"]) for one in daemon.status(id_)["services"] if one["name"] == service)
+
+
+def _update_credentials(daemon: Daemon, id_: str, **variables: str) -> None:
+    nnictl = Path(sys.executable).with_name("nnictl")
+    command = [nnictl, "update", "credentials", id_, "--data-dir", daemon.data]
+    subprocess.run(command, env={**daemon.environment, **variables}, check=True, timeout=30)
 
 
 def _sentences(daemon: Daemon, id_: str) -> list[str]:
