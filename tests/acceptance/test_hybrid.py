@@ -142,6 +142,23 @@ def test_a_token_expires_and_is_replaced_while_trials_run_and_none_is_lost(liste
     )
 
 
+def test_one_that_is_gone_for_good_holds_up_neither_the_others_nor_a_stop(listening: Daemon, hybrid: Hybrid) -> None:
+    hybrid.fake.control("behaviour", hold=True)
+    config = hybrid.config() | {"trialConcurrency": 5, "maxTrialNumber": 9}
+    del config["trainingService"][1:3]
+    id_ = listening.create(config, hybrid.folder)
+    until(lambda: len(hybrid.fake.control("jobs")) == 3)
+    hybrid.fake.stop(kill=True)
+    try:
+        until(lambda: _ended(listening, id_, "local") == 6)
+        assert _status(listening, id_, "openpai") == "away"
+        listening.call("POST", f"/experiments/{id_}/stop")
+        ends = Counter(listening.rows(id_, "SELECT status, reason FROM trials"))
+        assert ends == {("SUCCEEDED", ""): 6, ("USER_CANCELED", "EXPERIMENT_STOPPED"): 3}
+    finally:
+        hybrid.fake.start()
+
+
 def _check(daemon: Daemon, id_: str) -> None:
     """Every trial has its own result, and ran the command of its service; only what is gone cost attempts."""
     trials = daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
