@@ -15,4 +15,7 @@ def check(spec: ExperimentSpec) -> None:
     for service in spec.platforms:
         registry.adapter_of(service).check(spec, service)
     if spec.shared_storage is not None:
-        raise InvalidInput("sharedStorage: is not in this version yet; remove this section")
+        raise InvalidInput(
+            "sharedStorage: is not in this version yet, nothing would be mounted; remove this section, mount the"
+            " storage yourself where trials run, and use its folder there in trialCommand"
+        )

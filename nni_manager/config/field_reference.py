@@ -33,6 +33,13 @@ _FORMATS = {
 }  # fmt: skip
 
 
+_SEVERAL = """\
+Of several, a trial goes to the one with the fewest trials at work among those that can take it now: not away, not on
+hold, below its own `trialConcurrency`, with room. Of equal ones the first of the list is taken. Each may have a
+`trialCommand`, `trialCodeDirectory`, `trialGpuNumber` and `nniManagerIp` of its own; `local` runs its code in place.
+"""
+
+
 def reference() -> str:
     """The whole document."""
     parts = [_HEAD, *_top_level(), *_platforms(), *_shared_storage(), *_first_format()]
@@ -50,6 +57,7 @@ def _platforms() -> Iterator[str]:
         "`trainingService` is one of these sections, or a list of them. Several of one kind are called `openpai`,"
         " `openpai-2`…\n"
     )
+    yield _SEVERAL
     for one in registry.descriptions():
         yield f"### {one.name}\n"
         yield f"{one.summary[0].upper()}{one.summary[1:]}.{_state(one)}\n"
@@ -63,6 +71,7 @@ def _state(one: PlatformDescription) -> str:
 
 def _shared_storage() -> Iterator[str]:
     yield "## sharedStorage\n"
+    yield "Checked, and not in this version yet: `create` refuses it. Mount the storage yourself where trials run.\n"
     for model in KINDS:
         yield from _model(model, "")
 

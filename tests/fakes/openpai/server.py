@@ -52,6 +52,8 @@ class Misbehaviour:
     retry_after_form: str = "seconds"
     #: Entries that a list has at most, whatever is asked.
     list_most: int = _MOST_LISTED
+    #: Jobs that a user may have at a time; None: any number.
+    quota: int | None = None
     #: Seconds after which a job is on the list.
     list_lag_s: float = 0.0
 
@@ -243,11 +245,18 @@ class RestServer:
         if cluster not in self.users[user].virtual_clusters:
             raise Refusal(403, "ForbiddenUserError", f"User {user} is not allowed to do operation in {cluster}")
         mounts = self._mounts(user, config)
+        self._count(user)
         self.cluster.add(job_of(user, config, mounts, round(self.clock() * 1000)))
         if self.wrong.lose_answers > 0:
             self.wrong.lose_answers -= 1
             return BrokenOff()
         return JSONResponse({"status": 202, "message": f"update job {config['name']} successfully"}, 202)
+
+    def _count(self, user: str) -> None:
+        most = self.wrong.quota
+        live = sum(job.user == user and job.completed_ms is None for job in self.cluster.jobs.values())
+        if most is not None and live >= most:
+            raise Refusal(403, "NoEnoughQuotaError", f"User {user} has {live} of {most} jobs")
 
     def _mounts(self, user: str, config: dict[str, Any]) -> list[list[str]]:
         mounts = []

@@ -230,6 +230,7 @@ class RealMachine(SshMachine):
         if self._process is None:
             return
         server = psutil.Process(self._process.pid)
+        server.suspend()  # lest it lets somebody in meanwhile, whose session would live
         for process in [*server.children(recursive=True), server]:
             with suppress(psutil.Error):
                 if process.name().startswith("sshd"):
