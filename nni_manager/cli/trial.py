@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.chosen_trial import choose_trial, trial_help
 from nni_manager.cli.experiment import json_option
-from nni_manager.cli.output import compact, duration, echo, echo_json, number, table
+from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
+from nni_manager.cli.place import same_place
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.reason_words import in_words
+from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
-trial_option = click.option("--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL")
+trial_option = click.option(
+    "--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL", help=trial_help
+)
 _HEADERS = ("NO", "ID", "STATUS", "RESULT", "TIME", "WHERE", "WHY", "PARAMETERS")
 #: The most trials that the API answers at once.
 _MOST = 10_000
@@ -23,7 +29,7 @@ _MOST = 10_000
 
 @click.group()
 def trial() -> None:
-    """List and kill trials."""
+    """List, show and kill trials."""
 
 
 @trial.command("ls")
@@ -50,11 +56,36 @@ def list_trials(connect: Connect, *, id: str | None, head: int | None, tail: int
 @connected
 @selection.id_argument
 @trial_option
+@json_option
+def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> None:
+    """Show everything about a trial, and the last lines of its stderr if it failed."""
+    client = connect()
+    id_ = selection.choose(client, id)
+    found = choose_trial(client, id_, trial_id)
+    if as_json:
+        echo_json(found)
+        return
+    click.echo(facts(_facts(found)))
+    for attempt in found["attempts"]:
+        if words := _last_words(attempt):
+            click.echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
+    click.echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_place()}` shows all that it wrote.")
+
+
+@trial.command()
+@connected
+@selection.id_argument
+@trial_option
 def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
     """Ask a trial to end."""
     client = connect()
-    client.kill_trial(selection.choose(client, id), trial_id)
-    click.echo(f"Trial {trial_id} is asked to end.")
+    id_ = selection.choose(client, id)
+    found = choose_trial(client, id_, trial_id)
+    if TrialStatus(found["status"]).is_final:
+        click.echo(f"Trial {found['id']} has ended already: {found['status']}.")
+        return
+    client.kill_trial(id_, found["id"])
+    click.echo(f"Trial {found['id']} is asked to end.")
 
 
 def _find(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
@@ -86,4 +117,36 @@ def _time(trial: dict[str, Any]) -> str:
 def _why(trial: dict[str, Any]) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
-    return ": ".join(text for text in (trial["reason"], trial["message"]) if text)
+    return in_words(trial["reason"], trial["message"])
+
+
+def _facts(trial: dict[str, Any]) -> dict[str, str]:
+    return {
+        "id": trial["id"],
+        "number": str(trial["sequenceId"]),
+        "status": trial["status"],
+        "why": _why(trial),
+        "result": _result(trial),
+        "last intermediate": number(trial["lastValue"]),
+        "intermediates": str(trial["intermediates"]),
+        "parameters": compact(trial["parameters"]),
+        "started": moment(trial["startedMs"]),
+        "ended": moment(trial["endedMs"]),
+        "time": _time(trial),
+        "where": trial["place"] or trial["service"] or "",
+        "page": trial["link"],
+        "folder": trial["logPath"],
+        **{f"attempt {attempt['number']}": _attempt(attempt) for attempt in trial["attempts"]},
+    }
+
+
+def _attempt(attempt: dict[str, Any]) -> str:
+    code = f"exit code {attempt['exitCode']}" if attempt["exitCode"] is not None else ""
+    signal = f"signal {attempt['signal']}" if attempt["signal"] is not None else ""
+    job = f"job {attempt['jobName']} on {attempt['service']}"
+    return ", ".join(filter(None, (attempt["state"], code, signal, attempt["message"], attempt["place"], job)))
+
+
+def _last_words(attempt: dict[str, Any]) -> str:
+    """The runner is nearer to it than the platform."""
+    return printable((attempt["runnerExit"] or {}).get("stderrTail") or attempt["stderrTail"]).rstrip()

@@ -291,7 +291,7 @@ def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -
     lines = nnictl("trial", "ls").stdout.splitlines()
     assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", "local", '{"x":', "0}"]
     assert "  hostA, gpu 0  " in lines[2]
-    assert "  USER_CODE: exit code 1  " in lines[3]
+    assert "  its command failed, exit code 1 (USER_CODE)  " in lines[3]
     assert "  waits for a free slot  " in lines[4]
     assert "NaN" in lines[5]
 
@@ -302,11 +302,46 @@ def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
 
 
-@pytest.mark.parametrize("words", [["-T", "aaaaa"], ["abc", "--trial_id", "aaaaa"], ["--trial-id", "aaaaa"]])
+@pytest.mark.parametrize("words", [["-T", "ddddd"], ["abc", "--trial_id", "dd"], ["--trial-id", "3"]])
 def test_trial_kill(nnictl: Run, manager: FakeManager, words: list[str]) -> None:
     manager.add(state("abc"))
-    assert nnictl("trial", "kill", *words).exit_code == 0
-    assert manager.calls == [("kill", "abc", "aaaaa")]
+    manager.trials_of["abc"] = TRIALS
+    assert nnictl("trial", "kill", *words).stdout == "Trial ddddd is asked to end.\n"
+    assert manager.calls == [("kill", "abc", "ddddd")]
+
+
+def test_a_trial_that_has_ended_is_not_asked_to_end(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = TRIALS
+    assert nnictl("trial", "kill", "-T", "0").stdout == "Trial aaaaa has ended already: SUCCEEDED.\n"
+    assert manager.calls == []
+
+
+def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManager) -> None:
+    attempt = {
+        "number": 1, "state": "FAILED", "exitCode": 127, "signal": None, "message": "", "place": "", "jobName": "job",
+        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None,
+    }  # fmt: skip
+    failed = trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 127", attempts=[attempt])
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [*TRIALS[:2], failed]
+    text = nnictl("trial", "show", "-T", "2").stdout
+    assert "its command failed, exit code 127: a command was not found (USER_CODE)" in text
+    assert "last lines of the stderr of attempt 1:\n[1mtrain.py: not found\n" in text
+    assert "`nnictl log trial abc -T ccccc` shows all that it wrote." in text
+    assert json.loads(nnictl("trial", "show", "-T", "ccc", "--json").stdout) == failed
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("9", "there is no trial 9; `nnictl trial ls abc` shows every trial"), ("zz", "there is no trial zz; "),
+    ("a", "trial a may be aaaaa, abbbb; give more of the id"), ("", "the trial is empty"),
+])  # fmt: skip
+def test_a_trial_that_is_not_one_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0), trial("abbbb", 1)]
+    result = nnictl("trial", "kill", "-T", given)
+    assert result.exit_code != 0 and f"nnictl: {said}" in result.stderr
+    assert manager.calls == []
 
 
 # update
