@@ -31,7 +31,7 @@ class Progress:
     elapsed_s: float
     #: `maxExperimentDuration`; None: no limit.
     limit_s: float | None
-    #: Whether `elapsed_s` grows.
+    #: Whether `elapsed_s` grows: it does not on hold.
     is_active: bool
     #: None: infinite, or there is no best trial yet.
     best_value: float | None
@@ -57,7 +57,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
     """`since_s`: how long ago the state was told, in seconds."""
     counts: Mapping[str, int] = state["counts"]
     best = state["best"] or {}
-    is_active = ExperimentStatus(state["status"]).is_active
+    is_active = ExperimentStatus(state["status"]).is_active and not state["hold"]
     return Progress(
         done=sum(count for status, count in counts.items() if status not in OPEN_STATUSES),
         running=counts.get(TrialStatus.RUNNING, 0) + counts.get(TrialStatus.UNKNOWN, 0),

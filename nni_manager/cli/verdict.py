@@ -29,7 +29,7 @@ def judge(state: State) -> Verdict | None:
     """None: go on waiting."""
     status, id_ = state["status"], state["id"]
     if status == ExperimentStatus.DONE:
-        return Verdict(is_done=True, is_good=_any_success(state), text=_result(state))
+        return Verdict(is_done=True, is_good=state["best"] is not None, text=_result(state))
     if status == ExperimentStatus.ERROR:
         return Verdict(is_done=False, is_good=False, text=_trouble(state, "stopped on an error"))
     if status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
@@ -57,7 +57,10 @@ def _result(state: State) -> str:
         value = number(best["value"]) or "infinite"
         return f"Experiment {id_} is done. Best result {value}, trial {best['trialId']}:\n{parameters}"
     if _any_success(state):
-        return f"Experiment {id_} is done, but no trial reported a final result that is a number."
+        return (
+            f"Experiment {id_} is done, but no trial that succeeded has a final result that is a number;"
+            f" `nnictl trial ls {id_}` says why."
+        )
     return f"Experiment {id_} is done, but no trial succeeded; `nnictl trial ls {id_}` says why."
 
 

@@ -502,6 +502,7 @@ def test_bad_usage_is_one_line_that_names_the_help(nnictl: Run, words: list[str]
 
 def test_a_fault_of_ours_names_its_place(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING")]
     manager.refusal = KeyError("x")
     result = nnictl("trial", "kill", "-T", "aaaaa")
     assert result.exit_code == 1
@@ -515,5 +516,6 @@ def test_no_command_shows_the_help(nnictl: Run) -> None:
 
 def test_an_interrupt_ends_with_130(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING")]
     manager.refusal = KeyboardInterrupt()
     assert nnictl("trial", "kill", "-T", "aaaaa").exit_code == 130

@@ -31,7 +31,7 @@ def test_done_shows_the_best() -> None:
 @pytest.mark.parametrize(
     ("counts", "is_good", "words"),
     [
-        ({"SUCCEEDED": 2}, True, "no trial reported a final result"),
+        ({"SUCCEEDED": 2}, False, "no trial that succeeded has a final result that is a number; `nnictl trial ls"),
         ({"FAILED": 2}, False, "no trial succeeded; `nnictl trial ls k3v9x0qa`"),
         ({}, False, "no trial succeeded"),
     ],

@@ -509,6 +509,12 @@ def test_max_experiment_duration(exec_ms: int, counted_ms: int, after: str, wake
     assert found.wake_at == wake_at
 
 
+def test_time_on_hold_does_not_count() -> None:
+    row = experiment(exec_ms=5_000, counted_ms=NOW - 60_000, next_sequence_id=1, hold=hold())
+    found = Plan(running("aaaaa"), row=row, config=spec(max_experiment_duration_s=10))
+    assert found.records(SetStatus) == [] and found.wake_at is None
+
+
 def test_time_after_the_end_does_not_count() -> None:
     row = experiment("DONE", exec_ms=5_000, counted_ms=0, next_sequence_id=1)
     assert Plan(row=row, config=spec(max_experiment_duration_s=10)).decisions.records == []
