@@ -118,7 +118,7 @@ def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
     return {
         "id": experiment["id"],
-        "status": experiment["status"],
+        "status": ": ".join(filter(None, (experiment["status"], experiment.get("noMoreTrials")))),
         "problem": _problem(experiment),
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),

@@ -52,16 +52,17 @@ def _any_success(state: State) -> bool:
 
 def _result(state: State) -> str:
     id_, best = state["id"], state["best"]
+    why = f"done, as {state['noMoreTrials']}" if state.get("noMoreTrials") else "done"
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
         value = number(best["value"]) or "infinite"
-        return f"Experiment {id_} is done. Best result {value}, trial {best['trialId']}:\n{parameters}"
+        return f"Experiment {id_} is {why}. Best result {value}, trial {best['trialId']}:\n{parameters}"
     if _any_success(state):
         return (
-            f"Experiment {id_} is done, but no trial that succeeded has a final result that is a number;"
+            f"Experiment {id_} is {why}, but no trial that succeeded has a final result that is a number;"
             f" `nnictl trial ls {id_}` says why."
         )
-    return f"Experiment {id_} is done, but no trial succeeded; `nnictl trial ls {id_}` says why."
+    return f"Experiment {id_} is {why}, but no trial succeeded; `nnictl trial ls {id_}` says why."
 
 
 def _trouble(state: State, what: str) -> str:

@@ -20,7 +20,8 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
         "view": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
         "logPath": f"/data/{id}",
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
-        "counts": {}, "trialsMade": 0, "best": None, "revision": 1, "warnings": [], "services": [], "references": [],
+        "counts": {}, "trialsMade": 0, "best": None, "noMoreTrials": "", "revision": 1, "warnings": [],
+        "services": [], "references": [],
         "config": {"trialCommand": "python3 trial.py"},
         **fields,
     }  # fmt: skip

@@ -255,6 +255,17 @@ def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> No
     assert manager.calls == []
 
 
+@pytest.mark.parametrize(("reason", "said"), [
+    ("maxTrialNumber (10) is reached", "`nnictl update trialnum abc -v NUMBER`"),
+    ("maxExperimentDuration (1h) is reached", "`nnictl update duration abc -v DURATION`"),
+    ("the tuner has no more proposals", "`nnictl update searchspace abc -f FILE`"),
+])  # fmt: skip
+def test_resume_of_what_is_done_says_what_to_raise(nnictl: Run, manager: FakeManager, reason: str, said: str) -> None:
+    manager.add(state("abc", "DONE", noMoreTrials=reason))
+    assert nnictl("resume", "abc").stderr == f"warning: it makes no more trials: {reason}; for more, {said}\n"
+    assert f"status    DONE: {reason}\n" in nnictl("experiment", "status", "abc").stdout
+
+
 # trial
 
 
