@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import progress, selection
-from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
+from nni_manager.cli.output import compact, direction, duration, echo, echo_json, facts, moment, number, table
 from nni_manager.cli.session import Connect, connected
 
 if TYPE_CHECKING:
@@ -155,7 +155,11 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "time at work": duration(experiment["execDurationMs"] / 1000),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
-        "best": f"{number(best['value']) or 'infinite'} (trial {best['trialId']})" if best else "",
+        f"best{direction(experiment.get('optimizeMode'))}": _best(best) if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
         "config": compact(experiment["config"]),
     }
+
+
+def _best(best: dict[str, Any]) -> str:
+    return f"{number(best['value']) or 'infinite'} (trial {best['trialId']})"

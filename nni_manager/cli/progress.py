@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nni_manager.cli.output import cut, duration, number
+from nni_manager.cli.output import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 
@@ -36,6 +36,8 @@ class Progress:
     #: None: infinite, or there is no best trial yet.
     best_value: float | None
     best_trial: str
+    #: `maximize` or `minimize`; empty: not known.
+    optimize_mode: str = ""
 
     @property
     def fraction(self) -> float | None:
@@ -68,6 +70,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         is_active=is_active,
         best_value=best.get("value"),
         best_trial=best.get("trialId", ""),
+        optimize_mode=state.get("optimizeMode", ""),
     )
 
 
@@ -92,7 +95,9 @@ def _trials(progress: Progress) -> str:
 
 def _best(progress: Progress) -> str:
     value = number(progress.best_value) or "infinite"
-    return f"best {value} (trial {progress.best_trial})" if progress.best_trial else ""
+    return (
+        f"best{direction(progress.optimize_mode)} {value} (trial {progress.best_trial})" if progress.best_trial else ""
+    )
 
 
 def _times(progress: Progress) -> str:

@@ -12,6 +12,7 @@ from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
 from nni_manager.cli.place import same_place
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.reason_words import in_words
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
@@ -35,8 +36,8 @@ def trial() -> None:
 @trial.command("ls")
 @connected
 @selection.id_argument
-@click.option("--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N highest results, highest first.")
-@click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N lowest results, lowest first.")
+@click.option("--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N best results, best first.")
+@click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N worst results, worst first.")
 @json_option
 def list_trials(connect: Connect, *, id: str | None, head: int | None, tail: int | None, as_json: bool) -> None:
     """List an experiment's trials; with --head or --tail, only those that succeeded."""
@@ -91,8 +92,9 @@ def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
 def _find(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
     if head is None and tail is None:
         return list(client.all_trials(id))
-    order, status = "-final" if head else "final", TrialStatus.SUCCEEDED
-    answer = client.trials(id, status=status, order=order, limit=head or tail or _MOST)
+    maximizes = client.experiment(id).get("optimizeMode") != OptimizeMode.MINIMIZE
+    order = "-final" if bool(head) == maximizes else "final"
+    answer = client.trials(id, status=TrialStatus.SUCCEEDED, order=order, limit=head or tail or _MOST)
     return [trial for trial in answer["trials"] if trial["finalValue"] is not None]
 
 

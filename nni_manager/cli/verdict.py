@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from nni_manager.cli.output import number
+from nni_manager.cli.output import direction, number
 from nni_manager.cli.progress import State
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus
@@ -56,7 +56,7 @@ def _result(state: State) -> str:
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
         value = number(best["value"]) or "infinite"
-        return f"Experiment {id_} is {why}. Best result {value}, trial {best['trialId']}:\n{parameters}"
+        return f"Experiment {id_} is {why}. Best{direction(state.get('optimizeMode'))} result {value}, trial {best['trialId']}:\n{parameters}"
     if _any_success(state):
         return (
             f"Experiment {id_} is {why}, but no trial that succeeded has a final result that is a number;"

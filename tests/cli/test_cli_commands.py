@@ -296,6 +296,30 @@ def test_trial_ls(nnictl: Run, manager: FakeManager, words: list[str], ids: list
     assert [one["id"] for one in json.loads(nnictl("trial", "ls", "abc", "--json", *words).stdout)] == ids
 
 
+def test_the_best_trials_of_a_search_for_small_results(nnictl: Run, manager: FakeManager) -> None:
+    best = {"trialId": "aaaaa", "value": 0.5, "parameters": {"x": 0}}
+    manager.add(state("abc", optimizeMode="minimize", best=best))
+    manager.trials_of["abc"] = TRIALS
+    assert nnictl("trial", "ls", "--head", "1").stdout.splitlines()[1].split()[1] == "aaaaa"
+    assert nnictl("trial", "ls", "--tail", "1").stdout.splitlines()[1].split()[1] == "bbbbb"
+    assert "best (lowest) 0.5 (trial aaaaa)" in nnictl("experiment", "status").stdout
+    assert "best (lowest) " in nnictl("experiment", "show").stdout
+
+
+def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", noMoreTrials="maxTrialNumber (3) is reached", trialsMade=5))
+    said = nnictl("update", "trialnum", "-v", "3").stdout.splitlines()
+    assert said[1] == "It makes no more trials: maxTrialNumber (3) is reached, and 5 were made."
+
+
+def test_stop_of_a_beginning_means_what_is_closed_where_nothing_open_begins_so(
+    nnictl: Run, manager: FakeManager
+) -> None:
+    manager.add(state("abc", "STOPPED"), state("xyz"))
+    nnictl("stop", "ab")
+    assert manager.calls == [("stop", "abc")]
+
+
 def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = TRIALS

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
 from nni_manager.api.schemas.wire import Wire
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
 
@@ -112,6 +113,9 @@ class ExperimentState(ExperimentSummary):
     trials_made: int = Field(description="How many trials there are, in whatever status.")
     no_more_trials: str = Field(
         description="Why no more trials are made: a limit that is reached, or the tuner; empty while they are."
+    )
+    optimize_mode: OptimizeMode = Field(
+        description="Which results are better, greater or smaller ones, as its tuner understands its config."
     )
     best: Best | None = Field(description="The best trial; null before the first one succeeded with a number.")
     services: list[TrainingService] = Field(
