@@ -94,10 +94,8 @@ def _trials(progress: Progress) -> str:
 
 
 def _best(progress: Progress) -> str:
-    value = number(progress.best_value) or "infinite"
-    return (
-        f"best{direction(progress.optimize_mode)} {value} (trial {progress.best_trial})" if progress.best_trial else ""
-    )
+    value, which = number(progress.best_value) or "infinite", direction(progress.optimize_mode)
+    return f"best{which} {value} (trial {progress.best_trial})" if progress.best_trial else ""
 
 
 def _times(progress: Progress) -> str:

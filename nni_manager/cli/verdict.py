@@ -55,8 +55,8 @@ def _result(state: State) -> str:
     why = f"done, as {state['noMoreTrials']}" if state.get("noMoreTrials") else "done"
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
-        value = number(best["value"]) or "infinite"
-        return f"Experiment {id_} is {why}. Best{direction(state.get('optimizeMode'))} result {value}, trial {best['trialId']}:\n{parameters}"
+        value, which = number(best["value"]) or "infinite", direction(state.get("optimizeMode"))
+        return f"Experiment {id_} is {why}. Best{which} result {value}, trial {best['trialId']}:\n{parameters}"
     if _any_success(state):
         return (
             f"Experiment {id_} is {why}, but no trial that succeeded has a final result that is a number;"

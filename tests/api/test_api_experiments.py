@@ -45,7 +45,8 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "id": "seeded", "name": "digits", "platform": "local", "status": "STOPPED", "hold": None, "errors": [],
         "createdMs": CREATED_MS, "endedMs": CREATED_MS + 60_000, "execDurationMs": 60_000, "logPath": str(folder.path),
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": "2h", "maxTrialDuration": None,
-        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5, "noMoreTrials": "", "optimizeMode": "maximize",
+        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5, "noMoreTrials": "",
+        "optimizeMode": "maximize",
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
         "view": None, "warnings": [], "references": [],
         "services": [{
