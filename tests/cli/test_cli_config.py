@@ -16,6 +16,7 @@ pytestmark = pytest.mark.unit
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 GOOD = EXAMPLES / "v2-local-inline.yml"
 BAD = EXAMPLES / "invalid" / "unknown-field.yml"
+UNWRITTEN = "is not written, so greatest results count as best; write maximize or minimize"
 NOT_YET = EXAMPLES / "v1-aml.yml"
 
 
@@ -28,6 +29,7 @@ def test_many_files_get_a_verdict_each() -> None:
     assert result.exit_code == 2
     assert result.stdout == f"{GOOD}: valid; at most 2 trials of Random on local\n"
     assert result.stderr.splitlines() == [
+        f"warning: {GOOD}: tuner.classArgs.optimize_mode: {UNWRITTEN}",
         f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?",
         f"{NOT_YET}: the platform 'aml' is not in this version yet; trials run on: local, scripted",
     ]
@@ -37,8 +39,22 @@ def test_verdicts_for_programs() -> None:
     result = nnictl("config", "check", "--json", GOOD, BAD)
     good, bad = json.loads(result.stdout)
     assert result.exit_code == 2 and result.stderr == ""
-    assert good == {"file": str(GOOD), "valid": True, "problems": [], "warnings": []}
+    (warning,) = good.pop("warnings")
+    assert good == {"file": str(GOOD), "valid": True, "problems": []}
+    assert (warning["code"], warning["message"]) == ("NO_DIRECTION", UNWRITTEN)
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
+
+
+@pytest.mark.parametrize(("tuner", "better"), [
+    ({"name": "TPE"}, "smallest"), ({"name": "Random"}, "greatest"),
+    ({"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}, ""),
+])  # fmt: skip
+def test_a_direction_that_is_not_written_is_named(tmp_path: Path, tuner: dict[str, object], better: str) -> None:
+    config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "tuner": tuner}
+    (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
+    result = nnictl("config", "check", tmp_path / "bee.yml")
+    assert result.exit_code == 0
+    assert (f"so {better} results count as best" in result.stderr) if better else result.stderr == ""
 
 
 #: Valid as a section, and nothing that the adapter could start.
