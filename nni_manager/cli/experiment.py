@@ -10,6 +10,7 @@ import click
 from nni_manager.cli import progress, selection
 from nni_manager.cli.output import compact, direction, duration, echo, echo_json, facts, moment, number, table
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -110,9 +111,15 @@ def _confirmed(question: str) -> bool:
 def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
     view = experiment["view"]
     return (
-        experiment["id"], experiment["name"] or "", experiment["status"], experiment["platform"],
+        experiment["id"], experiment["name"] or "", _shown_status(experiment), experiment["platform"],
         str(view["port"]) if view else "", moment(experiment["createdMs"]), _problem(experiment),
     )  # fmt: skip
+
+
+def _shown_status(experiment: dict[str, Any]) -> str:
+    """One that waits for a person does not look as if it went on."""
+    is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
+    return "ON HOLD" if is_held else str(experiment["status"])
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:

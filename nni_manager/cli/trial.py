@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -106,14 +107,19 @@ def _row(trial: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _result(trial: dict[str, Any]) -> str:
-    """Without a number, as for NaN or a list: what was reported."""
+    """Without a number, as for NaN or a list: what was reported. While it runs: its last intermediate result."""
     value = trial["finalValue"]
+    if value is None and trial["lastValue"] is not None and not TrialStatus(trial["status"]).is_final:
+        return f"{number(trial['lastValue'])} so far"
     return number(value) if value is not None else str(trial["finalResult"] or "")
 
 
 def _time(trial: dict[str, Any]) -> str:
+    """Of one that runs: until now."""
     started, ended = trial["startedMs"], trial["endedMs"]
-    return duration((ended - started) / 1000) if started is not None and ended is not None else ""
+    if started is None:
+        return ""
+    return duration((ended if ended is not None else time.time() * 1000) / 1000 - started / 1000)
 
 
 def _why(trial: dict[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Whether a config says which results are better. Nobody should find out at the end that the search went the other way."""
+"""Whether a config says which results are better.
+
+Nobody should find out at the end that the search went the other way.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -331,6 +332,20 @@ def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -
     assert "NaN" in lines[5]
 
 
+def test_a_trial_that_runs_has_its_time_and_its_last_result(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    started = round(time.time() * 1000) - 3_600_500
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING", startedMs=started, endedMs=None, lastValue=0.25)]
+    words = nnictl("trial", "ls").stdout.splitlines()[1].split()
+    assert words[2:6] == ["RUNNING", "0.25", "so", "far"] and words[6].startswith("1:00:")
+
+
+def test_the_list_says_what_is_on_hold(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", hold={"code": "SAME_FAILURE", "sentence": "put it right", "details": ""}))
+    line = nnictl("experiment", "list").stdout.splitlines()[1]
+    assert "  ON HOLD  " in line and "on hold: put it right" in line
+
+
 def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
     assert nnictl("trial", "ls").stdout == "There is no trial yet.\n"
@@ -475,7 +490,10 @@ def test_config_check(nnictl: Run, file: Path) -> None:
 
 
 def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
-    file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
+    file.write_text(
+        CONFIG
+        + "trialConcurrency: 2\ntuner: {name: random, classArgs: {optimize_mode: maximize}}\ntrainingService: {platform: local}\n"
+    )
     file.write_text(file.read_text() + "deprecated: {}\n")
     result = nnictl("config", "check", str(file))
     line = len(file.read_text().splitlines())
