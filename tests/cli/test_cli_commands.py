@@ -490,10 +490,8 @@ def test_config_check(nnictl: Run, file: Path) -> None:
 
 
 def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
-    file.write_text(
-        CONFIG
-        + "trialConcurrency: 2\ntuner: {name: random, classArgs: {optimize_mode: maximize}}\ntrainingService: {platform: local}\n"
-    )
+    tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
+    file.write_text(CONFIG + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
     file.write_text(file.read_text() + "deprecated: {}\n")
     result = nnictl("config", "check", str(file))
     line = len(file.read_text().splitlines())
