@@ -12,7 +12,9 @@ from nni_manager.api.schemas import experiments as schema
 from nni_manager.config import credentials, experiment_file
 from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.store import overview
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.scheduler import no_more_trials
+from nni_manager.store import overview, stored_config
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Overview, Service
 
@@ -85,7 +87,8 @@ def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
         "execDurationMs": found.exec_ms, "trialConcurrency": config["trialConcurrency"],
         "maxTrialNumber": config.get("maxTrialNumber"), "maxExperimentDuration": config.get("maxExperimentDuration"),
         "maxTrialDuration": config.get("maxTrialDuration"), "counts": found.counts,
-        "trialsMade": row.next_sequence_id,
+        "trialsMade": row.next_sequence_id, "noMoreTrials": no_more_trials.sentence(found),
+        "optimizeMode": OptimizeMode.MAXIMIZE if stored_config.maximizes(config) else OptimizeMode.MINIMIZE,
         "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
         "revision": row.revision, "services": [_service(service) for service in found.services],
         "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],

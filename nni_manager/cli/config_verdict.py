@@ -10,7 +10,7 @@ from typing import Any
 
 from nni_manager.cli import class_args
 from nni_manager.cli.caller import own_environment
-from nni_manager.config import admission, experiment_file
+from nni_manager.config import admission, direction, experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec
 
@@ -46,7 +46,9 @@ def of_file(file: Path, data_directory: Path, python: str = "") -> Verdict:
         _check_classes(spec, python, str(file))
     except InvalidInput as error:
         return Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
-    return Verdict(file=str(file), summary=_summary(spec), warnings=spec.warnings)
+    return Verdict(
+        file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *direction.unwritten(spec, str(file))]
+    )
 
 
 def _check_classes(spec: ExperimentSpec, python: str, file: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, given_secrets, pages, selection
+from nni_manager.cli import class_args, given_secrets, more_trials, pages, selection
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
 from nni_manager.cli.place import current, same_place
@@ -71,6 +71,8 @@ def resume(
         id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug,
         **({} if experiment_dir else given_secrets.of_experiment(client, id_, os.environ)),
     )  # fmt: skip
+    if found := more_trials.advice(client.experiment(id_)):
+        warn([found])
     _go_on(client, id_, "goes on", foreground=foreground)
 
 

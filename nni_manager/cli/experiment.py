@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import progress, selection
-from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
+from nni_manager.cli.output import compact, direction, duration, echo, echo_json, facts, moment, number, table
 from nni_manager.cli.session import Connect, connected
+from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -110,15 +111,21 @@ def _confirmed(question: str) -> bool:
 def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
     view = experiment["view"]
     return (
-        experiment["id"], experiment["name"] or "", experiment["status"], experiment["platform"],
+        experiment["id"], experiment["name"] or "", _shown_status(experiment), experiment["platform"],
         str(view["port"]) if view else "", moment(experiment["createdMs"]), _problem(experiment),
     )  # fmt: skip
+
+
+def _shown_status(experiment: dict[str, Any]) -> str:
+    """One that waits for a person does not look as if it went on."""
+    is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
+    return "ON HOLD" if is_held else str(experiment["status"])
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
     return {
         "id": experiment["id"],
-        "status": experiment["status"],
+        "status": ": ".join(filter(None, (experiment["status"], experiment.get("noMoreTrials")))),
         "problem": _problem(experiment),
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
@@ -155,7 +162,11 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
         "time at work": duration(experiment["execDurationMs"] / 1000),
         "trials made": str(experiment["trialsMade"]),
         "trials": ", ".join(f"{count} {name}" for name, count in experiment["counts"].items()),
-        "best": f"{number(best['value']) or 'infinite'} (trial {best['trialId']})" if best else "",
+        f"best{direction(experiment.get('optimizeMode'))}": _best(best) if best else "",
         "best parameters": compact(best["parameters"]) if best else "",
         "config": compact(experiment["config"]),
     }
+
+
+def _best(best: dict[str, Any]) -> str:
+    return f"{number(best['value']) or 'infinite'} (trial {best['trialId']})"

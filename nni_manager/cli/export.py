@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.trial import TrialStatus
 
@@ -55,19 +56,30 @@ def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_
     client = connect()
     id_ = selection.choose(client, id)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
-        count = _spool(_finished(client, id_), spool)
+        left_out: list[Record] = []
+        count = _spool(_finished(client, id_, left_out), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if kind == "json" else _write_csv)(file, spool, intermediates)
     # not among the results
     click.echo(f"Experiment {id_}: {count} results are in {filename}.", err=_stream_of(filename) == 1)
+    if left_out:
+        example = f"trial {left_out[0]['id']}: {left_out[0]['message']}"
+        warn([f"trials that succeeded without a final result: {len(left_out)}; {example}"])
 
 
-def _finished(client: ManagerClient, id: str) -> Iterator[Record]:
-    """Trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages."""
+def _finished(client: ManagerClient, id: str, left_out: list[Record]) -> Iterator[Record]:
+    """Trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages.
+
+    `left_out` gets those without one.
+    """
     seen = set()
     for trial in client.all_trials(id, status=TrialStatus.SUCCEEDED):
-        if trial["finalResult"] is not None and trial["id"] not in seen:
-            seen.add(trial["id"])
+        if trial["id"] in seen:
+            continue
+        seen.add(trial["id"])
+        if trial["finalResult"] is None:
+            left_out.append(trial)
+        else:
             yield trial
 
 

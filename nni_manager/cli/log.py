@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.chosen_trial import choose_trial, trial_help
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial import TrialStatus
@@ -35,7 +36,14 @@ def log() -> None:
 @log.command("trial")
 @connected
 @selection.id_argument
-@click.option("--trial_id", "--trial-id", "-T", "trial_id", metavar="TRIAL", help="Default: list every trial's folder.")
+@click.option(
+    "--trial_id",
+    "--trial-id",
+    "-T",
+    "trial_id",
+    metavar="TRIAL",
+    help=f"{trial_help} Default: list every trial's folder.",
+)
 @click.option("--stdout", "name", flag_value="stdout", help="Only what it wrote to standard output.")
 @click.option("--stderr", "name", flag_value="stderr", help="Only what it wrote to standard error.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
@@ -43,20 +51,24 @@ def log() -> None:
 def log_trial(
     connect: Connect, *, id: str | None, trial_id: str | None, name: str | None, tail: int | None, follow: bool
 ) -> None:
-    """Show where a trial's files are, and its log and output."""
+    """Show where a trial's files are, its log, and what it wrote to stdout and stderr."""
     client = connect()
     id_ = selection.choose(client, id)
     if trial_id is None:
         _list_folders(client, id_)
         return
-    trial = client.trial(id_, trial_id)
+    trial = choose_trial(client, id_, trial_id)
     if name is None:
         click.echo(trial["logPath"])
-    names = [name] if name else ["trial.log", "stdout"]
+    names = [name] if name else ["trial.log", "stdout", "stderr"]
+    places = []
     for each in names:
-        read = reading(partial(client.trial_log, id_, trial_id, each))
-        ended = partial(_has_ended, client, id_, trial_id)
-        write_bytes(_text(read, tail, ended if follow and each == names[-1] else None))
+        read = reading(partial(client.trial_log, id_, trial["id"], each))
+        offset = _write_start(read, tail, heading=None if name or each != "stderr" else b"stderr:\n")
+        places.append((read, offset))
+    if follow:
+        ended = partial(_has_ended, client, id_, trial["id"])
+        write_bytes(follow_logs(places, ended, partial(threading.Event().wait, FOLLOW_S)))
 
 
 def reading(part: Callable[..., LogPart]) -> Read:
@@ -75,15 +87,24 @@ def reading(part: Callable[..., LogPart]) -> Read:
 
 def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
     """What is added from `offset` on, until `ended` was true before a look that found nothing new."""
+    return follow_logs([(read, offset)], ended, pause)
+
+
+def follow_logs(
+    places: Sequence[tuple[Read, int]], ended: Callable[[], bool], pause: Callable[[], object]
+) -> Iterator[bytes]:
+    """`follow_log` of several at once, in turns."""
+    offsets = [offset for _, offset in places]
     while True:
-        was_over = ended()
-        part = read(offset)
-        offset = part.end
-        if part.data:
+        was_over, is_new = ended(), False
+        for number, (read, _) in enumerate(places):
+            part = read(offsets[number])
+            offsets[number] = part.end
+            is_new |= bool(part.data)
             yield part.data
-        elif was_over:
+        if was_over and not is_new:
             return
-        else:
+        if not is_new:
             pause()
 
 
@@ -106,16 +127,28 @@ def write_bytes(parts: Iterator[bytes]) -> None:
         sys.stdout.buffer.flush()
 
 
-def _text(read: Read, tail: int | None, ended: Callable[[], bool] | None) -> Iterator[bytes]:
-    text, offset = last_lines(read, tail) if tail else (b"", 0)
-    yield text
-    pause = partial(threading.Event().wait, FOLLOW_S)
-    if ended is not None or tail is None:
-        yield from follow_log(read, offset, ended or _already, pause)
+def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:
+    """What is there by now, below `heading` unless there is nothing; answers where it ends."""
+    offset = 0
+    parts = _start(read, tail)
+    for text, end in parts:
+        if text and heading:
+            write_bytes(iter([heading]))
+            heading = None
+        write_bytes(iter([text]))
+        offset = end
+    return offset
 
 
-def _already() -> bool:
-    return True
+def _start(read: Read, tail: int | None) -> Iterator[tuple[bytes, int]]:
+    """Texts, each with the offset of its end."""
+    if tail:
+        yield last_lines(read, tail)
+        return
+    offset = 0
+    while (part := read(offset)).data:
+        offset = part.end
+        yield part.data, offset
 
 
 def _has_ended(client: ManagerClient, id: str, trial_id: str) -> bool:

@@ -61,6 +61,11 @@ def number(value: object) -> str:
     return str(value) if isinstance(value, int) or not math.isfinite(value) else f"{value:.6g}"
 
 
+def direction(optimize_mode: str | None) -> str:
+    """`` (highest)`` or `` (lowest)``: what "best" means; empty when nobody says."""
+    return {"maximize": " (highest)", "minimize": " (lowest)"}.get(optimize_mode or "", "")
+
+
 def compact(value: object) -> str:
     """JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))

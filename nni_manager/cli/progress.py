@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nni_manager.cli.output import cut, duration, number
+from nni_manager.cli.output import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
 
@@ -31,11 +31,13 @@ class Progress:
     elapsed_s: float
     #: `maxExperimentDuration`; None: no limit.
     limit_s: float | None
-    #: Whether `elapsed_s` grows.
+    #: Whether `elapsed_s` grows: it does not on hold.
     is_active: bool
     #: None: infinite, or there is no best trial yet.
     best_value: float | None
     best_trial: str
+    #: `maximize` or `minimize`; empty: not known.
+    optimize_mode: str = ""
 
     @property
     def fraction(self) -> float | None:
@@ -57,7 +59,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
     """`since_s`: how long ago the state was told, in seconds."""
     counts: Mapping[str, int] = state["counts"]
     best = state["best"] or {}
-    is_active = ExperimentStatus(state["status"]).is_active
+    is_active = ExperimentStatus(state["status"]).is_active and not state["hold"]
     return Progress(
         done=sum(count for status, count in counts.items() if status not in OPEN_STATUSES),
         running=counts.get(TrialStatus.RUNNING, 0) + counts.get(TrialStatus.UNKNOWN, 0),
@@ -68,6 +70,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         is_active=is_active,
         best_value=best.get("value"),
         best_trial=best.get("trialId", ""),
+        optimize_mode=state.get("optimizeMode", ""),
     )
 
 
@@ -91,8 +94,8 @@ def _trials(progress: Progress) -> str:
 
 
 def _best(progress: Progress) -> str:
-    value = number(progress.best_value) or "infinite"
-    return f"best {value} (trial {progress.best_trial})" if progress.best_trial else ""
+    value, which = number(progress.best_value) or "infinite", direction(progress.optimize_mode)
+    return f"best{which} {value} (trial {progress.best_trial})" if progress.best_trial else ""
 
 
 def _times(progress: Progress) -> str:

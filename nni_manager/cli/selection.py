@@ -68,7 +68,8 @@ def listing(ids: Sequence[str]) -> str:
 def _matches(given: str, ids: Sequence[str], all_ids: Sequence[str], kind: str = "open") -> list[str]:
     """`ids`: those of that kind."""
     if not given.endswith("*"):
-        return [given] if given in all_ids else [_only_match(given, ids if kind == "open" else all_ids)]
+        is_begun = any(id.startswith(given) for id in ids)  # where none is, it may mean one that is not open any more
+        return [given] if given in all_ids else [_only_match(given, ids if kind == "open" and is_begun else all_ids)]
     found = [id for id in ids if id.startswith(given[:-1])]
     return found or _refuse(f"no {kind} experiment's id begins with {given[:-1]!r}")
 

@@ -92,9 +92,11 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
     client = connect()
     id_ = selection.choose(client, given)
-    client.change(id_, {field: value})
+    found = client.change(id_, {field: value})
     shown = "" if isinstance(value, dict) else f" is {value} now"
     click.echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
+    if reason := found.get("noMoreTrials"):
+        click.echo(f"It makes no more trials: {reason}, and {found['trialsMade']} were made.")
 
 
 def _read(file: str) -> dict[str, Any]:

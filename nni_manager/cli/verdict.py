@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from nni_manager.cli.output import number
+from nni_manager.cli.output import direction, number
 from nni_manager.cli.progress import State
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus
@@ -29,7 +29,7 @@ def judge(state: State) -> Verdict | None:
     """None: go on waiting."""
     status, id_ = state["status"], state["id"]
     if status == ExperimentStatus.DONE:
-        return Verdict(is_done=True, is_good=_any_success(state), text=_result(state))
+        return Verdict(is_done=True, is_good=state["best"] is not None, text=_result(state))
     if status == ExperimentStatus.ERROR:
         return Verdict(is_done=False, is_good=False, text=_trouble(state, "stopped on an error"))
     if status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
@@ -52,13 +52,17 @@ def _any_success(state: State) -> bool:
 
 def _result(state: State) -> str:
     id_, best = state["id"], state["best"]
+    why = f"done, as {state['noMoreTrials']}" if state.get("noMoreTrials") else "done"
     if best:
         parameters = json.dumps(best["parameters"], ensure_ascii=False, indent=2)
-        value = number(best["value"]) or "infinite"
-        return f"Experiment {id_} is done. Best result {value}, trial {best['trialId']}:\n{parameters}"
+        value, which = number(best["value"]) or "infinite", direction(state.get("optimizeMode"))
+        return f"Experiment {id_} is {why}. Best{which} result {value}, trial {best['trialId']}:\n{parameters}"
     if _any_success(state):
-        return f"Experiment {id_} is done, but no trial reported a final result that is a number."
-    return f"Experiment {id_} is done, but no trial succeeded; `nnictl trial ls {id_}` says why."
+        return (
+            f"Experiment {id_} is {why}, but no trial that succeeded has a final result that is a number;"
+            f" `nnictl trial ls {id_}` says why."
+        )
+    return f"Experiment {id_} is {why}, but no trial succeeded; `nnictl trial ls {id_}` says why."
 
 
 def _trouble(state: State, what: str) -> str:

@@ -25,6 +25,11 @@ def require_finite(what: str, value: object) -> None:
         raise InvalidInput(f"{what}: NaN and infinity are no JSON; use finite numbers") from None
 
 
+def printable(text: str) -> str:
+    """Without what would move a terminal's cursor or change its colours; lines and tabs stay."""
+    return "".join(character for character in text if character.isprintable() or character in "\n\t")
+
+
 def spelled(text: str) -> str:
     """With escapes for halves of characters."""
     return text.encode(errors="backslashreplace").decode()

@@ -77,6 +77,8 @@ class Finish:
     disagreement: str = ""
     #: Its job may still run where nobody can be asked: whoever is next in touch with that service ends it.
     may_run: bool = False
+    #: Last lines of its standard error.
+    stderr_tail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

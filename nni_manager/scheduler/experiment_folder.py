@@ -146,6 +146,7 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, how: Reopening)
         with connection:
             before = experiments.load(connection).status
             trials.reopen_stopped(connection)
+            experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
             experiments.set_hold(connection, None)
             services.clear_holds(connection)
             experiments.set_view(connection, view)
@@ -153,7 +154,6 @@ def _set_running(folder: Folder, view: View | None, now_ms: int, how: Reopening)
                 _switch_debug_on(connection)
             if how.secrets:
                 renew(connection, how.secrets)
-            experiments.count_to_last_event(connection, now_ms)
             experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
             return before
     except sqlite3.DatabaseError as error:

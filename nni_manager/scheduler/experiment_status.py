@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.reason_words import in_words
+from nni_manager.domain.text import printable
 from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.scheduler.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.snapshot import Snapshot
@@ -13,6 +15,8 @@ from nni_manager.store.experiments import ExperimentRow
 
 #: So many first trials that fail in the same way put the experiment on hold.
 SAME_FAILURES = 5
+#: Characters of a trial's last line that a sentence has room for.
+_LAST_WORDS = 200
 
 
 def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
@@ -28,12 +32,19 @@ def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
     if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
         return None
-    _, _, reason, message = first[0]
+    example = finished[SAME_FAILURES - 1 - len(snapshot.first_ended)]  # the one whose last words are at hand
     sentence = (
-        f"the first {SAME_FAILURES} trials all failed in the same way ({reason}: {message});"
-        " look at a trial's stderr, put it right, then resume"
+        f"the first {SAME_FAILURES} trials all failed in the same way: {in_words(example.reason, example.message)};"
+        f" {_last_words(example)}`nnictl log trial {snapshot.experiment.id} -T {example.trial_id}` shows all that trial"
+        f" {example.trial_id} wrote; put it right, then `nnictl resume {snapshot.experiment.id}`"
     )
-    return Hold(code=HoldCode.SAME_FAILURE, sentence=sentence)
+    return Hold(code=HoldCode.SAME_FAILURE, sentence=sentence, details=printable(example.stderr_tail))
+
+
+def _last_words(finish: Finish) -> str:
+    """The last line that it wrote to stderr; the hold's details have the others."""
+    lines = [line.strip() for line in printable(finish.stderr_tail).splitlines() if line.strip()]
+    return f"the last line of its stderr is: {lines[-1][-_LAST_WORDS:]}; " if lines else "it wrote no stderr; "
 
 
 def takes_attempts(snapshot: Snapshot) -> bool:
@@ -64,9 +75,13 @@ def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisi
     if status is not snapshot.experiment.status:
         decisions.records.append(SetStatus(status=status, error=mismatch))
         decisions.wake_at(snapshot.here.now_ms)
-    elif status is ExperimentStatus.RUNNING and snapshot.spec.max_experiment_duration_s is not None:
+    elif _counts_down(snapshot, status) and snapshot.spec.max_experiment_duration_s is not None:
         left_ms = snapshot.spec.max_experiment_duration_s * 1000 - snapshot.exec_ms
         decisions.wake_at(snapshot.here.now_ms + max(0, left_ms) + 1)
+
+
+def _counts_down(snapshot: Snapshot, status: ExperimentStatus) -> bool:
+    return status is ExperimentStatus.RUNNING and snapshot.experiment.is_counting
 
 
 def _next_status(

@@ -149,8 +149,8 @@ class Snapshot:
 
     @property
     def exec_ms(self) -> int:
-        """Milliseconds the experiment was active until now."""
-        counted = self.here.now_ms - self.experiment.counted_ms if self.experiment.status.is_active else 0
+        """Milliseconds the experiment was active, and not on hold, until now."""
+        counted = self.here.now_ms - self.experiment.counted_ms if self.experiment.is_counting else 0
         return self.experiment.exec_ms + max(0, counted)
 
 

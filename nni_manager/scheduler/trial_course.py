@@ -248,7 +248,7 @@ def _finish(
         trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
         message="; ".join(filter(None, said)),
         ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
-        may_run=may_run,
+        may_run=may_run, stderr_tail=report.stderr_tail,
     )  # fmt: skip
     decisions.records.append(record)
 

@@ -120,7 +120,7 @@ def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tu
     for name, hold in seen.holds.items():
         services.set_hold(connection, name, hold)
     if seen.hold is not None:
-        experiments.set_hold(connection, seen.hold)
+        experiments.set_hold(connection, seen.hold, now_ms)
     return receipts, shows_more
 
 
@@ -177,7 +177,7 @@ def _set_status(connection: sqlite3.Connection, record: d.SetStatus, now_ms: int
 
 
 def _put_on_hold(connection: sqlite3.Connection, record: d.PutOnHold, now_ms: int) -> None:
-    experiments.set_hold(connection, record.hold)
+    experiments.set_hold(connection, record.hold, now_ms)
 
 
 #: Records that change the experiment's own row.

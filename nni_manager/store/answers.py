@@ -19,6 +19,24 @@ class Page:
 #: A number as JSON with all its digits; null where JSON has no word for it (NaN is null in the store already).
 _NUMBER = "CASE WHEN abs({0}) < 1.8e308 THEN json(printf('%!.17g', {0})) END"
 
+#: Lines that its current attempt reported and that are no results.
+_DROPPED = (
+    "(SELECT coalesce(sum(o.lines), 0) FROM outboxes o WHERE o.trial_id = t.id AND o.attempt = t.attempt)"
+    " - (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt)"
+)
+#: Why a trial that ended well has no result that is compared; what its end was told with comes first.
+_MESSAGE = f"""
+CASE WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message ELSE
+    CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
+    WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
+    WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'
+    WHEN ltrim(t.final_data) LIKE '{{%' THEN 'its final result has no number under `default`'
+    ELSE 'its final result is no number' END || CASE
+    WHEN {_DROPPED} > 0 THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why'
+    ELSE '' END
+END
+"""
+
 _TRIAL = f"""
 json_object(
     'id', t.id, 'sequenceId', t.sequence_id, 'status', t.status,
@@ -26,7 +44,7 @@ json_object(
     'parameters', CASE json_type(t.record, '$.parameters') WHEN 'true' THEN json('true') WHEN 'false' THEN json('false')
                   ELSE json_extract(t.record, '$.parameters') END,
     'createdMs', t.created_ms, 'startedMs', t.started_ms, 'endedMs', t.ended_ms,
-    'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', t.message,
+    'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', {_MESSAGE},
     'wait', CASE WHEN t.wait_code = '' THEN NULL ELSE json_object(
         'code', t.wait_code, 'sentence', t.wait_sentence, 'details', json(t.wait_details)) END,
     'intermediates', t.intermediates, 'lastValue', {_NUMBER.format("t.last_value")},

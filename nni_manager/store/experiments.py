@@ -33,6 +33,11 @@ class ExperimentRow(NamedTuple):
     ended_trials: int
     revision: int
 
+    @property
+    def is_counting(self) -> bool:
+        """Its time counts towards `maxExperimentDuration`: it is active, and not on hold."""
+        return self.status.is_active and self.hold is None
+
     def __repr__(self) -> str:
         return f"ExperimentRow(id={self.id!r}, status={self.status!r}, revision={self.revision})"
 
@@ -53,6 +58,8 @@ _COLUMNS = ", ".join(
 #: The schema that has the column.
 _WARNINGS_SINCE = 4
 _ACTIVE = ", ".join(f"'{status}'" for status in ExperimentStatus if status.is_active)
+#: Its time counts towards `maxExperimentDuration`.
+_COUNTS = f"status IN ({_ACTIVE}) AND hold_code = ''"
 
 
 def create(
@@ -134,8 +141,10 @@ def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms:
     nni_format.save_profile(connection)
 
 
-def set_hold(connection: sqlite3.Connection, hold: Hold | None) -> None:
-    """What a tuner says of itself may be no UTF-8, which SQLite takes alone."""
+def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:
+    """What a tuner says of itself may be no UTF-8, which SQLite takes alone. `now_ms`: time is counted up to then."""
+    if now_ms is not None:
+        count_time(connection, now_ms)
     values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")
     connection.execute("UPDATE experiment SET hold_code = ?, hold_sentence = ?, hold_details = ?", values)
 
@@ -146,10 +155,10 @@ def set_config(connection: sqlite3.Connection, config: str) -> None:
 
 
 def count_time(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Adds the time since the last count when the experiment was active in it."""
+    """Adds the time since the last count when the experiment was active in it, and not on hold."""
     connection.execute(
         "UPDATE experiment SET counted_ms = ?1,"
-        f" exec_ms = exec_ms + CASE WHEN status IN ({_ACTIVE}) THEN max(0, ?1 - counted_ms) ELSE 0 END",
+        f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, ?1 - counted_ms) ELSE 0 END",
         (now_ms,),
     )
 
@@ -159,7 +168,7 @@ def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
     last_ms = "coalesce((SELECT max(coalesce(ended_ms, started_ms, created_ms)) FROM trials), 0)"
     connection.execute(
         "UPDATE experiment SET counted_ms = ?1,"
-        f" exec_ms = exec_ms + CASE WHEN status IN ({_ACTIVE}) THEN max(0, min(?1, {last_ms}) - counted_ms) ELSE 0 END",
+        f" exec_ms = exec_ms + CASE WHEN {_COUNTS} THEN max(0, min(?1, {last_ms}) - counted_ms) ELSE 0 END",
         (now_ms,),
     )
 

@@ -161,7 +161,7 @@ def errors(row: ExperimentRow, live: Live) -> tuple[str, ...]:
 
 def exec_ms(row: ExperimentRow, live: Live, now_ms: int) -> int:
     """Milliseconds spent active, up to now."""
-    since = max(0, now_ms - row.counted_ms) if live.at_work and row.status.is_active else 0
+    since = max(0, now_ms - row.counted_ms) if live.at_work and row.is_counting else 0
     return row.exec_ms + since
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.scheduler import no_more_trials
 from nni_manager.scheduler.service import Service
 from nni_manager.store import overview
 from nni_manager.store.connection import Connection
@@ -44,6 +45,10 @@ class ShownExperiment:
     @property
     def status(self) -> ExperimentStatus:
         return status(self.overview, self.entry, at_work=self.at_work)
+
+    @property
+    def no_more_trials(self) -> str:
+        return no_more_trials.sentence(self.overview)
 
     @property
     def is_viewed(self) -> bool:

@@ -110,10 +110,16 @@ def test_what_can_never_run_is_refused_and_what_cannot_run_now_is_planned(
     assert "this machine has 4 GPUs, and a trial needs 5" in refused.text
     driver.show({0: [OnCard(1)], 3: [OnCard(1)]})
     body = _body(daemon, code, _config("1", 3, trialGpuNumber=1))
-    [plan] = daemon.call("POST", "/platforms/plan", json=body)["services"]
+    until(lambda: len(_plan(daemon, body)["places"]) == 2, MOST_STALE_S)
+    plan = _plan(daemon, body)
     assert plan["places"] == ["this machine, gpu 1", "this machine, gpu 2"]
     assert "gpu 0 on this machine busy: pid 1 of user root" in plan["whyNot"]["this machine"]
     assert daemon.call("GET", "/experiments")["experiments"] == []
+
+
+def _plan(daemon: Daemon, body: dict[str, Any]) -> dict[str, Any]:
+    [plan] = daemon.call("POST", "/platforms/plan", json=body)["services"]
+    return dict(plan)
 
 
 def _config(seconds: str, trials: int, **service: Any) -> dict[str, Any]:

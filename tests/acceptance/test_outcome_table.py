@@ -47,11 +47,17 @@ def test_the_cells_of_a_column(stage: Stage, column: str) -> None:
         _check_cell(picture, row, column)
 
 
+def _without_results(message: str) -> str:
+    """Not every trial here reports a result, which a success says; how it ended is what is asked."""
+    return message.removesuffix("it reported no final result, and no intermediate one")
+
+
 def _check_cell(picture: Picture, row: str, column: str) -> None:
     (status, reason), asked = outcome(row, column), request(row, column)
     trial, message = picture.trials[row], "" if status == GOOD else ROWS[row].message
     message += ROWS[row].suspicion if asked is None else ""
-    assert (trial["status"], trial["reason"] or "", trial["message"]) == (status, reason, message)
+    told = _without_results(trial["message"]) if status == GOOD else trial["message"]
+    assert (trial["status"], trial["reason"] or "", told) == (status, reason, message)
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
     _check_attempts(ROWS[row], trial, is_asked=column != "nobody")
     assert picture.rows[row] == (status, ": ".join(filter(None, (reason, message))))
@@ -89,7 +95,8 @@ def test_resume_requeues_what_the_stop_ended(stage: Stage) -> None:
         assert (waiting["status"], waiting["attempt"], waiting["stopRequest"]) == ("WAITING", 2, None)
         assert (waiting["parameters"], waiting["parameterSource"]) == (before["parameters"], "resumed")
         assert resumed.rows[row] == ("WAITING", waiting["wait"]["sentence"])
-        assert (after["status"], after["message"], after["attempt"]) == (GOOD, "", 2)
+        told = _without_results(after["message"])
+        assert (after["status"], told, after["attempt"]) == (GOOD, "", 2)
         assert over.rows[row] == (GOOD, "")
     assert over.trials["exit 0"] == stopped.trials["exit 0"]
     assert over.state["counts"] == {GOOD: len(ROWS) + 1}

@@ -47,7 +47,7 @@ def test_trials_on_two_machines_while_servers_and_daemon_die(
     daemon.wait(id_, "DONE", timeout_s=90)
     query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
     assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
-    assert daemon.rows(id_, "SELECT DISTINCT place FROM attempts") == [("127.0.0.1",)]
+    assert daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''") == [("127.0.0.1",)]
     for machine in machines:
         assert list(machine.home.rglob("trials/*/code/note.txt")), "both had some"
     daemon.call("POST", f"/experiments/{id_}/stop")

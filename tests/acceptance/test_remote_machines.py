@@ -50,7 +50,7 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
     # of the killed keeper, jobs that were running were taken over by the next one
     assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'") == [(trials,)]
-    assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts")} == {
+    assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''")} == {
         machine.address for machine in machines
     }
     for machine in machines:

@@ -45,7 +45,8 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "id": "seeded", "name": "digits", "platform": "local", "status": "STOPPED", "hold": None, "errors": [],
         "createdMs": CREATED_MS, "endedMs": CREATED_MS + 60_000, "execDurationMs": 60_000, "logPath": str(folder.path),
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": "2h", "maxTrialDuration": None,
-        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5,
+        "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5, "noMoreTrials": "",
+        "optimizeMode": "maximize",
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
         "view": None, "warnings": [], "references": [],
         "services": [{
@@ -53,6 +54,21 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
             "limit": None, "openAttempts": 0,
         }],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"maxTrialNumber": 5}, "maxTrialNumber (5) is reached"),
+    ({"maxExperimentDuration": "30s"}, "maxExperimentDuration (30s) is reached"),
+    ({"maxTrialNumber": 3, "maxExperimentDuration": 59},
+     "maxTrialNumber (3) is reached and maxExperimentDuration (59) is reached"),
+    ({"maxTrialNumber": 6, "maxExperimentDuration": 60, "status": ExperimentStatus.DONE},
+     "the tuner has no more proposals"),
+])  # fmt: skip
+async def test_why_no_more_trials_are_made(
+    api: httpx.AsyncClient, world: World, fields: dict[str, Any], said: str
+) -> None:
+    await world.add("seeded", **fields)
+    assert (await api.get(f"{EXPERIMENTS}/seeded")).json()["noMoreTrials"] == said
 
 
 async def test_what_is_on_hold_says_so_while_it_is_open_and_nothing_else_does(

@@ -20,7 +20,8 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
         "view": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
         "logPath": f"/data/{id}",
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
-        "counts": {}, "trialsMade": 0, "best": None, "revision": 1, "warnings": [], "services": [], "references": [],
+        "counts": {}, "trialsMade": 0, "best": None, "noMoreTrials": "", "revision": 1, "warnings": [],
+        "services": [], "references": [],
         "config": {"trialCommand": "python3 trial.py"},
         **fields,
     }  # fmt: skip
@@ -38,7 +39,7 @@ def trial(id: str, number: int, status: str = "SUCCEEDED", value: float | None =
         "id": id, "sequenceId": number, "status": status, "parameters": {"x": number}, "startedMs": 1_000,
         "endedMs": 66_000, "reason": None, "message": "", "wait": None, "finalValue": value,
         "finalResult": None if value is None else str(value), "logPath": f"/data/trials/{id}", "attempt": 1,
-        "lastValue": None, "service": "local", "place": "", "link": "", **fields,
+        "lastValue": None, "intermediates": 0, "attempts": [], "service": "local", "place": "", "link": "", **fields,
     }  # fmt: skip
 
 
@@ -134,8 +135,12 @@ class FakeManager:
         found = [one for one in self.metrics_of.get(id, []) if one["id"] > after]
         return found[: min(limit, 2)]
 
-    def trials(self, id: str, *, order: str = "sequence", limit: int, status: str | None = None) -> Json:
+    def trials(
+        self, id: str, *, order: str = "sequence", limit: int, offset: int = 0, status: str | None = None
+    ) -> Json:
         found = self._with_status(id, status)
+        if order == "sequence":
+            return {"total": len(found), "trials": found[offset : offset + limit]}
         ranked = sorted(
             (one for one in found if one["finalValue"] is not None),
             key=lambda one: one["finalValue"], reverse=order == "-final",

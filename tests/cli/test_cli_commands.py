@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -255,6 +256,17 @@ def test_delete_asks_first(nnictl: Run, manager: FakeManager, answer: str) -> No
     assert manager.calls == []
 
 
+@pytest.mark.parametrize(("reason", "said"), [
+    ("maxTrialNumber (10) is reached", "`nnictl update trialnum abc -v NUMBER`"),
+    ("maxExperimentDuration (1h) is reached", "`nnictl update duration abc -v DURATION`"),
+    ("the tuner has no more proposals", "`nnictl update searchspace abc -f FILE`"),
+])  # fmt: skip
+def test_resume_of_what_is_done_says_what_to_raise(nnictl: Run, manager: FakeManager, reason: str, said: str) -> None:
+    manager.add(state("abc", "DONE", noMoreTrials=reason))
+    assert nnictl("resume", "abc").stderr == f"warning: it makes no more trials: {reason}; for more, {said}\n"
+    assert f"status    DONE: {reason}\n" in nnictl("experiment", "status", "abc").stdout
+
+
 # trial
 
 
@@ -285,15 +297,53 @@ def test_trial_ls(nnictl: Run, manager: FakeManager, words: list[str], ids: list
     assert [one["id"] for one in json.loads(nnictl("trial", "ls", "abc", "--json", *words).stdout)] == ids
 
 
+def test_the_best_trials_of_a_search_for_small_results(nnictl: Run, manager: FakeManager) -> None:
+    best = {"trialId": "aaaaa", "value": 0.5, "parameters": {"x": 0}}
+    manager.add(state("abc", optimizeMode="minimize", best=best))
+    manager.trials_of["abc"] = TRIALS
+    assert nnictl("trial", "ls", "--head", "1").stdout.splitlines()[1].split()[1] == "aaaaa"
+    assert nnictl("trial", "ls", "--tail", "1").stdout.splitlines()[1].split()[1] == "bbbbb"
+    assert "best (lowest) 0.5 (trial aaaaa)" in nnictl("experiment", "status").stdout
+    assert "best (lowest) " in nnictl("experiment", "show").stdout
+
+
+def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", noMoreTrials="maxTrialNumber (3) is reached", trialsMade=5))
+    said = nnictl("update", "trialnum", "-v", "3").stdout.splitlines()
+    assert said[1] == "It makes no more trials: maxTrialNumber (3) is reached, and 5 were made."
+
+
+def test_stop_of_a_beginning_means_what_is_closed_where_nothing_open_begins_so(
+    nnictl: Run, manager: FakeManager
+) -> None:
+    manager.add(state("abc", "STOPPED"), state("xyz"))
+    nnictl("stop", "ab")
+    assert manager.calls == [("stop", "abc")]
+
+
 def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = TRIALS
     lines = nnictl("trial", "ls").stdout.splitlines()
     assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", "local", '{"x":', "0}"]
     assert "  hostA, gpu 0  " in lines[2]
-    assert "  USER_CODE: exit code 1  " in lines[3]
+    assert "  its command failed, exit code 1 (USER_CODE)  " in lines[3]
     assert "  waits for a free slot  " in lines[4]
     assert "NaN" in lines[5]
+
+
+def test_a_trial_that_runs_has_its_time_and_its_last_result(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    started = round(time.time() * 1000) - 3_600_500
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING", startedMs=started, endedMs=None, lastValue=0.25)]
+    words = nnictl("trial", "ls").stdout.splitlines()[1].split()
+    assert words[2:6] == ["RUNNING", "0.25", "so", "far"] and words[6].startswith("1:00:")
+
+
+def test_the_list_says_what_is_on_hold(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc", hold={"code": "SAME_FAILURE", "sentence": "put it right", "details": ""}))
+    line = nnictl("experiment", "list").stdout.splitlines()[1]
+    assert "  ON HOLD  " in line and "on hold: put it right" in line
 
 
 def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
@@ -302,11 +352,46 @@ def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
 
 
-@pytest.mark.parametrize("words", [["-T", "aaaaa"], ["abc", "--trial_id", "aaaaa"], ["--trial-id", "aaaaa"]])
+@pytest.mark.parametrize("words", [["-T", "ddddd"], ["abc", "--trial_id", "dd"], ["--trial-id", "3"]])
 def test_trial_kill(nnictl: Run, manager: FakeManager, words: list[str]) -> None:
     manager.add(state("abc"))
-    assert nnictl("trial", "kill", *words).exit_code == 0
-    assert manager.calls == [("kill", "abc", "aaaaa")]
+    manager.trials_of["abc"] = TRIALS
+    assert nnictl("trial", "kill", *words).stdout == "Trial ddddd is asked to end.\n"
+    assert manager.calls == [("kill", "abc", "ddddd")]
+
+
+def test_a_trial_that_has_ended_is_not_asked_to_end(nnictl: Run, manager: FakeManager) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = TRIALS
+    assert nnictl("trial", "kill", "-T", "0").stdout == "Trial aaaaa has ended already: SUCCEEDED.\n"
+    assert manager.calls == []
+
+
+def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManager) -> None:
+    attempt = {
+        "number": 1, "state": "FAILED", "exitCode": 127, "signal": None, "message": "", "place": "", "jobName": "job",
+        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None,
+    }  # fmt: skip
+    failed = trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 127", attempts=[attempt])
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [*TRIALS[:2], failed]
+    text = nnictl("trial", "show", "-T", "2").stdout
+    assert "its command failed, exit code 127: a command was not found (USER_CODE)" in text
+    assert "last lines of the stderr of attempt 1:\n[1mtrain.py: not found\n" in text
+    assert "`nnictl log trial abc -T ccccc` shows all that it wrote." in text
+    assert json.loads(nnictl("trial", "show", "-T", "ccc", "--json").stdout) == failed
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("9", "there is no trial 9; `nnictl trial ls abc` shows every trial"), ("zz", "there is no trial zz; "),
+    ("a", "trial a may be aaaaa, abbbb; give more of the id"), ("", "the trial is empty"),
+])  # fmt: skip
+def test_a_trial_that_is_not_one_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
+    manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0), trial("abbbb", 1)]
+    result = nnictl("trial", "kill", "-T", given)
+    assert result.exit_code != 0 and f"nnictl: {said}" in result.stderr
+    assert manager.calls == []
 
 
 # update
@@ -405,7 +490,8 @@ def test_config_check(nnictl: Run, file: Path) -> None:
 
 
 def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
-    file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
+    tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
+    file.write_text(CONFIG + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
     file.write_text(file.read_text() + "deprecated: {}\n")
     result = nnictl("config", "check", str(file))
     line = len(file.read_text().splitlines())
@@ -467,6 +553,7 @@ def test_bad_usage_is_one_line_that_names_the_help(nnictl: Run, words: list[str]
 
 def test_a_fault_of_ours_names_its_place(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING")]
     manager.refusal = KeyError("x")
     result = nnictl("trial", "kill", "-T", "aaaaa")
     assert result.exit_code == 1
@@ -480,5 +567,6 @@ def test_no_command_shows_the_help(nnictl: Run) -> None:
 
 def test_an_interrupt_ends_with_130(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
+    manager.trials_of["abc"] = [trial("aaaaa", 0, "RUNNING")]
     manager.refusal = KeyboardInterrupt()
     assert nnictl("trial", "kill", "-T", "aaaaa").exit_code == 130

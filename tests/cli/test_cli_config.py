@@ -13,6 +13,7 @@ from nni_manager.cli.main import nnictl as group
 
 pytestmark = pytest.mark.unit
 
+UNWRITTEN = "is not written, so greatest results count as best; write maximize or minimize"
 EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
 GOOD = EXAMPLES / "v2-local-inline.yml"
 BAD = EXAMPLES / "invalid" / "unknown-field.yml"
@@ -35,7 +36,8 @@ def test_many_files_get_a_verdict_each(tmp_path: Path) -> None:
     result = nnictl("config", "check", GOOD, BAD, refused)
     assert result.exit_code == 2
     assert result.stdout == f"{GOOD}: valid; at most 2 trials of Random on local\n"
-    bad, other = result.stderr.splitlines()
+    unwritten, bad, other = result.stderr.splitlines()
+    assert UNWRITTEN in unwritten
     assert bad == f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?"
     assert other.startswith(f"{refused}: trialCommand: has several lines")
 
@@ -44,8 +46,22 @@ def test_verdicts_for_programs() -> None:
     result = nnictl("config", "check", "--json", GOOD, BAD)
     good, bad = json.loads(result.stdout)
     assert result.exit_code == 2 and result.stderr == ""
-    assert good == {"file": str(GOOD), "valid": True, "problems": [], "warnings": []}
+    (warning,) = good.pop("warnings")
+    assert good == {"file": str(GOOD), "valid": True, "problems": []}
+    assert (warning["code"], warning["message"]) == ("NO_DIRECTION", UNWRITTEN)
     assert (bad["valid"], bad["problems"][0]["line"], bad["problems"][0]["field"]) == (False, 4, "trialConcurency")
+
+
+@pytest.mark.parametrize(("tuner", "better"), [
+    ({"name": "TPE"}, "smallest"), ({"name": "Random"}, "greatest"),
+    ({"name": "TPE", "classArgs": {"optimize_mode": "maximize"}}, ""),
+])  # fmt: skip
+def test_a_direction_that_is_not_written_is_named(tmp_path: Path, tuner: dict[str, object], better: str) -> None:
+    config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "tuner": tuner}
+    (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
+    result = nnictl("config", "check", tmp_path / "bee.yml")
+    assert result.exit_code == 0
+    assert (f"so {better} results count as best" in result.stderr) if better else result.stderr == ""
 
 
 @pytest.mark.parametrize("section", [SEVERAL_LINES, [{"platform": "local"}, SEVERAL_LINES]])

@@ -30,7 +30,9 @@ def filled(manager: FakeManager) -> FakeManager:
     ("words", "expected"),
     [
         ([], b"aaaaa  /data/trials/aaaaa\nbbbbb  /data/trials/bbbbb\n"),
-        (["-T", "aaaaa"], b"/data/trials/aaaaa\nlog\none\ntwo\nthree\n"),
+        (["-T", "aaaaa"], b"/data/trials/aaaaa\nlog\none\ntwo\nthree\nstderr:\nbad \xff\n"),
+        (["-T", "0", "--follow"], b"/data/trials/aaaaa\nlog\none\ntwo\nthree\nstderr:\nbad \xff\n"),
+        (["-T", "aa", "--tail", "1"], b"/data/trials/aaaaa\nlog\nthree\nstderr:\nbad \xff\n"),
         (["-T", "bbbbb"], b"/data/trials/bbbbb\n"),
         (["-T", "aaaaa", "--stdout"], b"one\ntwo\nthree\n"),
         (["-T", "aaaaa", "--stdout", "--tail", "2"], b"two\nthree\n"),
@@ -48,7 +50,10 @@ def test_log_trial(nnictl: Run, filled: FakeManager, words: list[str], expected:
 
 def test_an_unknown_trial_is_named(nnictl: Run, filled: FakeManager) -> None:
     result = nnictl("log", "trial", "-T", "zzzzz")
-    assert (result.exit_code, result.stderr) == (1, "nnictl: there is no trial zzzzz\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "nnictl: there is no trial zzzzz; `nnictl trial ls abc` shows every trial\n",
+    )
 
 
 def test_large_logs_come_in_parts(nnictl: Run, filled: FakeManager) -> None:

@@ -118,7 +118,8 @@ def test_the_daemon_goes_away(daemon: StandInDaemon, config: Path) -> None:
 
 
 def test_a_terminal_gets_one_line_that_changes(daemon: StandInDaemon, config: Path) -> None:
-    daemon.states = [state(), state(status="DONE", counts={"SUCCEEDED": 10})]
+    best = {"trialId": "ab1cd", "value": 0.5, "parameters": {"x": 1}}
+    daemon.states = [state(), state(status="DONE", counts={"SUCCEEDED": 10}, best=best)]
     master, terminal = pty.openpty()
     with start(daemon, "create", "-c", str(config), "-f", stdout=terminal, stderr=terminal) as process:
         os.close(terminal)
@@ -126,7 +127,7 @@ def test_a_terminal_gets_one_line_that_changes(daemon: StandInDaemon, config: Pa
         process.wait(30)
     os.close(master)
     assert process.returncode == 0, shown
-    assert "\r\x1b[K10/10 done, 0 running, 0 failed; 0:01:00\r\n" in shown
+    assert "\r\x1b[K10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 0:01:00\r\n" in shown
 
 
 def test_a_reader_that_goes_away_is_no_fault(daemon: StandInDaemon) -> None:

@@ -25,13 +25,18 @@ def test_waiting_goes_on(status: str) -> None:
 def test_done_shows_the_best() -> None:
     verdict = judge(state(status="DONE", counts={"SUCCEEDED": 1}, best=BEST))
     assert verdict is not None and verdict.is_done and verdict.is_good
-    assert verdict.text == 'Experiment k3v9x0qa is done. Best result 0.5, trial ab1cd:\n{\n  "x": 1\n}'
+    assert verdict.text.startswith("Experiment k3v9x0qa is done. ")
+    reason = "maxTrialNumber (1) is reached"
+    verdict = judge(state(status="DONE", counts={"SUCCEEDED": 1}, best=BEST, noMoreTrials=reason))
+    assert verdict is not None
+    expected = f'Experiment k3v9x0qa is done, as {reason}. Best result 0.5, trial ab1cd:\n{{\n  "x": 1\n}}'
+    assert verdict.text == expected
 
 
 @pytest.mark.parametrize(
     ("counts", "is_good", "words"),
     [
-        ({"SUCCEEDED": 2}, True, "no trial reported a final result"),
+        ({"SUCCEEDED": 2}, False, "no trial that succeeded has a final result that is a number; `nnictl trial ls"),
         ({"FAILED": 2}, False, "no trial succeeded; `nnictl trial ls k3v9x0qa`"),
         ({}, False, "no trial succeeded"),
     ],

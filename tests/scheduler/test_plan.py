@@ -406,7 +406,7 @@ def test_the_first_five_failing_alike_hold_the_experiment(
     before: list[tuple[str, str, str]], now: int, held: bool
 ) -> None:
     known = [(f"b{n:04}", *words) for n, words in enumerate(before)]
-    trials = [ended(f"t{n:04}", "FAILED", exit_code=1) for n in range(now)]
+    trials = [ended(f"t{n:04}", "FAILED", exit_code=1, stderr_tail=f"first\n\x1b[31mno file {n}\n") for n in range(now)]
     row = experiment(ended_trials=len(before), next_sequence_id=len(before) + now)
     found = Plan(*trials, row=row, first_ended=tuple(known), proposals=proposals(1))
     if not held:
@@ -414,7 +414,13 @@ def test_the_first_five_failing_alike_hold_the_experiment(
         return
     (record,) = found.records(PutOnHold)
     assert record.hold.code is HoldCode.SAME_FAILURE
-    assert "the first 5 trials all failed in the same way (USER_CODE: exit code 1)" in record.hold.sentence
+    fifth = 4 - len(before)
+    assert record.hold.sentence == (
+        "the first 5 trials all failed in the same way: its command failed, exit code 1 (USER_CODE); the last line of"
+        f" its stderr is: [31mno file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows all that trial"
+        f" t{fifth:04} wrote; put it right, then `nnictl resume exp1`"
+    )
+    assert record.hold.details == f"first\n[31mno file {fifth}\n"
     assert found.submitted == [], "it holds from this very turn"
 
 
@@ -501,6 +507,12 @@ def test_max_experiment_duration(exec_ms: int, counted_ms: int, after: str, wake
     assert [r.status for r in found.records(SetStatus)] == ([] if after == "RUNNING" else [after])
     assert found.records(AddTrial) == []
     assert found.wake_at == wake_at
+
+
+def test_time_on_hold_does_not_count() -> None:
+    row = experiment(exec_ms=5_000, counted_ms=NOW - 60_000, next_sequence_id=1, hold=hold())
+    found = Plan(running("aaaaa"), row=row, config=spec(max_experiment_duration_s=10))
+    assert found.records(SetStatus) == [] and found.wake_at is None
 
 
 def test_time_after_the_end_does_not_count() -> None:

@@ -11,10 +11,12 @@ import pytest
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.wait import Wait, WaitCode
-from nni_manager.store import answers, jobs, trials
+from nni_manager.store import answers, jobs, metrics, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
+from nni_manager.store.metrics import Chunk
 from tests.store.life import add, add_with, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
@@ -80,6 +82,33 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
         "service": "local", "place": "hostA, gpu 0", "link": "https://there/1", "wait": None, "unreachableMs": None,
         "unreachable": "",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("reports", "lines", "said"), [
+    ([], 0, "it reported no final result, and no intermediate one"),
+    ([intermediate(1)], 1, "it reported no final result, only 1 intermediate"),
+    ([("final", '{"acc": 1}', {"acc": 1})], 1, "its final result has no number under `default`"),
+    ([("final", "NaN", math.nan)], 1, "its final result is no number"),
+    ([], 3, "it reported no final result, and no intermediate one; lines that were dropped as no results: 3,"
+            " nnimanager.log says why"),
+    ([final(1)], 3, ""),
+])  # fmt: skip
+def test_a_success_without_a_usable_result_says_why(
+    connection: sqlite3.Connection, reports: list[Any], lines: int, said: str
+) -> None:
+    add(connection, "aaaaa")
+    job = start(connection, "aaaaa")
+    found = [
+        Metric(type=MetricType.FINAL if kind == "final" else MetricType.PERIODICAL, data=data,
+               value=default_number(value), number=number)
+        for number, (kind, data, value) in enumerate(reports)
+    ]  # fmt: skip
+    if lines:
+        chunk = Chunk(job_name=job, outbox="outbox/main.jsonl", start=0, end=9, lines=lines, metrics=found)
+        metrics.store(connection, chunk, 0)
+    end(connection, "aaaaa", message="its end was not seen")
+    shown = strict(answers.trial(connection, "aaaaa"))["message"]
+    assert shown == "; ".join(filter(None, ("its end was not seen", said)))
 
 
 def test_a_trial_that_waits_says_why(connection: sqlite3.Connection) -> None:

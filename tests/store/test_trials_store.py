@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.parameters import Parameters
 from nni_manager.domain.trial import StopRequest, TrialStatus
 from nni_manager.domain.wait import WaitCode
@@ -205,6 +205,18 @@ def test_time_counts_while_it_is_active(connection: sqlite3.Connection) -> None:
     experiments.count_time(connection, 9890)  # the clock was set back
     row = experiments.load(connection)
     assert (row.exec_ms, row.counted_ms) == (610, 9890)
+
+
+def test_time_on_hold_does_not_count(connection: sqlite3.Connection) -> None:
+    hold = Hold(code=HoldCode.SAME_FAILURE, sentence="put it right")
+    created = experiments.load(connection).created_ms
+    experiments.set_hold(connection, hold, created + 100)
+    experiments.count_time(connection, created + 5000)
+    experiments.count_to_last_event(connection, created + 6000)
+    assert experiments.load(connection).exec_ms == 100
+    experiments.set_hold(connection, None, created + 9000)
+    experiments.count_time(connection, created + 9010)
+    assert experiments.load(connection).exec_ms == 110
 
 
 def test_after_a_kill_time_counts_up_to_the_last_that_happened(connection: sqlite3.Connection) -> None:

@@ -17,7 +17,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for the path of whoever is to find it."""
     target = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", str(target), str(PACKAGE)], check=True)
+    subprocess.run(
+        [*pip, "--no-deps", "--no-cache-dir", "--no-build-isolation", "--target", str(target), str(PACKAGE)], check=True
+    )
     return target
 
 

@@ -50,6 +50,7 @@ STRICTER = {
     r"is required and not set; add it, or a job config": "optional in hybrid's schema; PAI takes no job without it",
     r"useActiveGpu: must be true or false": "the first schema lets it out; the second loader refuses it, as we do",
     r"must be an address such as": "NNI finds out from the platform",
+    r"names 1 GPU, and a trial needs": "no trial of it could ever begin",
     r"has a meaning only when trial": "the first schema lets it out; the second loader refuses it, as we do",
 }
 #: What only NNI refuses, by its words → why.
@@ -64,6 +65,8 @@ LAXER = {
     r"remoteConfig' error: Missing key: 'reuse'": "it has a default",
     r"Wrong key|Missing keys?: '(passwd|sshKeyPath)'": "a password and a key may both be there; the key has a default",
     r"cpuNum": "it has a default",
+    r"either provide password or a valid SSH key|sshKeyPath path not exist": "ssh's own keys and the agent will do",
+    r"Key '(kubeflow|frameworkcontroller)Config' error:\n?Or\(": "storage may be left out: results come another way",
     r"got multiple|unexpected keyword": "another spelling of the same field",
 }
 

@@ -37,5 +37,5 @@ async def test_a_version_that_does_not_fit_is_the_first_thing_to_see(
         sentence = str(refusal.value).replace("<b>", "&lt;b&gt;")
         shown = await page(world, f"/experiments/{world.id}")
         assert f'<p class="notice error">{sentence}</p>' in shown
-        assert f"VERSION_MISMATCH: {sentence}" in shown, "at the trial"
+        assert f"{sentence} (VERSION_MISMATCH)" in shown, "at the trial"
         assert sentence in await page(world, "/")

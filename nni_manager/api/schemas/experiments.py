@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
 from nni_manager.api.schemas.wire import Wire
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
+from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial import TrialStatus
 
@@ -98,7 +99,7 @@ class ExperimentState(ExperimentSummary):
     """Everything but the config: what events carry."""
 
     exec_duration_ms: int = Field(
-        description="Time it was active, in milliseconds; time on hold counts, DONE does not."
+        description="Time it was active, in milliseconds; time on hold and time when it is DONE do not count."
     )
     trial_concurrency: int = Field(description="How many trials may run at a time.")
     max_trial_number: int | None = Field(description="How many trials may be made; null: no limit.")
@@ -110,6 +111,12 @@ class ExperimentState(ExperimentSummary):
     )
     counts: dict[TrialStatus, int] = Field(description="Trials by status; only those that occur.")
     trials_made: int = Field(description="How many trials there are, in whatever status.")
+    no_more_trials: str = Field(
+        description="Why no more trials are made: a limit that is reached, or the tuner; empty while they are."
+    )
+    optimize_mode: OptimizeMode = Field(
+        description="Which results are better, greater or smaller ones, as its tuner understands its config."
+    )
     best: Best | None = Field(description="The best trial; null before the first one succeeded with a number.")
     services: list[TrainingService] = Field(
         description="Where its trials run, in the order of the config; removed ones come last."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ async def test_no_python_that_will_do(machine: InProcessMachine, tmp_path: Path,
     machine.environment["PATH"] = str(bin_folder)
     finding = await only(machine.entry(), "python", Severity.WRONG)
     assert "pythonPath" in finding.fix and version in finding.sentence
-    await only(machine.entry(pythonPath=str(Path(shutil.which("python3") or "").parent)), "login", Severity.FINE)
+    await only(machine.entry(pythonPath=str(Path(sys.executable).parent)), "login", Severity.FINE)
 
 
 async def test_a_home_that_cannot_be_written(machine: InProcessMachine) -> None:

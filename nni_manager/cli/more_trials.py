@@ -1,0 +1,23 @@
+"""What to do so that an experiment makes more trials. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nni_manager.cli.place import same_place
+
+#: What the reason names → the command that changes it.
+_COMMANDS = {
+    "maxTrialNumber": "trialnum {} -v NUMBER", "maxExperimentDuration": "duration {} -v DURATION",
+    "the tuner": "searchspace {} -f FILE",
+}  # fmt: skip
+
+
+def advice(state: Mapping[str, Any]) -> str:
+    """A sentence with a command for each reason; empty while more trials are made."""
+    reason, id_ = state.get("noMoreTrials") or "", state["id"]
+    commands = [
+        f"`nnictl update {text.format(id_)}{same_place()}`" for what, text in _COMMANDS.items() if what in reason
+    ]
+    return f"it makes no more trials: {reason}; for more, {' and '.join(commands)}" if reason else ""

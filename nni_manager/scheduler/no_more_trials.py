@@ -1,0 +1,23 @@
+"""Why an experiment makes no more trials: which of its limits is reached, or that its tuner has nothing more."""
+
+from __future__ import annotations
+
+from nni_manager.config.scalars import seconds
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store.overview import Overview
+
+#: Without a limit that is reached, these mean that the tuner has no more proposals.
+_EXHAUSTED = (ExperimentStatus.TUNER_NO_MORE_TRIAL, ExperimentStatus.DONE)
+
+
+def sentence(found: Overview) -> str:
+    """Empty while more may be made. A limit that is reached is told in every status: it is what `resume` meets."""
+    most, longest = found.config.get("maxTrialNumber"), found.config.get("maxExperimentDuration")
+    reached = []
+    if most is not None and found.row.next_sequence_id >= most:
+        reached.append(f"maxTrialNumber ({most}) is reached")
+    if longest is not None and found.exec_ms > seconds(longest) * 1000:
+        reached.append(f"maxExperimentDuration ({longest}) is reached")
+    if not reached and found.row.status in _EXHAUSTED:
+        reached.append("the tuner has no more proposals")
+    return " and ".join(reached)
