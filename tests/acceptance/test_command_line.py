@@ -45,8 +45,11 @@ def test_foreground_to_the_end(nnictl: CommandLine) -> None:
     out = nnictl.good("create", "--config", nnictl.config(), "--foreground")
     id_ = id_in(out)
     assert f"folder  {nnictl.data / id_}\n" in out
-    assert "4/4 done, 0 running, 0 failed; best 7" in out
-    assert f"Experiment {id_} is done. Best result 7, trial " in out and '"x": 0.' in out
+    assert "4/4 done, 0 running, 0 failed; best (highest) 7" in out
+    assert (
+        f"Experiment {id_} is done, as maxTrialNumber (4) is reached. Best (highest) result 7, trial " in out
+        and '"x": 0.' in out
+    )
     assert out.endswith(f"Experiment {id_} is closed.\n")
     assert nnictl.traces() == []
 
@@ -55,7 +58,8 @@ def test_foreground_fails_where_no_trial_succeeds(nnictl: CommandLine) -> None:
     done = nnictl.run("create", "-c", nnictl.config(trialCommand=FAIL), "-f")
     id_ = id_in(done.stdout)
     assert (done.returncode, done.stderr) == (
-        1, f"Experiment {id_} is done, but no trial succeeded; `nnictl trial ls {id_}` says why.\n",
+        1, f"Experiment {id_} is done, as maxTrialNumber (4) is reached, but no trial succeeded;"
+        f" `nnictl trial ls {id_}` says why.\n",
     )  # fmt: skip
     assert nnictl.traces() == []
     assert nnictl.good("trial", "ls", id_).count("exit code 3") == 4
@@ -158,7 +162,7 @@ def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:
 
 def test_config_check(nnictl: CommandLine) -> None:
     good = nnictl.config()
-    assert nnictl.good("config", "check", good) == f"{good}: valid; at most 4 trials of Random on local\n"
+    assert nnictl.run("config", "check", good).stdout == f"{good}: valid; at most 4 trials of Random on local\n"
     wrong = nnictl.config("wrong.yml", trialConcurency=2, maxTrialNumber="many")
     done = nnictl.run("config", "check", wrong)
     assert done.returncode == 2

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nni_manager.domain.reason_words import in_words
 from tests.acceptance import cluster, seen
 from tests.acceptance.acted_experiment import Json, Picture, listed_tuner, stern_assessor
 from tests.acceptance.cluster import Cluster, say, until
@@ -60,7 +61,8 @@ def _check_cell(picture: Picture, row: str, column: str) -> None:
     assert (trial["status"], trial["reason"] or "", told) == (status, reason, message)
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
     _check_attempts(ROWS[row], trial, is_asked=column != "nobody")
-    assert picture.rows[row] == (status, ": ".join(filter(None, (reason, message))))
+    state, why = picture.rows[row]
+    assert (state, _without_results(why)) == (status, in_words(reason, message))
     if column != "experiment stop":  # what is requeued has not ended for the tuner: see below
         assert picture.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
         final = [json.loads(trial["finalResult"])] if status == GOOD else []
@@ -135,7 +137,7 @@ def test_a_trial_that_waits_for_its_next_attempt_says_what_ended_the_last(stage:
     played.kill("second")
     played.wait("DONE")
     assert when_all_is_told(played, count=2).rows == {
-        "first": (GOOD, ""), "second": ("USER_CANCELED", "USER_REQUEST: cancelled on request"),
+        "first": (GOOD, ""), "second": ("USER_CANCELED", "a user ended it, cancelled on request (USER_REQUEST)"),
     }  # fmt: skip
 
 
@@ -154,7 +156,7 @@ def test_a_verdict_on_the_attempt_before_counts_when_the_next_is_refused(stage: 
     gate.touch()
     played.wait("DONE")
     picture = when_all_is_told(played, count=1)
-    assert picture.rows["only"] == ("EARLY_STOPPED", "ASSESSOR: there is no such queue")
+    assert picture.rows["only"] == ("EARLY_STOPPED", "the assessor ended it early, there is no such queue (ASSESSOR)")
     assert picture.trials["only"]["stopRequest"] == "ASSESSOR"
     assert [attempt["state"] for attempt in picture.trials["only"]["attempts"]] == ["PREEMPTED", "FAILED"]
     assert picture.notes == [{"ended": 0, "success": False}]
@@ -184,7 +186,11 @@ def test_an_outage_changes_nothing_until_half_a_minute_is_over(stage: Stage) -> 
 def test_who_is_killed_unseen_is_killed_when_it_is_seen_again(stage: Stage) -> None:
     *_, later, after, over = stage.pictures("long outage")
     assert (later.trials["killed"]["status"], later.trials["killed"]["stopRequest"]) == ("UNKNOWN", "USER")
-    assert after.rows["killed"] == over.rows["killed"] == ("USER_CANCELED", "USER_REQUEST: cancelled on request")
+    assert (
+        after.rows["killed"]
+        == over.rows["killed"]
+        == ("USER_CANCELED", "a user ended it, cancelled on request (USER_REQUEST)")
+    )
     assert over.told("killed", "ended") == [{"ended": 1, "success": False}]
 
 
@@ -195,7 +201,7 @@ def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> N
     assert asked.rows["only"] == ("RUNNING", f"asked to stop: {request('exit 3', column)}")
     assert asked.state["status"] == ("STOPPING" if column == "experiment stop" else "NO_MORE_TRIAL")
     assert asked.state["hold"]["code"] == "PLATFORM_UNAVAILABLE"
-    assert over.rows["only"] == (status, f"{reason}: cancelled on request")
+    assert over.rows["only"] == (status, in_words(reason, "cancelled on request"))
     assert over.trials["only"]["attempts"][0]["state"] == "CANCELLED"
     assert over.state["counts"] == {status: 1}
     log = (stage.daemon.data / over.state["id"] / "log" / "nnimanager.log").read_text()
@@ -225,7 +231,7 @@ def test_another_version_fails_the_trial_whoever_asked(stage: Stage, column: str
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", sentence)
     assert (trial["stopRequest"], trial["attempt"]) == (request("exit 3", column), 1)
     page = seen.page(stage.daemon, f"/experiments/{played.id}")
-    assert seen.trials_on(page)[trial["id"]] == ("FAILED", f"VERSION_MISMATCH: {sentence}")
+    assert seen.trials_on(page)[trial["id"]] == ("FAILED", in_words("VERSION_MISMATCH", sentence))
     if not stopping:
         until(lambda: seen.notes(notes) == [{"ended": trial["parameterId"], "success": False}])
         stage.daemon.call("POST", f"/experiments/{played.id}/stop")
