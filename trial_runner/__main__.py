@@ -6,26 +6,15 @@ import sys
 from contextlib import ExitStack
 from typing import Dict, NamedTuple, Optional
 
-from trial_runner import (
-    credential,
-    environment,
-    exec_door,
-    processes,
-    protocol,
-    python_version,
-    replica,
-    settings,
-    stand_in_folder,
-    stored_code,
-)
-from trial_runner.claim import Claim
-from trial_runner.client import Client, Denied, Fenced, Refused, Unavailable
+from trial_runner import processes, protocol, python_version, replica, stored_code
 from trial_runner.code_archive import BadArchive
-from trial_runner.evidence import Evidence, Left
 from trial_runner.outboxes import Outboxes
-from trial_runner.preparation import Preparation, greeting
-from trial_runner.run import Run
-from trial_runner.settings import AUTO, BadSetting, Settings
+from trial_runner.runner import exec_channel, preparation, settings
+from trial_runner.runner.client import Client, Denied, Fenced, Refused, Unavailable
+from trial_runner.runner.evidence import Claim, Evidence, Left
+from trial_runner.runner.preparation import Preparation, greeting
+from trial_runner.runner.run import Run
+from trial_runner.runner.settings import AUTO, BadSetting, Settings
 
 #: Of runners that the manager does not hear.
 _UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)
@@ -52,11 +41,11 @@ def main() -> int:
     python_version.check()
     replica.settle(os.environ)
     if sys.argv[1:2]:
-        return exec_door.main(sys.argv[1:])
+        return exec_channel.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
     try:
-        token = credential.take(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
+        token = settings.take_credential(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
         return _run(settings.read(os.environ), token)
     except BadSetting as error:
         return _fail(_Failure(protocol.EXIT_USAGE, str(error)))
@@ -64,7 +53,7 @@ def main() -> int:
         return _fail(failure)
 
 
-def _client(told: Settings, token: credential.Credential, container: str) -> Client:
+def _client(told: Settings, token: settings.Credential, container: str) -> Client:
     try:
         return Client(told.manager_url, token, container, told.manager_ca)
     except (OSError, ValueError) as error:  # errors of TLS are among them
@@ -72,17 +61,17 @@ def _client(told: Settings, token: credential.Credential, container: str) -> Cli
         raise _Failure(protocol.EXIT_USAGE, sentence) from None
 
 
-def _run(told: Settings, token: Optional[credential.Credential]) -> int:
+def _run(told: Settings, token: Optional[settings.Credential]) -> int:
     with ExitStack() as clean_up:
         _make_folders(told)
         container = os.urandom(8).hex() if told.is_reporter else ""
         client = _client(told, _required(token), container) if told.manager_url else None
         try:
             ready = _prepare(told, client, container)
-            stand_in = stand_in_folder.provide(clean_up, told.system_dir)
+            stand_in = preparation.provide(clean_up, told.system_dir)
             _become_subreaper()
             run = Run(told, ready.client, ready.stored, container, ready.claim, _say)
-            return run.run(environment.of_command(os.environ, told, stand_in))
+            return run.run(preparation.of_command(os.environ, told, stand_in))
         except _Failure as error:
             failure = error
         except BadArchive as error:
@@ -141,7 +130,7 @@ def _can_be_read(told: Settings) -> bool:
 def _let_be_read(told: Settings, container: str) -> _Ready:
     channel = protocol.EXEC if told.channel == protocol.EXEC else protocol.PULL
     if channel == protocol.EXEC:
-        exec_door.begin(told.system_dir, told.code_dir, told.drain_s)
+        exec_channel.begin(told.system_dir, told.code_dir, told.drain_s)
     else:
         stored_code.place(os.environ, told.system_dir, told.code_dir)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
@@ -178,7 +167,7 @@ def _make_folders(told: Settings) -> None:
         raise _Failure(protocol.EXIT_CANNOT_START, sentence) from error
 
 
-def _required(token: Optional[credential.Credential]) -> credential.Credential:
+def _required(token: Optional[settings.Credential]) -> settings.Credential:
     if token is None:
         raise BadSetting("{} is not set: give the one that the manager made.".format(protocol.ENV_TOKEN))
     return token

@@ -5,7 +5,7 @@ import struct
 from contextlib import suppress
 from typing import Iterator, NamedTuple
 
-from trial_runner import libc
+from trial_runner import launch
 
 MODIFY = 0x2
 MOVED_TO = 0x80
@@ -32,16 +32,16 @@ class Inotify:
     """A queue of changes. Raises OSError where there is none to be had."""
 
     def __init__(self) -> None:
-        self.descriptor = libc.call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
+        self.descriptor = launch.libc_call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
 
     def add(self, folder: str, mask: int) -> int:
         """Number of the watch, the same one for the same folder. Raises OSError."""
-        return libc.call("inotify_add_watch", self.descriptor, os.fsencode(folder), mask | _ONLYDIR)
+        return launch.libc_call("inotify_add_watch", self.descriptor, os.fsencode(folder), mask | _ONLYDIR)
 
     def remove(self, watch: int) -> None:
         """Quiet when the folder, and the watch with it, is gone."""
         with suppress(OSError):
-            libc.call("inotify_rm_watch", self.descriptor, watch)
+            launch.libc_call("inotify_rm_watch", self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:
         """What has happened so far; more may be waiting when much has."""

@@ -15,7 +15,7 @@ _CHUNK_BYTES = 256 * 1024
 _TAIL_BYTES = 64
 
 
-class Chunk(NamedTuple):
+class OutboxRecords(NamedTuple):
     """Records of one outbox between two byte offsets."""
 
     outbox: str
@@ -69,7 +69,7 @@ class Outboxes:
         """Where the next chunk of each outbox that was ever read begins."""
         return dict(self._offsets)
 
-    def chunks(self, is_all: bool) -> Iterator[Chunk]:
+    def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
         """What is new. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
         for outbox in self.names():
             chunk = self.next_chunk(outbox, is_all)
@@ -92,7 +92,7 @@ class Outboxes:
                 pass
         return found
 
-    def next_chunk(self, outbox: str, is_all: bool) -> Optional[Chunk]:
+    def next_chunk(self, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
         """What is new in one outbox; None when there is nothing that is complete."""
         name = self._name_of(outbox)
         start = self._offsets.get(name, 0)
@@ -108,7 +108,7 @@ class Outboxes:
         if records.skipped:
             self._log_skipped(outbox, start, records.skipped)
         self._offsets[name] = start + records.length
-        return Chunk(name, start, start + records.length, records.texts)
+        return OutboxRecords(name, start, start + records.length, records.texts)
 
     def _name_of(self, file: str) -> str:
         """The outbox that a file is now."""
@@ -116,14 +116,14 @@ class Outboxes:
             self._names[file] = newest_name(file, self._offsets)
         return self._names[file]
 
-    def _begin_again(self, file: str, name: str) -> Chunk:
+    def _begin_again(self, file: str, name: str) -> OutboxRecords:
         """Nothing of it yet, which tells that it is another one."""
         self._names[file] = again = next_name(file, name)
         self._offsets[again] = 0
         if name == file:
             sentence = "{}/{} became shorter or another file: append to it, with >> in a shell"
             self._log(sentence.format(self._attempt_directory, file))
-        return Chunk(again, 0, 0, [])
+        return OutboxRecords(again, 0, 0, [])
 
     def folders(self) -> List[str]:
         """Folders below the attempt's that hold outboxes, deeper ones after their parents."""

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import Iterable, List, NamedTuple, Optional, Set
 
-from trial_runner import libc
+from trial_runner import launch
 
 #: Where the kernel shows processes; some containers have none.
 _PROC = "/proc"
@@ -41,13 +41,13 @@ class Stat(NamedTuple):
 
 def become_subreaper() -> None:
     """Orphans below this process become its children. Raises OSError."""
-    libc.call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    launch.libc_call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def forbid_inspection() -> None:
     """Other processes of this user may not read our memory. A best effort: root may, and some kernels cannot."""
     with suppress(OSError):
-        libc.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+        launch.libc_call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def boot_id() -> str:
@@ -87,7 +87,7 @@ def open_pidfd(pid: int) -> int:
     native = getattr(os, "pidfd_open", None)
     if native is not None:
         return int(native(pid))
-    return libc.call("syscall", _SYS_PIDFD_OPEN, pid, 0)  # the kernel sets close-on-exec itself
+    return launch.libc_call("syscall", _SYS_PIDFD_OPEN, pid, 0)  # the kernel sets close-on-exec itself
 
 
 def has_ended(pidfd: int) -> bool:

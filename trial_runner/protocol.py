@@ -104,7 +104,7 @@ the outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, 
 runner that finds another container in `runner.json` is fenced off.
 
 Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container
-through the platform's own API; `exec_door` has what it is told and what it answers.
+through the platform's own API; `exec_channel` has what it is told and what it answers.
 """
 
 import json

@@ -1,11 +1,13 @@
-"""All routes in one application. `app` serves it; the pages come to it from there, because they are strangers here."""
+"""HEAD wherever GET is: the same answer, without its body."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi.openapi.utils import get_openapi
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api import (
     code,
@@ -16,17 +18,96 @@ from nni_manager.api import (
     health,
     logs,
     metrics,
-    openapi,
     platforms,
     prometheus,
     trials,
 )
 from nni_manager.api.context import ApiContext
-from nni_manager.api.guard import Guard
-from nni_manager.api.head import HeadAsGet
+from nni_manager.api.guard import OPEN_PATHS, Guard
 from nni_manager.api.nni.addressed import EXPERIMENT
 from nni_manager.api.nni.application import create_nni_application
 from nni_manager.domain.ids import EXPERIMENT_ID
+
+
+class HeadAsGet:
+    """Around an application that knows GET alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            return await self._app(scope, receive, send)
+        is_answered = False
+
+        async def send_head(message: Message) -> None:
+            nonlocal is_answered
+            if not is_answered:
+                is_answered = True
+                await send(message)
+                await send({"type": "http.response.body", "body": b""})
+
+        async def receive_until_answered() -> Message:
+            """Then the client has all it wanted: a stream that would go on for ever ends."""
+            return {"type": "http.disconnect"} if is_answered else await receive()
+
+        await self._app({**scope, "method": "GET"}, receive_until_answered, send_head)
+
+
+DESCRIPTION = """
+One daemon, many experiments. JSON in camelCase; times are milliseconds since the epoch. Every refusal is
+`{"error": "<sentence>"}`. Through the control socket no login is needed; a TCP listener may want its token as
+`Authorization: Bearer <token>`.
+"""
+TAGS = [
+    {"name": "experiments", "description": "Tuning tasks, each made from one experiment file."},
+    {"name": "trials", "description": "Sets of parameters under evaluation."},
+    {"name": "results", "description": "What trials report."},
+    {"name": "logs", "description": "Files that trials and the manager write."},
+    {"name": "platforms", "description": "Training services as such, whoever uses them."},
+    {"name": "daemon", "description": "The process behind this API."},
+]
+_EVERYWHERE = {
+    "401": "This listener wants a token, or another one.",
+    "403": "The Host or Origin header names another site.",
+    "500": "A fault in the manager; its log has the details.",
+}
+_REPLACED = ("HTTPValidationError", "ValidationError")
+
+
+def install(api: FastAPI) -> None:
+    """`api.openapi()` answers our description, made on first use."""
+
+    def openapi() -> dict[str, Any]:
+        if not api.openapi_schema:
+            api.openapi_schema = _describe(api)
+        return api.openapi_schema
+
+    api.openapi = openapi  # type: ignore[method-assign]  # the documented way
+
+
+def _describe(api: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=api.title, version=api.version, description=DESCRIPTION.strip(), routes=api.routes, tags=TAGS
+    )
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
+    for name in _REPLACED:
+        document["components"]["schemas"].pop(name, None)
+    return document
+
+
+def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
+    responses.pop("422", None)  # FastAPI's own; ours is 400
+    schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    for status, meaning in _EVERYWHERE.items():
+        if not is_probe or status == "500":
+            responses[status] = {"description": meaning}
+    for status, response in responses.items():
+        if status >= "400":
+            response["content"] = schema  # whatever the route answers when it succeeds
+
 
 _ROUTES = (experiments, trials, metrics, platforms, logs, events, code, daemon, prometheus, health)
 #: Where tools look for them, outside of the API's own paths.
@@ -42,10 +123,10 @@ def create_application(
     context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None, api: ASGIApp | None = None,
     nni: ASGIApp | None = None,
 ) -> ASGIApp:  # fmt: skip
-    """What every door serves: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages` for all
+    """What every listener serves: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages` for all
     paths that are neither's, behind one guard.
 
-    `token` and `host` are the settings of the TCP doors. `api`, `nni`: where they were made already.
+    `token` and `host` are the settings of the TCP listeners. `api`, `nni`: where they were made already.
     """
     api = api or create_api(context)
     inner = _Split(api, pages or api, nni or create_nni_application(context))
@@ -62,7 +143,7 @@ def create_api(context: ApiContext) -> FastAPI:
     for module in _ROUTES:
         api.include_router(module.router)
     errors.install(api)
-    openapi.install(api)
+    install(api)
     api.add_middleware(HeadAsGet)
     return api
 

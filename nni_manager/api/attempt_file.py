@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi.responses import StreamingResponse
 
-from nni_manager.api import log_file
+from nni_manager.api import logs
 from nni_manager.api.context import ApiContext
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.job import JobHandle
-from nni_manager.scheduler.job_logs import ReadFile
+from nni_manager.scheduler.turns.job_logs import ReadFile
 from nni_manager.store import jobs
 
 
@@ -19,12 +19,12 @@ async def stretch(
     """As `log_file.stretch`. Raises NotFound, PlatformUnavailable."""
     trials = (await context.service.entry(id)).folder.trials
     try:
-        return await log_file.stretch(trials, f"{attempt_directory(trial_id, attempt)}/{name}", offset, limit)
+        return await logs.file_response(trials, f"{attempt_directory(trial_id, attempt)}/{name}", offset, limit)
     except NotFound:
         job = await _job(context, id, trial_id, attempt)
         if job is None:
             raise
-        return await log_file.stretch_elsewhere(*job, name, offset, limit)
+        return await logs.elsewhere_response(*job, name, offset, limit)
 
 
 async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:

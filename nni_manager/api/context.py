@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
+from fastapi import Path as PathParameter
 
 from nni_manager.api.loop_lag import LoopLag
-from nni_manager.api.nni.presence import Presences
+from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config.settings import own_environment
 from nni_manager.domain.clock import Clock, now_ms
-from nni_manager.scheduler.service import Service
+from nni_manager.domain.errors import NotFound
+from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
+from nni_manager.scheduler.experiments.service import Service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +28,18 @@ class ApiContext:
     version: str
     data_directory: Path
     started_ms: int
-    #: The open doors, ``{"kind", "address"}`` each.
-    doors: Callable[[], list[dict[str, Any]]]
+    #: The open listeners, ``{"kind", "address"}`` each.
+    listeners: Callable[[], list[dict[str, Any]]]
     #: Begins the daemon's end and returns at once; True: its experiments are stopped first.
     stop_daemon: Callable[[bool], None]
     #: Set when the daemon ends: streams end on it.
     stopping: asyncio.Event
     #: What NNI's tools take for an experiment's process.
-    presences: Presences
+    placeholders: PlaceholderProcesses
     #: True: the daemon ends by itself with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms
-    #: Told by the clock of the doors.
+    #: Told by the clock of the listeners.
     loop_lag: LoopLag = field(default_factory=LoopLag)
     #: Held while a large text is read: one at a time leaves the rest of the daemon its share.
     large_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -49,3 +52,27 @@ async def _context(request: Request) -> ApiContext:
 
 
 Context = Annotated[ApiContext, Depends(_context)]
+
+
+async def _experiment_id(
+    id: Annotated[str, PathParameter(description="Id of the experiment.", examples=["k3v9x0qa"])], context: Context
+) -> str:
+    """Raises NotFound unless there is one."""
+    if EXPERIMENT_ID.fullmatch(id) is None:
+        raise NotFound(f"{id!r} is no experiment id; `nnictl experiment list` shows all")
+    if context.service.at_work(id) is None:
+        await context.service.entry(id)
+    return id
+
+
+async def _trial_id(
+    trial_id: Annotated[str, PathParameter(alias="trialId", description="Id of the trial.", examples=["a1b2c"])],
+) -> str:
+    """Raises NotFound for what cannot be one; whether there is such a trial, the store says."""
+    if TRIAL_ID.fullmatch(trial_id) is None:
+        raise NotFound(f"{trial_id!r} is no trial id; the experiment's trials list theirs")
+    return trial_id
+
+
+ExperimentId = Annotated[str, Depends(_experiment_id)]
+TrialId = Annotated[str, Depends(_trial_id)]

@@ -9,20 +9,20 @@ from fastapi import APIRouter, Body
 
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.daemon import Daemon, Door, StopDaemon, Stopping
+from nni_manager.api.schemas.daemon import Daemon, Listener, StopDaemon, Stopping
 
 router = APIRouter(prefix="/api/v1/daemon", tags=["daemon"])
 
 
 @router.get("", operation_id="getDaemon", summary="Who answers here", responses=documented(503))
 async def show(context: Context) -> Daemon:
-    """Version, process, doors."""
+    """Version, process, listeners."""
     return Daemon(
         version=context.version,
         pid=os.getpid(),
         data_directory=str(context.data_directory),
         started_ms=context.started_ms,
-        doors=[Door.model_validate(door) for door in context.doors()],
+        listeners=[Listener.model_validate(listener) for listener in context.listeners()],
         experiments=len(await context.service.entries()),
         ends_by_itself=context.ends_by_itself,
     )

@@ -1,7 +1,8 @@
-"""How errors become answers. Every refusal is ``{"error": "<sentence>"}``, and never a traceback."""
+"""Answers that can spell whatever text there is: half of a character, for which UTF-8 has no bytes, is an escape."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,12 +13,20 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api.ascii_json import AsciiJson
-from nni_manager.api.schemas import errors as schema
+from nni_manager.api.schemas import daemon as schema
 from nni_manager.domain import errors
 from nni_manager.domain.http_status import status_of
+
+
+class AsciiJson(JSONResponse):
+    """Refusals may repeat what was sent."""
+
+    def render(self, content: object) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,107 @@
-"""What happens to an experiment, as a stream: its state at once, and again after every change."""
+"""Server-sent events about one thing that changes. Many changes in a short time are one event."""
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Event
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Protocol
 
 from fastapi import APIRouter
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from nni_manager.api import experiment_description as description
-from nni_manager.api.context import ApiContext, Context
+from nni_manager.api.context import ApiContext, Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.api.event_stream import EventStream
-from nni_manager.api.identifiers import ExperimentId
+from nni_manager.domain.errors import NniManagerError
+
+#: Seconds between two events at least, and of silence after which a comment says that the stream is alive.
+PAUSE_S = 0.2
+HEARTBEAT_S = 15.0
+
+
+class Subject(Protocol):
+    """What is followed."""
+
+    def watch(self) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set by every change, from now on."""
+
+    async def read(self) -> tuple[str, bool]:
+        """The state as JSON on one line, and whether there will be no other."""
+
+
+class EventStream(Response):
+    """Ends when the subject is over, the client goes away or `stopping` is set, and leaves no task behind."""
+
+    media_type = "text/event-stream"
+    charset = "utf-8"
+
+    def __init__(self, subject: Subject, stopping: asyncio.Event) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._subject = subject
+        self._stopping = stopping
+        self._over = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        with self._subject.watch() as news:
+            async with asyncio.TaskGroup() as group:
+                enders = [
+                    group.create_task(self._end_with_client(receive, news), name="stream: client"),
+                    group.create_task(self._end_with_daemon(news), name="stream: daemon"),
+                ]
+                await self._send_states(send, news)
+                for ender in enders:
+                    ender.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_states(self, send: Send, news: asyncio.Event) -> None:
+        while not self._over.is_set():
+            news.clear()
+            if await self._send_state(send):
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), PAUSE_S)
+            while not await _happened(news, HEARTBEAT_S):
+                await _write(send, ":\n\n")
+
+    async def _send_state(self, send: Send) -> bool:
+        """Answers whether it was the last one."""
+        try:
+            state, is_last = await self._subject.read()
+        except NniManagerError:  # it was deleted, or cannot be read now: the client asks again, and is told why
+            return True
+        await _write(send, f"event: state\ndata: {state}\n\n")
+        return is_last
+
+    async def _end_with_client(self, receive: Receive, news: asyncio.Event) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._end(news)
+
+    async def _end_with_daemon(self, news: asyncio.Event) -> None:
+        await self._stopping.wait()
+        self._end(news)
+
+    def _end(self, news: asyncio.Event) -> None:
+        self._over.set()
+        news.set()
+
+
+async def _happened(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _write(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/events", tags=["experiments"])
 

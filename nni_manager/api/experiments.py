@@ -8,11 +8,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from nni_manager.api import code, submission, views
+from nni_manager.api import code, experiment_description, submission
 from nni_manager.api import experiment_description as description
-from nni_manager.api.context import Context
+from nni_manager.api.context import Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.api.identifiers import ExperimentId
 from nni_manager.api.schemas.experiments import (
     Created,
     Experiment,
@@ -29,7 +28,7 @@ from nni_manager.api.schemas.experiments import (
 from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler.submission import Reopening
+from nni_manager.scheduler.experiments.submission import Reopening
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -156,8 +155,10 @@ def _services(body: ExperimentChange) -> ServiceChange | None:
 def _reopening(body: Resume | View) -> Reopening:
     """Raises InvalidInput."""
     debug, secrets = (body.debug, body.secrets) if isinstance(body, Resume) else (False, {})
-    directory = views.directory(body.working_directory)
-    return Reopening(view=views.wish(body.view), directory=directory, debug=debug, secrets=secrets)
+    directory = experiment_description.working_directory(body.working_directory)
+    return Reopening(
+        view=experiment_description.endpoint_wish(body.view), directory=directory, debug=debug, secrets=secrets
+    )
 
 
 def _described(experiment: Experiment) -> Response:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from nni_manager.domain.durations import Durations
+from nni_manager.domain.clock import Durations
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,7 +21,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class MetricFamily:
     """Samples of one name. The name ends in its unit, and a counter's in ``_total``."""
 
     name: str
@@ -30,35 +30,35 @@ class Family:
     samples: Sequence[Sample]
 
 
-def counter(name: str, help: str, value: float) -> Family:
-    return Family(name=name, kind="counter", help=help, samples=[Sample(value=value, labels={})])
+def counter(name: str, help: str, value: float) -> MetricFamily:
+    return MetricFamily(name=name, kind="counter", help=help, samples=[Sample(value=value, labels={})])
 
 
-def gauge(name: str, help: str, value: float, **labels: str) -> Family:
-    return Family(name=name, kind="gauge", help=help, samples=[Sample(value=value, labels=labels)])
+def gauge(name: str, help: str, value: float, **labels: str) -> MetricFamily:
+    return MetricFamily(name=name, kind="gauge", help=help, samples=[Sample(value=value, labels=labels)])
 
 
 def by_label(
     name: str, help: str, label: str, values: Mapping[str, float], kind: Literal["counter", "gauge"] = "gauge"
-) -> Family:
+) -> MetricFamily:
     """A sample for each of the values of one label."""
     samples = [Sample(value=value, labels={label: name}) for name, value in values.items()]
-    return Family(name=name, kind=kind, help=help, samples=samples)
+    return MetricFamily(name=name, kind=kind, help=help, samples=samples)
 
 
-def summary(name: str, help: str, durations: Durations) -> Family:
+def summary(name: str, help: str, durations: Durations) -> MetricFamily:
     """Sum and count; quantiles are not kept."""
     count, total_s = durations.read()
     samples = [Sample(value=total_s, labels={}, suffix="_sum"), Sample(value=count, labels={}, suffix="_count")]
-    return Family(name=name, kind="summary", help=help, samples=samples)
+    return MetricFamily(name=name, kind="summary", help=help, samples=samples)
 
 
-def text(families: Iterable[Family]) -> str:
+def text(families: Iterable[MetricFamily]) -> str:
     """All families, in the order given; one without samples is left out."""
     return "".join(f"{line}\n" for family in families if family.samples for line in _lines(family))
 
 
-def _lines(family: Family) -> Iterator[str]:
+def _lines(family: MetricFamily) -> Iterator[str]:
     yield f"# HELP {family.name} {_escaped(family.help)}"
     yield f"# TYPE {family.name} {family.kind}"
     for sample in family.samples:

@@ -1,8 +1,4 @@
-"""What every request must pass before anything else sees it: size of the body, Host, Origin, token.
-
-`app` puts it around API and pages alike. Unix sockets are exempt from all but the size: whoever may open the file may
-do everything. `/healthz` and `/readyz` ask for no token and no name, so that any probe can use them.
-"""
+"""How much of a request's body is taken. Bytes are counted as they come: a chunked body does not say its size."""
 
 from __future__ import annotations
 
@@ -11,11 +7,36 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
 from nni_manager.api.token import Token
+
+
+class BodyTooLarge(HTTPException):
+    """Raised from `receive` in the middle of a body; applications turn it into their own form of refusal."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"the body is larger than the {limit / 2**20:g} MB that are taken; send less")
+
+
+class LimitedBody:
+    """A `receive` that hands over at most `limit` bytes of body. What comes after is dropped by the server, unread."""
+
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._taken = 0
+
+    async def receive(self) -> Message:
+        """Raises BodyTooLarge."""
+        message = await self._receive()
+        self._taken += len(message.get("body", b""))
+        if self._taken > self._limit:
+            raise BodyTooLarge(self._limit)
+        return message
+
 
 BODY_LIMIT = 8 * 1024 * 1024
 #: Whoever asks for these is asked for nothing.
@@ -29,7 +50,7 @@ HARDENING = {
     "Referrer-Policy": "same-origin",
     "X-Frame-Options": "SAMEORIGIN",
 }
-#: Deleting it ends the session of a browser, or all of a door.
+#: Deleting it ends the session of a browser, or all of a listener.
 SESSION_PATH = "/api/v1/session"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -37,8 +58,8 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Guard:
     """Pure ASGI, around the whole application.
 
-    `token`: what TCP doors want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
-    loopback names, the address they connected to and this machine's name. A door with a token may be called by any
+    `token`: what TCP listeners want to see; empty: nothing. `hosts`: names that clients may call the daemon by, besides
+    loopback names, the address they connected to and this machine's name. A listener with a token may be called by any
     name: a page of another site that points its own name at us has no token. `larger`: beginnings of paths whose
     bodies may be so many bytes.
     """
@@ -96,7 +117,7 @@ class Guard:
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         refusal = self._refuse_host(scope, headers) or _refuse_origin(scope["method"], headers)
-        return refusal or (self._answer_door(scope, headers) if self._token.is_set else None)
+        return refusal or (self._answer_listener(scope, headers) if self._token.is_set else None)
 
     def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
         """A page of another site may point its own name at this machine (DNS rebinding); its browser then says so."""
@@ -110,7 +131,7 @@ class Guard:
             return None
         return _refusal(403, f"this daemon is not called {name!r}; use the address it prints when it starts")
 
-    def _answer_door(self, scope: Scope, headers: Headers) -> Response | None:
+    def _answer_listener(self, scope: Scope, headers: Headers) -> Response | None:
         """None: the request may pass."""
         cookie = f"nni_manager_{scope['server'][1]}"  # cookies are shared by all ports of a host
         session = self._token.sessions.shown(headers, cookie)
@@ -121,7 +142,7 @@ class Guard:
         return None
 
     def _log_out(self, session: str | None, cookie: str) -> Response:
-        """A browser ends its own session; who shows the token itself ends all of this door."""
+        """A browser ends its own session; who shows the token itself ends all of this listener."""
         if session is None:
             self._token.sessions.end_all()
         else:
@@ -133,9 +154,7 @@ class Guard:
     def _log_in(self, scope: Scope, cookie: str) -> Response:
         target = self._token.login(scope)
         if target is None:
-            sentence = (
-                "this door needs its token: send `Authorization: Bearer <token>`, or open the page as ?token=<token>"
-            )
+            sentence = "this listener needs its token: send `Authorization: Bearer <token>`, or open ?token=<token>"
             return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
         response = RedirectResponse(target, 303)
         response.set_cookie(cookie, self._token.sessions.begin(), httponly=True, samesite="strict")

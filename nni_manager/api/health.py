@@ -22,6 +22,6 @@ async def health() -> Health:
     responses=documented(503),
 )  # fmt: skip
 async def ready(context: Context) -> Health:
-    """200 when the list of experiments can be read; no door is open before they are. Asks for no token."""
+    """200 when the list of experiments can be read; no listener is open before they are. Asks for no token."""
     await context.service.entries()
     return Health(status="ok")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from nni_manager.domain.durations import Durations
+from nni_manager.domain.clock import Durations
 
 #: Ticks that `worst_s` looks back on; there is one a second.
 _TICKS = 60

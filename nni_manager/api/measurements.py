@@ -14,11 +14,11 @@ from weakref import WeakKeyDictionary
 
 from nni_manager.api import trial_listener
 from nni_manager.api.context import ApiContext
-from nni_manager.api.exposition import Family, Sample, by_label, counter, gauge, summary
+from nni_manager.api.exposition import MetricFamily, Sample, by_label, counter, gauge, summary
 from nni_manager.domain.errors import StoreError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
-from nni_manager.scheduler.open_experiment import OpenExperiment
-from nni_manager.scheduler.tally import tally
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.turns.process_state import tally
 from nni_manager.store import database, tallies
 from nni_manager.store.tallies import TrialTally
 
@@ -28,7 +28,7 @@ MOST_EXPERIMENTS = 100
 _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
 
 
-async def families(context: ApiContext) -> list[Family]:
+async def families(context: ApiContext) -> list[MetricFamily]:
     """In the order they are shown."""
     experiments = context.service.open_experiments
     tallied = await _tallied(experiments[-MOST_EXPERIMENTS:])
@@ -38,19 +38,19 @@ async def families(context: ApiContext) -> list[Family]:
         _trials(tallied),
         _holds(experiments, tallied),
         *_work(experiments),
-        *_doors(context),
+        *_listeners(context),
         *_process(),
     ]
 
 
-def _build(context: ApiContext) -> Iterable[Family]:
+def _build(context: ApiContext) -> Iterable[MetricFamily]:
     version = {"version": context.version, "python": platform.python_version()}
     yield gauge("nni_manager_build_info", "Always 1; the labels say what runs.", 1, **version)
     up_s = (context.clock() - context.started_ms) / 1000
     yield gauge("nni_manager_uptime_seconds", "Since the daemon was started.", up_s)
 
 
-async def _experiments(context: ApiContext) -> Sequence[Family]:
+async def _experiments(context: ApiContext) -> Sequence[MetricFamily]:
     try:
         known = await context.service.counts()
     except StoreError:
@@ -76,17 +76,17 @@ async def _tally(experiment: OpenExperiment) -> TrialTally | None:
     return counted
 
 
-def _trials(tallied: Mapping[str, TrialTally]) -> Family:
+def _trials(tallied: Mapping[str, TrialTally]) -> MetricFamily:
     samples = [
         Sample(value=number, labels={"experiment": id_, "status": status})
         for id_, tally in tallied.items()
         for status, number in tally.by_status.items()
     ]
     text = f"Trials of the open experiments (the newest {MOST_EXPERIMENTS}), by status."
-    return Family(name="nni_manager_trials", kind="gauge", help=text, samples=samples)
+    return MetricFamily(name="nni_manager_trials", kind="gauge", help=text, samples=samples)
 
 
-def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTally]) -> Family:
+def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTally]) -> MetricFamily:
     found: Counter[str] = Counter()
     for experiment in experiments:
         recorded, derived = tallied.get(experiment.id), experiment.loop.derived_hold
@@ -96,7 +96,7 @@ def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTal
     return by_label("nni_manager_experiments_on_hold", text, "code", {code.value: found[code] for code in HoldCode})
 
 
-def _work(experiments: Sequence[OpenExperiment]) -> Iterable[Family]:
+def _work(experiments: Sequence[OpenExperiment]) -> Iterable[MetricFamily]:
     databases = [experiment.database for experiment in experiments]
     stored = "Intermediate and final results stored by this process."
     yield counter("nni_manager_metrics_stored_total", stored, tally.results)
@@ -108,9 +108,9 @@ def _work(experiments: Sequence[OpenExperiment]) -> Iterable[Family]:
     yield gauge("nni_manager_stores_in_trouble", "Databases that cannot be written now.", in_trouble)
 
 
-def _doors(context: ApiContext) -> Iterable[Family]:
-    kinds = Counter(str(door["kind"]) for door in context.doors())
-    yield by_label("nni_manager_open_doors", "Sockets and ports that are open.", "kind", kinds)
+def _listeners(context: ApiContext) -> Iterable[MetricFamily]:
+    kinds = Counter(str(listener["kind"]) for listener in context.listeners())
+    yield by_label("nni_manager_open_listeners", "Sockets and ports that are open.", "kind", kinds)
     posts = {outcome: trial_listener.answered[outcome] for outcome in trial_listener.OUTCOMES}
     text = "Requests of trial runners, by what became of them."
     yield by_label("nni_manager_trial_posts_total", text, "outcome", posts, "counter")
@@ -122,7 +122,7 @@ def _doors(context: ApiContext) -> Iterable[Family]:
     yield gauge("nni_manager_event_loop_lag_worst_seconds", "The latest tick of the last minute.", lag.worst_s)
 
 
-def _process() -> Iterable[Family]:
+def _process() -> Iterable[MetricFamily]:
     """By the names that every Prometheus client gives them."""
     import psutil
 

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from nni_manager.api.context import Context
+from nni_manager.api.context import Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.api.identifiers import ExperimentId
-from nni_manager.api.schemas.metrics import MetricList
+from nni_manager.api.schemas.trials import MetricList
 from nni_manager.domain.metrics import MetricType
 from nni_manager.store import answers
 from nni_manager.store.answers import Page

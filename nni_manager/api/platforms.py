@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request
 from nni_manager.api import submission
 from nni_manager.api.context import Context
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.platforms import Clean, Cleaned, CleanedList, ServicePlan, ServicePlanList
+from nni_manager.api.schemas.daemon import Clean, Cleaned, CleanedList, ServicePlan, ServicePlanList
 
 router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
 

@@ -25,7 +25,7 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
     responses=_ANSWER,
 )  # fmt: skip
 async def show(context: Context) -> Response:
-    """Cheap enough to be asked every few seconds. A door with a token wants it here, too; whoever scrapes sends it
+    """Cheap enough to be asked every few seconds. A listener with a token wants it here, too; whoever scrapes sends it
     as `Authorization: Bearer <token>`."""
     text = exposition.text(await measurements.families(context))
     return Response(text, headers={"Content-Type": exposition.CONTENT_TYPE, "Cache-Control": "no-store"})

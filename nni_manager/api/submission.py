@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import Request
 from pydantic import ValidationError
 
-from nni_manager.api import code, views
+from nni_manager.api import code, experiment_description
 from nni_manager.api.context import ApiContext
 from nni_manager.api.schemas.experiments import NewExperiment
 from nni_manager.config import document, experiment_file, user_classes
@@ -22,7 +22,7 @@ from nni_manager.config.document import Patience
 from nni_manager.config.experiment_file import Reading
 from nni_manager.domain.errors import InvalidInput, NotFound
 from nni_manager.domain.text import require_text
-from nni_manager.scheduler.submission import Submission
+from nni_manager.scheduler.experiments.submission import Submission
 
 #: Characters of a text that takes long to be read.
 LARGE_CHARACTERS = 64 * 1024
@@ -66,7 +66,7 @@ async def read(request: Request, context: ApiContext) -> Submission:
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
         spec=spec, environment=environment, interpreter=python, secrets=reading.secrets,
-        view=views.wish(new.view), sent_code=sent,
+        view=experiment_description.endpoint_wish(new.view), sent_code=sent,
     )  # fmt: skip
 
 

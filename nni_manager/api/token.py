@@ -1,4 +1,4 @@
-"""The token of a door: shown in a header by programs; browsers show it once and get a session by cookie."""
+"""The token of a listener: shown in a header by programs; browsers show it once and get a session by cookie."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 #: Seconds for which a session lasts that nobody uses.
 SESSION_S = 12 * 3600
-#: Sessions of one door; the one that was used longest ago ends for another one.
+#: Sessions of one listener; the one that was used longest ago ends for another one.
 _MOST_SESSIONS = 1000
 
 

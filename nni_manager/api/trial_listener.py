@@ -1,4 +1,4 @@
-"""The routes that trial runners post to: an application of its own, on a door of its own, one token per attempt.
+"""The routes that trial runners post to: an application of its own, on a listener of its own, one token per attempt.
 
 The wire contract is `trial_runner.protocol`. Idempotent throughout: a runner that heard no answer asks again. Nothing
 of a request is read before its token was checked, and no more of all bodies together than the listener has room for.
@@ -21,14 +21,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api import trial_posts as posts
-from nni_manager.api.body_limit import BodyTooLarge, LimitedBody
 from nni_manager.api.errors import Barrier
-from nni_manager.api.guard import harden
+from nni_manager.api.guard import BodyTooLarge, LimitedBody, harden
 from nni_manager.api.trial_posts import Json
 from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
 from nni_manager.domain.http_status import status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
+from nni_manager.scheduler.turns.runner_reports import RunnerOf, RunnerReports
 from trial_runner import protocol
 
 #: A post holds 256 KiB of lines, or one line of any length that is taken, of which JSON may make each byte two.
@@ -47,7 +46,7 @@ Take = Callable[[RunnerOf, Json], Awaitable[Response]]
 _PREFIX = "/trial/v1/{experiment}/{trial}/{attempt}"
 
 
-def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
+def create_trial_listener(desk: RunnerReports) -> ASGIApp:
     """One ASGI application, its limit of the body's size included."""
     routes = _Routes(desk)
     gets = {"parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes}
@@ -78,7 +77,7 @@ def create_trial_listener(desk: RunnerDesk) -> ASGIApp:
 _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCII)
 
 
-def _signature(desk: RunnerDesk, path: str) -> list[tuple[bytes, bytes]]:
+def _signature(desk: RunnerReports, path: str) -> list[tuple[bytes, bytes]]:
     """What tells runners that an answer is ours and about their attempt: whatever stands between may answer, too."""
     attempt = _ATTEMPT_PATH.fullmatch(path)
     name = f"{desk.tokens.manager}/{attempt[1]}" if attempt else desk.tokens.manager
@@ -123,7 +122,7 @@ class _Room:
 
 
 class _Routes:
-    def __init__(self, desk: RunnerDesk) -> None:
+    def __init__(self, desk: RunnerReports) -> None:
         self._desk = desk
         self._room = _Room(ROOM_BYTES)
 

@@ -26,7 +26,7 @@ _SENTENCE_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class PostedLines:
     """Complete lines of one outbox between two byte offsets."""
 
     outbox: str
@@ -36,7 +36,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PostedLog:
     """Part of a log. `source`: the process of the job it is of; empty: the one that reports."""
 
     file: str
@@ -82,7 +82,7 @@ def exit_word(body: Json) -> Json:
     }  # fmt: skip
 
 
-def stretch(body: Json) -> Stretch:
+def stretch(body: Json) -> PostedLines:
     lines = body.get("lines")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise InvalidInput("lines: must be a list of texts")
@@ -93,12 +93,14 @@ def stretch(body: Json) -> Stretch:
     start, end = _required(body, "start"), _required(body, "end")
     if end - start < len(lines) or end < start:
         raise InvalidInput("end: must be behind start by a byte a line at least")
-    return Stretch(outbox=outbox, start=start, end=end, lines=lines)
+    return PostedLines(outbox=outbox, start=start, end=end, lines=lines)
 
 
-def piece(body: Json) -> Piece:
+def piece(body: Json) -> PostedLog:
     data = _text(body, "data").encode()
-    return Piece(file=_text(body, "file"), offset=_required(body, "offset"), data=data, source=_text(body, "source"))
+    return PostedLog(
+        file=_text(body, "file"), offset=_required(body, "offset"), data=data, source=_text(body, "source")
+    )
 
 
 def _sizes(body: Json) -> dict[str, int]:

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
-from nni_manager.api.context import Context
+from nni_manager.api.context import Context, ExperimentId, TrialId
 from nni_manager.api.errors import documented
-from nni_manager.api.identifiers import ExperimentId, TrialId
 from nni_manager.api.schemas.trials import AddedTrial, NewTrial, TrialList, TrialWithAttempts
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import answers

@@ -1,4 +1,4 @@
-"""Builds the daemon in order, and takes it down in the reverse order: doors, loops, keeper, store, lock."""
+"""Builds the daemon in order, and takes it down in the reverse order: listeners, loops, keeper, store, lock."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from nni_manager.app import index_file, leftovers, reserve
+from nni_manager.app import index_file, reserves
 from nni_manager.config.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput, StoreUnavailable
-from nni_manager.platform_kit import keeper_machines
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
-from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
-from nni_manager.scheduler.build import Means
-from nni_manager.scheduler.leftovers import Leftovers
-from nni_manager.scheduler.runner_door import RunnerDoor
-from nni_manager.scheduler.service import Service
-from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.scheduler.view_door import ViewDoor
-from nni_manager.scheduler.warnings import DaemonWarnings
+from nni_manager.platform_kit.keeper import machines
+from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
+from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.scheduler.experiments.build import SharedParts
+from nni_manager.scheduler.experiments.leftovers import Leftovers
+from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.submission import Endpoints
+from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
 
@@ -49,28 +49,28 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 
 @asynccontextmanager
 async def experiments(
-    settings: Settings, runner_door: RunnerDoor, view_door: ViewDoor, warnings: DaemonWarnings
+    settings: Settings, trial_listener: TrialListener, endpoints: Endpoints, warnings: DaemonWarnings
 ) -> AsyncIterator[tuple[Supervisor, Service]]:
-    """Everything but the doors, for the owner of the data directory.
+    """Everything but the listeners, for the owner of the data directory.
 
     Raises InvalidInput or StoreError before anything was started.
     """
     async with AsyncExitStack() as stack:
         index_database = Database(await asyncio.to_thread(_prepare_index, settings.data_dir))
         stack.push_async_callback(index_database.close)
-        await leftovers.clear(index_database, settings.data_dir)
+        await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
         connections = Connections(await asyncio.to_thread(_identity, settings.data_dir))
-        connections.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
+        connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
         left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()
         stack.push_async_callback(left.close)
-        means = Means(
-            settings=settings, keeper=keeper, connections=connections, runner_door=runner_door, view_door=view_door,
-            clock=now_ms, warnings=warnings, leftovers=left,
+        shared = SharedParts(
+            settings=settings, keeper=keeper, connections=connections, trial_listener=trial_listener,
+            endpoints=endpoints, clock=now_ms, warnings=warnings, leftovers=left,
         )  # fmt: skip
-        supervisor = Supervisor(index_database, means)
+        supervisor = Supervisor(index_database, shared)
         await stack.enter_async_context(supervisor.running())
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:
@@ -92,11 +92,11 @@ def _prepare_index(data_directory: Path) -> Path:
     try:
         path = index_file.prepare(data_directory)
     except StoreUnavailable as error:
-        if not reserve.spend(data_directory):
+        if not reserves.spend_room(data_directory):
             raise
         log.error("%s; the room kept for this case is used now: make room", error)
         return index_file.prepare(data_directory)
-    reserve.keep(data_directory)
+    reserves.keep_room(data_directory)
     return path
 
 

@@ -21,8 +21,8 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nni_manager.api.guard import HARDENING
-from nni_manager.app.descriptors import Connections
 from nni_manager.app.log import Sparing
+from nni_manager.app.reserves import Connections
 
 _no_http, _crowded = (Sparing(logging.getLogger(__name__)) for _ in range(2))
 
@@ -42,7 +42,7 @@ class HttpConnection(HttpToolsProtocol):
     """Parses with httptools; `server` closes those that are too slow."""
 
     def __init__(self, *arguments: Any, connections: Connections, **named: Any) -> None:
-        """`connections`: of all doors; one too many is closed at once."""
+        """`connections`: of all listeners; one too many is closed at once."""
         super().__init__(*arguments, **named)
         self._connections = connections
         #: By which it came in and is counted; None: it is not.

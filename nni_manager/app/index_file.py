@@ -1,10 +1,8 @@
-"""The index of a data directory as a file: found, made from the folders, or put aside when it cannot be read.
-
-It is made beside its place and put there whole, so that a daemon killed meanwhile leaves nothing or all of it.
-"""
+"""An index whose data directory was moved or copied: what lay below the old place is below the new one."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sqlite3
@@ -12,12 +10,53 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from nni_manager.app import moved_index
+from nni_manager.api import code
 from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import index, migrate
-from nni_manager.store.connection import classified, connect
+from nni_manager.store.connection import Connection, classified, connect
+from nni_manager.store.database import Database
+from nni_manager.store.folder import Folder
 
 log = logging.getLogger(__name__)
+
+
+def follow_move(path: Path) -> None:
+    """Notes where the index is; after a move or a copy, puts right where experiments are. Blocks."""
+    here = os.path.realpath(path.parent)
+    with closing(connect(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        row = connection.execute("SELECT directory FROM home").fetchone()
+        if row is not None and row[0] != here:
+            _move(connection, row[0], path.parent)
+        connection.execute("DELETE FROM home")
+        connection.execute("INSERT INTO home (directory) VALUES (?)", (here,))
+        connection.execute("COMMIT")
+
+
+def _move(connection: Connection, before: str, now: Path) -> None:
+    log.warning("this data directory was %s: experiments that lay there are looked for in %s", before, now)
+    for id_, folder in connection.execute("SELECT id, folder FROM experiments").fetchall():
+        old, new = Path(folder), now / Path(folder).name
+        if _lay_in(old, before) and new.is_dir():
+            connection.execute("UPDATE experiments SET folder = ? WHERE id = ?", (str(new), id_))
+            if old.exists():  # a copy must not begin to work because it lies there
+                _close(connection, id_)
+    for id_, folder in connection.execute("SELECT id, folder FROM leftovers").fetchall():
+        if _lay_in(Path(folder), before):
+            connection.execute("UPDATE leftovers SET folder = ? WHERE id = ?", (str(now / Path(folder).name), id_))
+
+
+def _lay_in(folder: Path, directory: str) -> bool:
+    return os.path.realpath(folder.parent) == directory
+
+
+def _close(connection: Connection, id_: str) -> None:
+    connection.execute(
+        "UPDATE experiments SET status = ?, open = 0, view_port = NULL, view_prefix = NULL WHERE id = ?",
+        (ExperimentStatus.STOPPED, id_),
+    )
+
 
 NAME = "index.sqlite"
 #: What SQLite keeps beside a database. Of another one, it would be taken for this one's.
@@ -49,7 +88,7 @@ def _prepare(path: Path, data_directory: Path) -> Path:
             str(error).partition("; restore")[0], aside, data_directory,
         )  # fmt: skip
         _make(path)
-    moved_index.follow(path)
+    follow_move(path)
     return path
 
 
@@ -108,3 +147,22 @@ def _put_aside(path: Path) -> Path:
 def _remove(path: Path) -> None:
     for suffix in ("", *_COMPANIONS):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+async def finish_half_done(index_database: Database, data_directory: Path) -> None:
+    """What cannot be removed now is left to the next start. Raises StoreError when the index cannot be read."""
+    for id_, folder in await index_database.read(index.leftovers):
+        try:
+            await _clear(index_database, data_directory, id_, folder)
+        except Exception as error:  # whatever it is, it must not keep all other experiments waiting
+            log.warning("%s, half made or half deleted, cannot be removed yet: %s", folder.path, error)
+
+
+async def _clear(index_database: Database, data_directory: Path, id_: str, folder: Folder) -> None:
+    findings = await asyncio.to_thread(folder.remove)
+    await code.release(data_directory, id_)
+    for finding in findings:
+        log.warning("of an experiment that is deleted: %s", finding)
+    if not findings:
+        await index_database.try_write(lambda c: index.drop_leftover(c, id_))
+        log.info("%s was half made or half deleted, and is gone now", folder.path, extra={"action": "leftover"})

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from nni_manager.scheduler import experiment_log
+from nni_manager.scheduler.experiments import experiment_log
 
 #: Seconds in which one thing is said once, however often it happens.
 _ONCE_IN_S = 60.0
@@ -30,7 +30,7 @@ class Sparing:
             return
         more = f" (and {self._unsaid} times more since that was said last)" if self._unsaid else ""
         self._said_s, self._unsaid = now_s, 0
-        self._log.warning("%s%s", sentence, more, extra={"action": "door"})
+        self._log.warning("%s%s", sentence, more, extra={"action": "listener"})
 
 
 def set_up(level: str) -> None:

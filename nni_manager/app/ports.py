@@ -1,19 +1,46 @@
-"""TCP ports: taken before anything is started, and given back when they were not needed after all.
-
-A port that somebody else has is an error with the name of who holds it, and costs nothing yet.
-"""
+"""Who can reach an address: a listener that others than this machine's users can reach needs a token."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
+
+#: Characters of a token on an address that others can reach.
+SHORTEST_TOKEN = 16
+
+
+def check_exposure(settings: Settings) -> None:
+    """For service and views, which share host and token. Raises InvalidInput."""
+    if is_loopback(settings.host):
+        return
+    if not settings.token:
+        raise InvalidInput(
+            f"--host {settings.host} can be reached by others: set NNI_MANAGER_TOKEN, or say --insecure if that is"
+            " meant"
+        )
+    if len(settings.token) < SHORTEST_TOKEN:
+        raise InvalidInput(
+            f"--host {settings.host} can be reached by others, and the token is so short that it can be guessed: take"
+            f" one of {SHORTEST_TOKEN} characters at least (`openssl rand -hex 16` makes one), or say --insecure if"
+            " that is meant"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
 
 _BACKLOG = 128
 

@@ -20,24 +20,24 @@ from nni_manager.api.application import create_api, create_application
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import Guard
 from nni_manager.api.nni.application import create_nni_application
-from nni_manager.api.nni.presence import Presences
+from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.api.trial_listener import create_trial_listener
-from nni_manager.app import descriptors, exposure, trial_door
 from nni_manager.app import log as logs
+from nni_manager.app import ports, reserves, trial_listener
 from nni_manager.app.build import control_socket, experiments, ownership
-from nni_manager.app.doors import Door, Doors
+from nni_manager.app.daemon_address import DaemonAddress
+from nni_manager.app.endpoint_application import ViewParts
+from nni_manager.app.endpoints import Views
+from nni_manager.app.listeners import Listener, Listeners
+from nni_manager.app.nni_list import NniList
 from nni_manager.app.ports import Reserved, reserve
-from nni_manager.app.registry import Registry
-from nni_manager.app.trial_door import TrialDoor
-from nni_manager.app.view_application import ViewParts
-from nni_manager.app.views import Views
-from nni_manager.app.whereabouts import Whereabouts
+from nni_manager.app.trial_listener import TrialListenerSocket
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
-from nni_manager.scheduler.runner_desk import RunnerDesk
-from nni_manager.scheduler.service import Service
-from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.scheduler.warnings import DaemonWarnings
+from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.turns.runner_reports import RunnerReports
 from nni_manager.store import nni_registry
 from nni_manager.store.ownership import Ownership
 from nni_manager.web.pages import PagesContext, create_pages
@@ -58,12 +58,12 @@ def serve(settings: Settings, *, service: bool, trials: bool, auto: bool, ready_
     Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
     """
     if service and not insecure:
-        exposure.check(settings)
+        ports.check_exposure(settings)
     if service and trials:
-        trial_door.check(settings)
+        trial_listener.check(settings)
     logs.set_up(settings.log_level)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked those that are to end us
-    descriptors.allow_many()
+    reserves.allow_many()
     return uvloop.run(_serve(settings, listen=service, trials=trials, auto=auto, ready_fd=ready_fd, insecure=insecure))
 
 
@@ -81,16 +81,16 @@ async def _serve(
         warnings = DaemonWarnings()
         views = Views(settings, allowed=trials, insecure=insecure)
         neighbour = _neighbour(settings, views, listen=listen)
-        runner_door = TrialDoor(settings, warnings, allowed=trials, neighbour=neighbour)
-        supervisor, service = await stack.enter_async_context(experiments(settings, runner_door, views, warnings))
+        trial_listener = TrialListenerSocket(settings, warnings, allowed=trials, neighbour=neighbour)
+        supervisor, service = await stack.enter_async_context(experiments(settings, trial_listener, views, warnings))
         if auto:
             _end_when_unused(supervisor, stopping)
-        desk = RunnerDesk(supervisor, runner_door.tokens, __version__)
-        presences = Presences(service, stopping)
-        async with _doors(settings, lock, service, stopping, presences, reserved, views, auto=auto) as doors:
-            runner_door.bind(doors, create_trial_listener(desk), service.may_have_jobs)
+        desk = RunnerReports(supervisor, trial_listener.tokens, __version__)
+        placeholders = PlaceholderProcesses(service, stopping)
+        async with _listeners(settings, lock, service, stopping, placeholders, reserved, views, auto=auto) as listeners:
+            trial_listener.bind(listeners, create_trial_listener(desk), service.may_have_jobs)
             await views.tried()
-            async with _registry(settings, supervisor, service, presences, views, doors):
+            async with _registry(settings, supervisor, service, placeholders, views, listeners):
                 _favour_the_loop()
                 _say_ready(settings, ready_fd)
                 await stopping.wait()
@@ -106,64 +106,69 @@ def _say_ready(settings: Settings, ready_fd: int | None) -> None:
 
 
 @asynccontextmanager
-async def _doors(
-    settings: Settings, lock: Ownership, service: Service, stopping: asyncio.Event, presences: Presences,
+async def _listeners(
+    settings: Settings, lock: Ownership, service: Service, stopping: asyncio.Event, placeholders: PlaceholderProcesses,
     reserved: Reserved | None, views: Views, *, auto: bool,
-) -> AsyncIterator[Doors]:  # fmt: skip
-    doors: Doors
-    context = _context(settings, service, stopping, presences, lambda: doors.open, auto=auto)
+) -> AsyncIterator[Listeners]:  # fmt: skip
+    listeners: Listeners
+    context = _context(settings, service, stopping, placeholders, lambda: listeners.open, auto=auto)
     pages, api = create_pages(PagesContext(service=service, version=__version__)), create_api(context)
     nni = create_nni_application(context)
     application = create_application(context, token=settings.token, host=settings.host, pages=pages, api=api, nni=nni)
-    doors = Doors(application, lag=context.loop_lag)
+    listeners = Listeners(application, lag=context.loop_lag)
     try:
         socket = partial(control_socket, settings.data_dir)
-        whereabouts = Whereabouts(doors, settings.data_dir, lock, socket, on_homeless=stopping.set)
-        async with whereabouts.kept():
+        daemon_address = DaemonAddress(listeners, settings.data_dir, lock, socket, on_homeless=stopping.set)
+        async with daemon_address.kept():
             if reserved is not None:
-                await doors.open_service(reserved)
-            for door in doors.open:
-                log.info("%s on %s", door.kind, door.address, extra={"action": "door"})
-            views.bind(doors, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
-            yield doors
+                await listeners.open_service(reserved)
+            for listener in listeners.open:
+                log.info("%s on %s", listener.kind, listener.address, extra={"action": "listener"})
+            views.bind(listeners, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
+            yield listeners
     finally:
         stopping.set()
         await views.end()
-        await doors.close()
+        await listeners.close()
 
 
 def _context(
-    settings: Settings, service: Service, stopping: asyncio.Event, presences: Presences,
-    doors: Callable[[], Sequence[Door]], *, auto: bool,
+    settings: Settings, service: Service, stopping: asyncio.Event, placeholders: PlaceholderProcesses,
+    listeners: Callable[[], Sequence[Listener]], *, auto: bool,
 ) -> ApiContext:  # fmt: skip
     return ApiContext(
         service=service,
         version=__version__,
         data_directory=settings.data_dir,
         started_ms=now_ms(),
-        doors=lambda: [{"kind": door.kind, "address": door.address} for door in doors()],
+        listeners=lambda: [{"kind": listener.kind, "address": listener.address} for listener in listeners()],
         stop_daemon=lambda with_experiments: _stop(service, stopping, with_experiments=with_experiments),
         stopping=stopping,
-        presences=presences,
+        placeholders=placeholders,
         ends_by_itself=auto,
     )
 
 
 @asynccontextmanager
 async def _registry(
-    settings: Settings, supervisor: Supervisor, service: Service, presences: Presences, views: Views, doors: Doors
+    settings: Settings,
+    supervisor: Supervisor,
+    service: Service,
+    placeholders: PlaceholderProcesses,
+    views: Views,
+    listeners: Listeners,
 ) -> AsyncIterator[None]:
     """NNI's list of experiments is kept current meanwhile."""
     path = nni_registry.default_path()
     if path is None:
         yield
         return
-    registry = Registry(
-        path=path, entries=service.entries, doors=lambda: doors.open, url=views.url, pid=presences.pid,
+    registry = NniList(
+        path=path, entries=service.entries, listeners=lambda: listeners.open, url=views.url, pid=placeholders.pid,
         data_directory=settings.data_dir,
     )  # fmt: skip
     await registry.begin()
-    supervisor.on_change = presences.on_loss = registry.note
+    supervisor.on_change = placeholders.on_loss = registry.note
     task = asyncio.create_task(registry.run(), name="registry")
     try:
         yield

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli.data_directory import data_directory_option, resolve
+from nni_manager.cli.caller import data_directory_option, resolve_data_directory
 from nni_manager.cli.output import echo, echo_json, table
-from nni_manager.cli.place import VARIABLE
+from nni_manager.cli.session import MANAGER_VARIABLE
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered
@@ -122,9 +122,9 @@ def _built_in() -> Iterator[dict[str, Any]]:
 
 
 def _directory(data_dir: str | None) -> Path:
-    if data_dir is None and os.environ.get(VARIABLE):
+    if data_dir is None and os.environ.get(MANAGER_VARIABLE):
         raise click.ClickException(
-            f"{VARIABLE} names a manager elsewhere, and algorithms are registered on its machine: run this"
+            f"{MANAGER_VARIABLE} names a manager elsewhere, and algorithms are registered on its machine: run this"
             " there, or give --data-dir"
         )
-    return resolve(data_dir)
+    return resolve_data_directory(data_dir)

@@ -29,7 +29,7 @@ def read(file: str) -> list[Registered]:
 
 def _load(path: str, file: str) -> dict[str, Any]:
     from nni_manager.config import yaml_reader
-    from nni_manager.config.text_file import read_text
+    from nni_manager.config.source import read_text
 
     meta = yaml_reader.read(read_text(path), file).root.value
     if not isinstance(meta, dict):

@@ -1,12 +1,63 @@
-"""What the caller of a command brings along: the environment, and the Python of a tuner or assessor of their own."""
+"""What the caller of a command brings along: data directory, token, environment, Python."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from nni_manager.domain.environment import without_settings
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.domain.token import parse_token
+
+# as in config.settings, whose import would cost every command ten milliseconds
+DATA_VARIABLE = "NNI_MANAGER_DATA"
+DEFAULT_DATA_DIRECTORY = "~/nni-experiments"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def data_directory_option(function: Function) -> Function:
+    """Adds ``--data-dir``; its value is None where it is not given."""
+    text = f"Data directory of the daemon.  [default: {DATA_VARIABLE}, else {DEFAULT_DATA_DIRECTORY}]"
+    return click.option("--data-dir", type=click.Path(file_okay=False), help=text)(function)
+
+
+def resolve_data_directory(given: str | None) -> Path:
+    """The absolute path, as the daemon calls it."""
+    return Path(os.path.realpath(os.path.expanduser(given or os.environ.get(DATA_VARIABLE) or DEFAULT_DATA_DIRECTORY)))
+
+
+TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105
+
+
+def read_token(file: Path | None) -> str | None:
+    """None: not given here. Raises InvalidInput; no text repeats what is in the file."""
+    if file is None:
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise InvalidInput(f"--token-file {file} cannot be read ({reason})") from None
+    return _parsed(f"--token-file {file}", text)
+
+
+def environment_token() -> str:
+    """Empty: there is none. Raises InvalidInput."""
+    text = os.environ.get(TOKEN_VARIABLE, "")
+    return _parsed(TOKEN_VARIABLE, text) if text else ""
+
+
+def _parsed(source: str, text: str) -> str:
+    try:
+        return parse_token(text)
+    except ValueError as error:
+        raise InvalidInput(f"{source}: {error}") from None
+
 
 tuner_python_option = click.option(
     "--tuner-python", "--tuner_python", metavar="PYTHON", default="",

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nni_manager.cli.place import current
+from nni_manager.cli.session import current
 from nni_manager.domain.errors import InvalidInput
 
 
 def read(file: str) -> tuple[object, tuple[str, ...], str]:
     """Sections, what their secret fields refer to, and where relative paths start. Raises ConfigInvalid."""
     from nni_manager.config import yaml_reader
-    from nni_manager.config.text_file import read_text
+    from nni_manager.config.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
     values: object = yaml_reader.read(read_text(str(path)), file).root.value

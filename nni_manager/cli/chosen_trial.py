@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nni_manager.cli.place import same_place
 from nni_manager.cli.selection import listing
+from nni_manager.cli.session import same_daemon
 from nni_manager.domain.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def _beginning(client: ManagerClient, id: str, given: str) -> str:
 
 
 def _refuse(id: str, given: str) -> NoReturn:
-    raise NotFound(f"there is no trial {given}; `nnictl trial ls {id}{same_place()}` shows every trial")
+    raise NotFound(f"there is no trial {given}; `nnictl trial ls {id}{same_daemon()}` shows every trial")

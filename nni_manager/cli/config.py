@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nni_manager.cli import selection
-from nni_manager.cli.caller import program, tuner_python_option
+from nni_manager.cli.caller import data_directory_option, program, resolve_data_directory, tuner_python_option
 from nni_manager.cli.command_group import BAD_INPUT
-from nni_manager.cli.data_directory import data_directory_option, resolve
 from nni_manager.cli.output import echo_json, warn
 from nni_manager.cli.session import Connect, connected
 
 if TYPE_CHECKING:
-    from nni_manager.cli.config_verdict import Verdict
+    from nni_manager.cli.config_verdict import CheckResult
 
 
 @click.group()
@@ -37,7 +36,7 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
     """
     from nni_manager.cli import config_verdict
 
-    verdicts = [config_verdict.of_file(file, resolve(data_dir), program(tuner_python)) for file in files]
+    verdicts = [config_verdict.of_file(file, resolve_data_directory(data_dir), program(tuner_python)) for file in files]
     if as_json:
         echo_json([verdict.as_json() for verdict in verdicts])
     else:
@@ -70,7 +69,7 @@ def show(connect: Connect, *, id: str | None) -> None:
     echo_json(client.experiment(selection.choose(client, id))["config"])
 
 
-def _tell(verdict: Verdict) -> None:
+def _tell(verdict: CheckResult) -> None:
     if verdict.summary:
         click.echo(f"{verdict.file}: {verdict.summary}")
     for problem in verdict.problems:

@@ -16,7 +16,7 @@ from nni_manager.domain.experiment import ExperimentSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CheckResult:
     """Of one file."""
 
     file: str
@@ -34,19 +34,19 @@ class Verdict:
         }
 
 
-def of_file(file: Path, data_directory: Path, python: str = "") -> Verdict:
+def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
     """Reads the file, and whatever it names. `python`: what was asked for to run a user's tuner, or empty."""
     try:
         spec = experiment_file.read_file(file, data_directory, os.environ).spec
     except ConfigInvalid as error:
-        return Verdict(file=str(file), problems=error.problems, warnings=error.warnings)
+        return CheckResult(file=str(file), problems=error.problems, warnings=error.warnings)
     try:
         admission.check(spec)
         class_args.check(spec, data_directory, str(file), python)
         _check_classes(spec, python, str(file))
     except InvalidInput as error:
-        return Verdict(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
-    return Verdict(
+        return CheckResult(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
+    return CheckResult(
         file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *direction.unwritten(spec, str(file))]
     )
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli import class_args, given_secrets, more_trials, pages, selection
+from nni_manager.cli import class_args, given_secrets, more_trials, selection, webui
 from nni_manager.cli.caller import is_text, own_environment, program, tuner_python_option
 from nni_manager.cli.output import facts, warn
-from nni_manager.cli.place import current, same_place
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, connected, current, same_daemon
 from nni_manager.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def resume(
     id_ = id if experiment_dir else selection.choose(client, id)
     client.resume(
         id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug,
-        **({} if experiment_dir else given_secrets.of_experiment(client, id_, os.environ)),
+        **({} if experiment_dir else given_secrets.secrets_of_experiment(client, id_, os.environ)),
     )  # fmt: skip
     if found := more_trials.advice(client.experiment(id_)):
         warn([found])
@@ -99,29 +98,29 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     if not (place := current()).is_elsewhere:
         class_args.check_text(text, directory, file, place.data_directory, python)
         return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
-    from nni_manager.cli import parcel
+    from nni_manager.cli import sent_config
 
-    config, secrets, code, warnings = parcel.read(text, directory, file, os.environ)
+    config, secrets, code, warnings = sent_config.read(text, directory, file, os.environ)
     client = connect()
     warn(warnings)  # the manager gets the config as it was understood here
-    found = {"config": parcel.as_text(config), "code": parcel.send_code(client, code), **chosen}
+    found = {"config": sent_config.as_text(config), "code": sent_config.send_code(client, code), **chosen}
     return client, {**found, "secrets": secrets} if secrets else found
 
 
 def _go_on(client: ManagerClient, id: str, what: str, *, foreground: bool) -> None:
     _tell(client, id, what, {} if foreground else {"state": "experiment status", "trials": "trial ls", "end": "stop"})
     if foreground:
-        from nni_manager.cli import display
-        from nni_manager.cli.follow import follow
+        from nni_manager.cli import progress
+        from nni_manager.cli.wait_for_end import follow
 
-        sys.exit(follow(client, id, display.for_stream(sys.stdout)))
+        sys.exit(follow(client, id, progress.display_for(sys.stdout)))
 
 
 def _tell(client: ManagerClient, id: str, what: str, hints: Mapping[str, str]) -> None:
     """`hints`: name → command about it."""
     found = client.experiment(id)
     program = click.get_current_context().find_root().command.name
-    commands = {name: f"{program} {command} {id}{same_place()}" for name, command in hints.items()}
+    commands = {name: f"{program} {command} {id}{same_daemon()}" for name, command in hints.items()}
     shown = _shown(client, found)
     click.echo(f"Experiment {id} {what}.")
     click.echo(facts({"folder": found["logPath"], **shown, **commands}))
@@ -141,8 +140,8 @@ def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
     """Where a browser and NNI's own tools find it."""
     view = experiment["view"]
     if not view:
-        return {"page": pages.of_service(client, experiment["id"])}
-    return {"page": pages.of_view(experiment), "port": str(view["port"]), "url prefix": view["urlPrefix"]}
+        return {"page": webui.service_page(client, experiment["id"])}
+    return {"page": webui.endpoint_page(experiment), "port": str(view["port"]), "url prefix": view["urlPrefix"]}
 
 
 def _view(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
@@ -159,7 +158,7 @@ def _absolute(path: str | None) -> str | None:
 
 def _read(file: str) -> tuple[str, str]:
     """Text and absolute folder. Raises InvalidInput."""
-    from nni_manager.config.text_file import read_text
+    from nni_manager.config.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
     if not is_text(str(path)):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nni_manager.cli.caller import data_directory_option, resolve_data_directory
 from nni_manager.cli.command_group import FAILED
-from nni_manager.cli.data_directory import data_directory_option, resolve
 
 if TYPE_CHECKING:
-    from nni_manager.app.doctor.finding import Finding
+    from nni_manager.app.doctor.finding import CheckFinding
 
 _COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
 
@@ -34,7 +34,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
     """
     from nni_manager.app.doctor.examination import examine
 
-    found = _told(examine(resolve(data_dir), os.environ, config=config), quiet=as_json)
+    found = _told(examine(resolve_data_directory(data_dir), os.environ, config=config), quiet=as_json)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
     else:
@@ -42,7 +42,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
     sys.exit(FAILED if any(finding.verdict == "FAIL" for finding in found) else 0)
 
 
-def _told(findings: Iterator[Finding], *, quiet: bool) -> list[Finding]:
+def _told(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFinding]:
     """Each is shown when it is found: some take a second."""
     found = []
     for finding in findings:
@@ -52,7 +52,7 @@ def _told(findings: Iterator[Finding], *, quiet: bool) -> list[Finding]:
     return found
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: CheckFinding) -> str:
     verdict = click.style(f"{finding.verdict:<4}", fg=_COLOURS[finding.verdict])
     advice = f": {finding.advice}" if finding.advice else ""
     return f"{verdict}  {finding.check:<14}  {' '.join(finding.sentence.split())}{advice}"

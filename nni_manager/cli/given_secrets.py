@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
 
 
-def require(references: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+def require_secrets(references: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """Reference → value. Raises InvalidInput that names all that are missing."""
     found = {reference: _follow(reference, environment) for reference in references}
     missing = [f"{reference} {value}" for reference, value in found.items() if isinstance(value, ValueError)]
@@ -20,7 +20,7 @@ def require(references: Iterable[str], environment: Mapping[str, str]) -> dict[s
     return {reference: value for reference, value in found.items() if isinstance(value, str)}
 
 
-def of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def secrets_of_experiment(client: ManagerClient, id: str, environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """``{"secrets": …}`` with what can be looked up of what its config refers to, the daemon keeps the others; empty
     when that is nothing."""
     found = {reference: _follow(reference, environment) for reference in client.experiment(id)["references"]}

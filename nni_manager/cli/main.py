@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from nni_manager import __version__
-from nni_manager.cli import left_out, manager_log
+from nni_manager.cli import manager_log, unsupported
 from nni_manager.cli.algo import algo
 from nni_manager.cli.command_group import CommandGroup
 from nni_manager.cli.config import config
@@ -20,8 +20,7 @@ from nni_manager.cli.import_results import import_results
 from nni_manager.cli.log import log
 from nni_manager.cli.plan import plan
 from nni_manager.cli.platform import platform
-from nni_manager.cli.runner import runner
-from nni_manager.cli.serve import serve
+from nni_manager.cli.serve import runner, serve
 from nni_manager.cli.stop import stop
 from nni_manager.cli.top import top
 from nni_manager.cli.trial import trial
@@ -51,11 +50,11 @@ def nni_manager() -> None:
 
 for _command in (
     create, resume, view, stop, experiment, trial, log, update, config, algo, top, webui, plan, platform,
-    *left_out.commands,
+    *unsupported.commands,
 ):  # fmt: skip
     nnictl.add_command(_command)
     nni_manager.add_command(_command)
-for _command in (export, import_results, *left_out.experiment_commands):
+for _command in (export, import_results, *unsupported.experiment_commands):
     experiment.add_command(_command)
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)

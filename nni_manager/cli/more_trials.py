@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nni_manager.cli.place import same_place
+from nni_manager.cli.session import same_daemon
 
 #: What the reason names → the command that changes it.
 _COMMANDS = {
@@ -18,6 +18,6 @@ def advice(state: Mapping[str, Any]) -> str:
     """A sentence with a command for each reason; empty while more trials are made."""
     reason, id_ = state.get("noMoreTrials") or "", state["id"]
     commands = [
-        f"`nnictl update {text.format(id_)}{same_place()}`" for what, text in _COMMANDS.items() if what in reason
+        f"`nnictl update {text.format(id_)}{same_daemon()}`" for what, text in _COMMANDS.items() if what in reason
     ]
     return f"it makes no more trials: {reason}; for more, {' and '.join(commands)}" if reason else ""

@@ -38,7 +38,7 @@ def _platforms(file: str) -> list[str]:
     """Of either dialect; the rest of the file does not matter. Raises ConfigInvalid."""
     from nni_manager.config import yaml_reader
     from nni_manager.config.document import fold
-    from nni_manager.config.text_file import read_text
+    from nni_manager.config.source import read_text
 
     values = yaml_reader.read(read_text(os.path.expanduser(file)), file).root.value
     fields = {fold(str(key)): value for key, value in values.items()} if isinstance(values, dict) else {}

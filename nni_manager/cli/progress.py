@@ -5,9 +5,11 @@ A state is the API's description of an experiment, as its events carry it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TextIO
 
 from nni_manager.cli.output import cut, direction, duration, number
 from nni_manager.domain.experiment import ExperimentStatus
@@ -83,7 +85,7 @@ def line(progress: Progress, columns: int | None = None) -> str:
     return text if columns is None else cut(text, columns)
 
 
-def step(progress: Progress) -> int:
+def tenth(progress: Progress) -> int:
     """Which tenth it has reached; without a limit, how many tens of trials are done."""
     return progress.done // 10 if progress.fraction is None else int(progress.fraction * 10 + 1e-9)
 
@@ -107,3 +109,79 @@ def _seconds(limit: object) -> float | None:
     from nni_manager.config import scalars
 
     return None if limit is None else scalars.seconds(limit)
+
+
+#: At most five redraws a second.
+REDRAW_S = 0.2
+
+
+class Display(Protocol):
+    #: How long to wait for news before `show` is called again, in seconds; None: until there are some.
+    tick_s: float | None
+
+    def show(self, now: Progress) -> None: ...
+
+    def note(self, text: str) -> None:
+        """A sentence on a line of its own."""
+
+    def close(self, now: Progress) -> None:
+        """The last word on progress, on a line of its own."""
+
+
+class TerminalDisplay:
+    """Redraws its line; what comes too soon is shown by the next tick."""
+
+    tick_s: float | None = REDRAW_S
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._drawn_s = float("-inf")
+        self._drawn = ""
+
+    def show(self, now: Progress) -> None:
+        text = line(now, shutil.get_terminal_size().columns - 1)
+        if text != self._drawn and self._clock() - self._drawn_s >= REDRAW_S:
+            self._draw(text)
+
+    def note(self, text: str) -> None:
+        self._draw(text)
+        self._stream.write("\n")
+
+    def close(self, now: Progress) -> None:
+        self._draw(line(now))
+        self._stream.write("\n")
+
+    def _draw(self, text: str) -> None:
+        self._stream.write(f"\r\x1b[K{text}")  # ESC [K: clear to the end of the line
+        self._stream.flush()
+        self._drawn, self._drawn_s = text, self._clock()
+
+
+class LineDisplay:
+    """A line at the start, at every tenth, and at the end."""
+
+    tick_s: float | None = None
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._step: int | None = None
+
+    def show(self, now: Progress) -> None:
+        if (step := tenth(now)) != self._step:
+            self._step = step
+            self._write(line(now))
+
+    def note(self, text: str) -> None:
+        self._write(text)
+
+    def close(self, now: Progress) -> None:
+        self._write(line(now))
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+def display_for(stream: TextIO) -> Display:
+    return TerminalDisplay(stream) if stream.isatty() else LineDisplay(stream)

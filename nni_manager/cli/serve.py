@@ -1,4 +1,4 @@
-"""`nni-manager serve`: the daemon in the foreground."""
+"""`nni-manager runner`: the program that runs trials inside a cluster's containers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,32 @@ from typing import Any
 
 import click
 
-from nni_manager.cli.data_directory import data_directory_option
-from nni_manager.cli.token_file import read_token
+from nni_manager.cli.caller import data_directory_option, read_token
 from nni_manager.domain.errors import InvalidInput, NniManagerError
+
+
+@click.group()
+def runner() -> None:
+    """The program that runs trials inside a cluster's containers."""
+
+
+@runner.command()
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("runner.pyz"), show_default=True,
+    help="File to write.",
+)  # fmt: skip
+def build(output: Path) -> None:
+    """Write the trial runner as one file that needs Python 3.7 or newer and nothing else."""
+    from nni_manager.platform_kit.runner_archive import runner_archive
+
+    data = runner_archive()
+    try:
+        output.write_bytes(data)
+        output.chmod(0o755)
+    except OSError as error:
+        raise InvalidInput(f"--output {output} cannot be written ({error.strerror}); choose another file") from None
+    click.echo(f"{output}: {len(data)} bytes")
+
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +71,9 @@ def serve(
     *, no_listen: bool, token_file: Path | None, insecure: bool, auto: bool, ready_fd: int | None, **settings: object
 ) -> None:
     """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
-    from nni_manager.app import descriptors
+    from nni_manager.app import reserves
 
-    descriptors.fill_standard_streams()
+    reserves.fill_standard_streams()
     with _waiting(ready_fd) as tell:
         try:
             settings["token"] = read_token(token_file)
@@ -71,12 +94,12 @@ def serve(
     sys.exit(code)
 
 
-def _serve(settings: dict[str, object], **doors: Any) -> int:
+def _serve(settings: dict[str, object], **listeners: Any) -> int:
     gc.disable()  # until all is built: to look for garbage among modules in the making is a sixth of the start
     from nni_manager.app import serve as app
     from nni_manager.config import settings as configured
 
-    code: int = app.serve(configured.load(settings, os.environ), **doors)
+    code: int = app.serve(configured.load(settings, os.environ), **listeners)
     return code
 
 

@@ -1,18 +1,83 @@
-"""How a command gets its client: from the daemon of its data directory, started when none runs, or by a URL."""
+"""Where the daemon is that a command means: on this machine, by its data directory, or elsewhere, by its URL."""
 
 from __future__ import annotations
 
 import functools
+import os
+import shlex
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nni_manager.cli.place import Place, place_of, place_options
+from nni_manager.cli.caller import data_directory_option, resolve_data_directory
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
+
+
+#: The trial runner's NNI_MANAGER_URL is something else: one attempt's own address.
+MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenDaemon:
+    """Exactly one of the two counts."""
+
+    #: Of the manager elsewhere; empty: the daemon of `data_directory` is meant.
+    url: str = ""
+    data_directory: Path = Path()
+    token_file: Path | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return bool(self.url)
+
+
+def daemon_options(function: Function) -> Function:
+    """Adds ``--data-dir``, ``--manager`` and ``--token-file``."""
+    manager = click.option(
+        "--manager",
+        metavar="URL",
+        help=f"A manager elsewhere, such as http://gpu-box:8080.  [default: {MANAGER_VARIABLE}]",
+    )
+    token_file = click.option(
+        "--token-file", type=click.Path(path_type=Path),
+        help="File with the token that --manager wants; or set NNI_MANAGER_TOKEN.",
+    )  # fmt: skip
+    return data_directory_option(manager(token_file(function)))
+
+
+def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | None) -> ChosenDaemon:
+    """What options and environment say; options come first. Raises UsageError."""
+    if data_dir is not None and manager is not None:
+        raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
+    url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
+    if token_file is not None and not url:
+        raise click.UsageError("--token-file belongs to --manager", click.get_current_context())
+    return (
+        ChosenDaemon(url=url, token_file=token_file)
+        if url
+        else ChosenDaemon(data_directory=resolve_data_directory(data_dir))
+    )
+
+
+def same_daemon() -> str:
+    """What must be added to a command so that it means the same daemon as the one that runs."""
+    given = click.get_current_context().params
+    words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in ("data_dir", "manager", "token_file")]
+    return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)
+
+
+def current() -> ChosenDaemon:
+    """The place that the running command means."""
+    given = click.get_current_context().params
+    return chosen_daemon(given.get("data_dir"), given.get("manager"), given.get("token_file"))
+
 
 #: What a command calls when it has read its own input and needs the daemon.
 Connect = Callable[[], "ManagerClient"]
@@ -24,22 +89,22 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
     The context's object, when there is one, is used instead of the real connection: a function of the data directory.
     """
 
-    @place_options
+    @daemon_options
     @functools.wraps(command)
     def run(*, data_dir: str | None, manager: str | None, token_file: Path | None, **options: Any) -> None:
-        place = place_of(data_dir, manager, token_file)
+        place = chosen_daemon(data_dir, manager, token_file)
         substitute = click.get_current_context().obj
         command(lambda: substitute(place.data_directory) if substitute else connect(place), **options)
 
     return run
 
 
-def connect(place: Place) -> ManagerClient:
+def connect(place: ChosenDaemon) -> ManagerClient:
     """Raises NniManagerError when nobody, or somebody else, answers there."""
     if place.is_elsewhere:
-        from nni_manager.cli import elsewhere
+        from nni_manager.cli import remote_manager
 
-        return elsewhere.reach(place.url, place.token_file)
+        return remote_manager.reach_elsewhere(place.url, place.token_file)
     from nni_manager.cli import daemon
     from nni_manager.client.manager_client import ManagerClient
 

@@ -1,15 +1,17 @@
-"""`nnictl stop`: the end of experiments, at work or viewed."""
+"""The end of a daemon that was started for one command: whoever stops its last experiment sees it out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+import os
+import select
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from nni_manager.cli import selection
-from nni_manager.cli.ending import seen_out
 from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound
@@ -17,6 +19,58 @@ from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
+
+
+#: Seconds after which a daemon that does not end is left to itself.
+_PATIENCE_S = 10
+#: Seconds between two looks whether it still is to end.
+_LOOK_S = 0.5
+
+
+@contextmanager
+def daemon_seen_to_its_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
+    """Around the stop of experiments. When it is left, a daemon that ends with the last of them has ended, and with it
+    its keeper, its socket and its pointer file.
+
+    `of_all`: all are stopped, which ends the daemon even if none was open.
+    """
+    process = _process(client, of_all)
+    try:
+        yield
+        if process is not None:
+            _wait(process, client)
+    finally:
+        if process is not None:
+            os.close(process)
+
+
+def _process(client: ManagerClient, of_all: bool) -> int | None:
+    """Opened before the stop, as the process id may be somebody else's after it. None: it does not end with this."""
+    if not client.is_here:
+        return None
+    daemon = client.daemon()
+    if not daemon["endsByItself"] or not (of_all or _has_work(client)):
+        return None
+    try:
+        return os.pidfd_open(daemon["pid"])
+    except OSError:  # in another container it has another id
+        return None
+
+
+def _has_work(client: ManagerClient) -> bool:
+    try:
+        return any(map(selection.is_open, client.experiments()))
+    except NniManagerError:  # it has ended, or is about to
+        return False
+
+
+def _wait(process: int, client: ManagerClient) -> None:
+    """Not for a daemon that has work, which somebody else may give it at any moment."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    deadline = time.monotonic() + _PATIENCE_S
+    while not _has_work(client) and not poll.poll(_LOOK_S * 1000) and time.monotonic() < deadline:
+        pass
 
 
 @click.command()
@@ -29,7 +83,7 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
     if everything and (ids or port is not None):
         raise click.UsageError("give either --all, or IDs or a port, not both")
     client = connect()
-    with seen_out(client, of_all=everything):
+    with daemon_seen_to_its_end(client, of_all=everything):
         viewed = {one["id"] for one in client.experiments() if one["status"] == ExperimentStatus.VIEWED}
         if everything:
             stopped = client.stop_all()

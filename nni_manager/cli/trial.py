@@ -11,8 +11,7 @@ from nni_manager.cli import selection
 from nni_manager.cli.chosen_trial import choose_trial, trial_help
 from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
-from nni_manager.cli.place import same_place
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, connected, same_daemon
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.reason_words import in_words
 from nni_manager.domain.text import printable
@@ -71,7 +70,7 @@ def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> N
     for attempt in found["attempts"]:
         if words := _last_words(attempt):
             click.echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
-    click.echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_place()}` shows all that it wrote.")
+    click.echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_daemon()}` shows all that it wrote.")
 
 
 @trial.command()

@@ -65,7 +65,7 @@ def credentials(connect: Connect, *, id: str | None) -> None:
     references = client.experiment(id_)["references"]
     if not references:
         raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
-    client.renew_secrets(id_, given_secrets.require(references, os.environ))
+    client.renew_secrets(id_, given_secrets.require_secrets(references, os.environ))
     click.echo(f"Experiment {id_} goes by {', '.join(references)} as they are now.")
 
 
@@ -84,7 +84,7 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
     sections, references, directory = changed_services.read(file)
     client = connect()
     id_ = selection.choose(client, id)
-    secrets = given_secrets.require(references, os.environ)
+    secrets = given_secrets.require_secrets(references, os.environ)
     found = client.change(id_, changed_services.body(sections, secrets, directory, now=now))
     click.echo(f"Experiment {id_}: {changed_services.told(found['services'])}.")
 

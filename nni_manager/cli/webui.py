@@ -1,14 +1,58 @@
-"""`nnictl webui`: where an experiment's page is."""
+"""Where an experiment's page is, as whoever runs the command reaches it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import pages, selection
-from nni_manager.cli.place import same_place
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli import selection, session
+from nni_manager.cli.session import Connect, connected, same_daemon
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+
+Json = dict[str, Any]
+
+#: A listener on all interfaces says so, and is no address to open.
+_ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
+
+
+def endpoint_page(experiment: Json) -> str:
+    """Its own; empty: it has none. The daemon cannot know by which name others reach its machine."""
+    view = experiment.get("view")
+    if not view:
+        return ""
+    here = session.current()
+    if not here.is_elsewhere:
+        return _reachable(view["url"])
+    from nni_manager.client.address import Address, parse_url
+
+    listener = Address(host=parse_url(here.url).host, port=view["port"])
+    return f"{listener}/{view['urlPrefix']}/" if view["urlPrefix"] else f"{listener}/"
+
+
+def service_page(client: ManagerClient, id: str) -> str:
+    """The one on the daemon's; empty: it listens on no port. As the command itself reaches the daemon, if by TCP; else
+    by what the daemon says of its listeners."""
+    here = session.current()
+    if here.is_elsewhere:
+        return f"{here.url.rstrip('/')}/experiments/{id}"
+    services = (
+        listener["address"] for listener in client.daemon().get("listeners", ()) if listener["kind"] == "service"
+    )
+    return next((f"{_reachable(address)}/experiments/{id}" for address in services), "")
+
+
+def _reachable(address: str) -> str:
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(address)
+    if parts.hostname not in _ANY:
+        return address
+    return parts._replace(netloc=f"{socket.gethostname()}:{parts.port}").geturl()
 
 
 @click.group()
@@ -23,7 +67,7 @@ def url(connect: Connect, *, id: str | None) -> None:
     """Print the address of an experiment's page: its own, and the one on the daemon's."""
     client = connect()
     experiment = client.experiment(selection.choose(client, id))
-    found = [page for page in (pages.of_view(experiment), pages.of_service(client, experiment["id"])) if page]
+    found = [page for page in (endpoint_page(experiment), service_page(client, experiment["id"])) if page]
     if not found:
         raise click.ClickException(_no_page(experiment))
     click.echo("\n".join(dict.fromkeys(found)))
@@ -32,7 +76,7 @@ def url(connect: Connect, *, id: str | None) -> None:
 def _no_page(experiment: dict[str, Any]) -> str:
     """Both commands give it one at once."""
     verb = "resume" if selection.is_open(experiment) else "view"
-    command = f"nnictl {verb} {experiment['id']} --port 8080{same_place()}"
+    command = f"nnictl {verb} {experiment['id']} --port 8080{same_daemon()}"
     return (
         f"experiment {experiment['id']} has no page: the daemon listens on no port. Open one with `{command}`, or start"
         " the daemon with `nni-manager serve`"

@@ -20,7 +20,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One of a daemon's doors: a Unix socket, or a TCP port."""
+    """One of a daemon's listeners: a Unix socket, or a TCP port."""
 
     #: Path of the Unix socket; empty: TCP.
     socket: str = ""
@@ -29,7 +29,7 @@ class Address:
     port: int = 0
     #: Stands before every path, as a proxy may want it: empty, or ``/lab/nni``.
     prefix: str = ""
-    #: What the door wants to see; empty: nothing.
+    #: What the listener wants to see; empty: nothing.
     token: str = field(default="", repr=False)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Pointer:
 
 
 def parse_url(url: str, token: str = "") -> Address:
-    """The TCP door that ``http://host:port`` names; https, and a path in front of the API's, are fine too.
+    """The TCP listener that ``http://host:port`` names; https, and a path in front of the API's, are fine too.
 
     Raises InvalidInput.
     """

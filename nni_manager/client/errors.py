@@ -22,11 +22,11 @@ class Unreachable(NniManagerError):
 
 
 class AccessRefused(NniManagerError):
-    """The door does not let us in."""
+    """The listener does not let us in."""
 
 
 class TokenRefused(AccessRefused):
-    """The door wants a token and saw none, or another one."""
+    """The listener wants a token and saw none, or another one."""
 
 
 _ERRORS: dict[int, type[NniManagerError]] = {

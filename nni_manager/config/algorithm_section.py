@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 
 from nni_manager.config import placeholders, registered_algorithms
-from nni_manager.config.algorithms import Arguments, Family
+from nni_manager.config.algorithms import AlgorithmKind, Arguments
 from nni_manager.config.document import Path
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.scalars import kind, mapping, text
@@ -23,7 +23,7 @@ FIRST_FORMAT = {
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 
-def read_algorithm(raw: object, path: Path, family: Family, source: Source) -> dict[str, object]:
+def read_algorithm(raw: object, path: Path, family: AlgorithmKind, source: Source) -> dict[str, object]:
     """Answers the canonical section; what is wrong with it is noted in `source`."""
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{name: {family.catalogue.names[0]}}}, not {kind(raw)}")
@@ -39,7 +39,7 @@ def read_algorithm(raw: object, path: Path, family: Family, source: Source) -> d
     return _built_in(section, family, source) if section.has("name") else _user_class(section, source)
 
 
-def _built_in(section: Section, family: Family, source: Source) -> dict[str, object]:
+def _built_in(section: Section, family: AlgorithmKind, source: Source) -> dict[str, object]:
     if section.has("codeDirectory"):
         section.refuse("codeDirectory", f"belongs to className; a built-in {family.noun} has none, remove it")
     name = section.take("name", text)
@@ -53,7 +53,7 @@ def _built_in(section: Section, family: Family, source: Source) -> dict[str, obj
     return _present(name=name, classArgs=arguments)
 
 
-def _registered(name: str, family: Family, source: Source) -> Registered | None:
+def _registered(name: str, family: AlgorithmKind, source: Source) -> Registered | None:
     """A built-in of the same name comes first. Raises InvalidInput."""
     if not source.data_directory or family.catalogue.look_up(name):
         return None
@@ -69,7 +69,9 @@ def _of_registered(registered: Registered, arguments: Mapping[str, object], sect
     return {"className": registered.class_name, "codeDirectory": directory, "classArgs": merged or None}
 
 
-def _check_name(name: str, family: Family, section: Section, source: Source, arguments: Mapping[str, object]) -> str:
+def _check_name(
+    name: str, family: AlgorithmKind, section: Section, source: Source, arguments: Mapping[str, object]
+) -> str:
     algorithm = family.catalogue.look_up(name)
     if algorithm:
         if (known := family.arguments.get(algorithm.name)) is not None:
@@ -105,7 +107,7 @@ def _no_advisor(name: str) -> str:
     )
 
 
-def _unknown(name: str, family: Family) -> str:
+def _unknown(name: str, family: AlgorithmKind) -> str:
     offered = family.catalogue.names
     instead = f"use {' or '.join(offered)}, or your own class by className"
     if family.catalogue.is_missing(name):

@@ -15,7 +15,7 @@ Arguments = Mapping[str, "Parse | Arguments"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class AlgorithmKind:
     """All tuners, or all assessors."""
 
     catalogue: Catalogue
@@ -31,7 +31,7 @@ class Family:
 _OPTIMIZE_MODE = one_of("maximize", "minimize")
 _SEED = whole_number(0)
 
-TUNERS = Family(
+TUNERS = AlgorithmKind(
     catalogue=tuners.CATALOGUE,
     arguments={
         "Random": {"seed": _SEED, "optimize_mode": _OPTIMIZE_MODE},
@@ -52,7 +52,7 @@ TUNERS = Family(
     },
 )
 
-ASSESSORS = Family(
+ASSESSORS = AlgorithmKind(
     catalogue=assessors.CATALOGUE,
     arguments={"Medianstop": {"optimize_mode": _OPTIMIZE_MODE, "start_step": whole_number(0)}},
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.config import dialect_v2, first_format_algorithm, first_format_rules
+from nni_manager.config import dialect_v2, first_format
 from nni_manager.config.document import Path, fold
 from nni_manager.config.first_format_paths import KINDS, Found, Translation, Tree, own_names, place, put
 from nni_manager.config.scalars import kind
@@ -90,7 +90,7 @@ def top_names() -> dict[str, str]:
     """Fields at the top of a file → how the second format writes them."""
     names = {old: new.split(".")[0].removeprefix("/") for old, new in COMMON.items()}
     return names | {
-        **dict.fromkeys(first_format_rules.LOST, "nothing: remove it"),
+        **dict.fromkeys(first_format.LOST, "nothing: remove it"),
         "trial": "trialCommand, trialCodeDirectory and trialGpuNumber",
         PLATFORM: "trainingService: {platform: …}",
     }
@@ -122,10 +122,10 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
         service.section["platform"] = service.description.name
         _put(config, service.section, service.table.fields, service.table.values, found, source)
         service.table.complete(service.section, config)
-    first_format_rules.check(values, config, found, tables, source)
+    first_format.check_first_format(values, config, found, tables, source)
     sections = [service.section for service in services]
     config[_SERVICE] = sections if len(sections) > 1 else sections[0]
-    losses = first_format_rules.losses(found, tables)
+    losses = first_format.losses(found, tables)
     return Conversion(values=config, translation=_translation(services), losses=tuple(losses))
 
 
@@ -175,7 +175,7 @@ def _not_listed(services: list[_Service], *, is_list: bool) -> list[FirstFormat]
 
 def _tree(tables: Iterable[FirstFormat]) -> Tree:
     theirs = (pattern for table in tables for pattern in (*table.fields, *table.dropped))
-    return Tree([*COMMON, *first_format_rules.LOST, *_WHOLE, PLATFORM, _SEVERAL, *theirs])
+    return Tree([*COMMON, *first_format.LOST, *_WHOLE, PLATFORM, _SEVERAL, *theirs])
 
 
 def _put(
@@ -193,7 +193,7 @@ def _put(
 def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> None:
     for one in found:
         if one.pattern in KINDS:
-            section, top = first_format_algorithm.convert(one.value, one.pattern, source)
+            section, top = first_format.convert_algorithm(one.value, one.pattern, source)
             if section.keys() & {"name", "className"}:
                 config[one.pattern] = section
             else:
@@ -205,7 +205,7 @@ def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> N
 
 
 def _translation(services: list[_Service]) -> Translation:
-    algorithms = [((), first_format_algorithm.fields(noun)) for noun in KINDS]
+    algorithms = [((), first_format.fields(noun)) for noun in KINDS]
     others = {PLATFORM: f"/{_SERVICE}.platform", "searchSpacePath": "/searchSpace"}
     return Translation(
         [((), COMMON), ((), others), *algorithms, *((service.path, service.table.fields) for service in services)]

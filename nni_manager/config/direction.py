@@ -6,8 +6,7 @@ Nobody should find out at the end that the search went the other way.
 from __future__ import annotations
 
 from nni_manager.config.algorithms import TUNERS
-from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.domain.warning import ConfigWarning
+from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec
 from nni_manager.store import stored_config
 
 _NAME = "optimize_mode"

@@ -14,8 +14,7 @@ from typing import Any
 from nni_manager.config import dialect_v1, dialect_v2, mixed_formats
 from nni_manager.config.scalars import kind
 from nni_manager.config.search_space import check_search_space
-from nni_manager.config.source import Source
-from nni_manager.config.text_file import read_text
+from nni_manager.config.source import Source, read_text
 from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nni_manager.config.algorithms import ASSESSORS, TUNERS, Family
+from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
 from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import Conflict, InvalidInput, NotFound
 from nni_manager.domain.experiment import Json
@@ -86,7 +86,7 @@ def _unknown(name: str) -> Conflict | NotFound:
     return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows which are")
 
 
-def _is_ours(family: Family, name: str) -> bool:
+def _is_ours(family: AlgorithmKind, name: str) -> bool:
     return family.catalogue.look_up(name) is not None or family.catalogue.is_missing(name)
 
 

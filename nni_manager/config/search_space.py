@@ -15,8 +15,7 @@ from nni_manager.config.algorithms import TUNERS
 from nni_manager.config.document import MAX_DEPTH, Document, Path, Unreadable
 from nni_manager.config.scalars import mapping, text
 from nni_manager.config.section import Section
-from nni_manager.config.source import Source, spell
-from nni_manager.config.text_file import read_text
+from nni_manager.config.source import Source, read_text, spell
 from nni_manager.domain import search_space
 from nni_manager.domain.errors import BadDimension, ConfigInvalid, Problem
 

@@ -79,7 +79,7 @@ def _of_manager(raw: str, source: Source) -> str:
 def _check_keys(path: str, keys: Sequence[str]) -> None:
     from nni_manager.config import yaml_reader
     from nni_manager.config.document import Unreadable
-    from nni_manager.config.text_file import read_text
+    from nni_manager.config.source import read_text
     from nni_manager.domain.errors import ConfigInvalid
 
     try:

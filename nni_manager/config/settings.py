@@ -15,8 +15,7 @@ from pathlib import Path
 from nni_manager.config import scalars
 from nni_manager.config.plain_scalar import resolve
 from nni_manager.config.section import Section
-from nni_manager.config.source import Source
-from nni_manager.config.text_file import read_text
+from nni_manager.config.source import Source, read_text
 from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.token import parse_token

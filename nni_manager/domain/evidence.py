@@ -92,7 +92,7 @@ def with_possible_times(word: str, intended_ms: int, now_ms: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AttemptEnd:
     report: JobReport
     #: Both words, when they do not fit together; else empty.
     disagreement: str = ""
@@ -126,22 +126,22 @@ def unstarted(platform: JobReport) -> JobReport:
     return replace(platform, reason=Reason.RUNNER_FAILED, message=message)
 
 
-def weigh(platform: JobReport | None, runner: RunnerWord | None) -> Finding | None:
+def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:
     """What both say of an attempt's end; None while neither says that it has ended."""
     if runner is None:
-        return None if platform is None else Finding(report=platform)
+        return None if platform is None else AttemptEnd(report=platform)
     word = runner.report()
     if platform is None:
-        return Finding(report=word)
+        return AttemptEnd(report=word)
     if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
         is_over = word.state is JobState.SUCCEEDED
-        return Finding(report=word if is_over else replace(word, state=JobState.CANCELLED))
+        return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
     if platform.state in PLATFORM_DEEDS:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
-    return Finding(report=believed, disagreement="" if fits else _both(platform, word))
+    return AttemptEnd(report=believed, disagreement="" if fits else _both(platform, word))
 
 
 def _both(platform: JobReport, word: JobReport) -> str:

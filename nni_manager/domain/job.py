@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from nni_manager.domain.wait import Wait
+from nni_manager.domain.service import Wait
 
 
 class JobState(StrEnum):

@@ -21,7 +21,7 @@ Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlacedDimension:
     """A dimension and where it stands in the parameters."""
 
     key: Key
@@ -43,9 +43,9 @@ class Place:
 class SearchSpace:
     """All dimensions; a nested choice comes before what is in its branches."""
 
-    places: tuple[Place, ...]
+    places: tuple[PlacedDimension, ...]
 
-    def assemble(self, choose: Callable[[Place], object]) -> dict[str, object]:
+    def assemble(self, choose: Callable[[PlacedDimension], object]) -> dict[str, object]:
         """Parameters as a trial receives them. `choose` is asked once for each place that exists in them."""
         groups: dict[Key, dict[str, object]] = {(): {}}
         for place in self.places:
@@ -91,13 +91,13 @@ def parse(search_space: object) -> SearchSpace:
     return SearchSpace(places=tuple(_places(search_space, "searchSpace", ())))
 
 
-def _places(group: object, where: str, parent: Key) -> list[Place]:
+def _places(group: object, where: str, parent: Key) -> list[PlacedDimension]:
     if not isinstance(group, Mapping):
         raise InvalidInput(f'{where} is no object; write {{"name": {{"_type": …, "_value": …}}}}.')
     return [place for name, spec in group.items() for place in _named(name, spec, f"{where}.{name}", parent)]
 
 
-def _named(name: str, spec: object, where: str, parent: Key) -> list[Place]:
+def _named(name: str, spec: object, where: str, parent: Key) -> list[PlacedDimension]:
     """As `_place`; what is wrong within is named already."""
     try:
         return _place(name, spec, where, parent)
@@ -108,7 +108,7 @@ def _named(name: str, spec: object, where: str, parent: Key) -> list[Place]:
         raise BadDimension(str(error), key=(*parent, name), reason=reason) from None
 
 
-def _place(name: str, spec: object, where: str, parent: Key) -> list[Place]:
+def _place(name: str, spec: object, where: str, parent: Key) -> list[PlacedDimension]:
     if not isinstance(spec, Mapping) or "_type" not in spec or "_value" not in spec:
         raise InvalidInput(f'{where} is no dimension; write {{"_type": …, "_value": …}}.')
     kind, value = spec["_type"], spec["_value"]
@@ -118,19 +118,19 @@ def _place(name: str, spec: object, where: str, parent: Key) -> list[Place]:
         return _choice(value, where, (*parent, name))
     if not isinstance(kind, str) or kind not in _NUMBERS:
         raise InvalidInput(f"{where}: the _type {kind!r} is unknown; use one of choice, {', '.join(_NUMBERS)}.")
-    return [Place(key=(*parent, name), dimension=_numeric(kind, value, where))]
+    return [PlacedDimension(key=(*parent, name), dimension=_numeric(kind, value, where))]
 
 
-def _choice(value: object, where: str, key: Key) -> list[Place]:
+def _choice(value: object, where: str, key: Key) -> list[PlacedDimension]:
     if not isinstance(value, list | tuple) or not value:
         raise InvalidInput(f"{where}: the _value of choice must be a list of at least one element.")
     branches = [element for element in value if isinstance(element, Mapping) and "_name" in element]
     if len(branches) < len(value):
-        return [Place(key=key, dimension=Choice(options=tuple(value)))]
+        return [PlacedDimension(key=key, dimension=Choice(options=tuple(value)))]
     names = tuple(str(branch["_name"]) for branch in branches)
     if len(set(names)) < len(names):
         raise InvalidInput(f"{where}: two branches have the same _name; give each its own.")
-    places = [Place(key=key, dimension=Choice(options=tuple(range(len(names)))), branches=names)]
+    places = [PlacedDimension(key=key, dimension=Choice(options=tuple(range(len(names)))), branches=names)]
     for index, branch in enumerate(branches):
         inner = {name: spec for name, spec in branch.items() if name != "_name"}
         places += _places(inner, f"{where}.{names[index]}", (*key, index))
@@ -203,7 +203,7 @@ def _number(value: object, what: str) -> float:
     return float(value)
 
 
-def _branch(place: Place, value: object) -> int:
+def _branch(place: PlacedDimension, value: object) -> int:
     """-1, which is in no dimension, when it is none of them."""
     name = value.get("_name") if isinstance(value, Mapping) else None
     return place.branches.index(name) if name in place.branches else -1

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import BadCredentials
-from nni_manager.platform_kit.places import Places
+from nni_manager.platform_kit.machines.line import Places
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from typing import ClassVar, Protocol, Self
 
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.domain.wait import Wait
+from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.connections import Connections
 
 

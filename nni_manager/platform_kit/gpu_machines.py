@@ -21,13 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit import gpu_preflight
 from nni_manager.platform_kit.contract import Host, JobPlan, NoRoom, PreflightFinding, Room
-from nni_manager.platform_kit.keeper_jobs import KeeperJobs
-from nni_manager.platform_kit.ledger import ANY_NUMBER, Demand, Reservation
-from nni_manager.platform_kit.placement import Placement
-from nni_manager.platform_kit.places import KeeperMachine
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, Reservation
+from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.machines.placement import Placement
 from trial_runner import protocol
 
 _MIB = 2**20

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nni_manager.platform_kit import why_not
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.ledger import Demand, MachineLedger
+from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger
 
 _LEAVE_OUT = "leave trialGpuNumber out"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.kubernetes_client import Object
 
 #: Reasons for which a container waits because of its image.

@@ -2,7 +2,7 @@
 them through the cluster's API. For clusters that can neither reach us nor share storage with us.
 
 Each call is complete in itself: one that broke off is made again from what is stored. The runner's container waits
-until it is told that all was read. `trial_runner.exec_door` is the other side.
+until it is told that all was read. `trial_runner.runner.exec_channel` is the other side.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GROWTH = 1.5
 _AT_ONCE = 8
 _CHUNK = 256 * 1024
 
-#: (pod, verb of `exec_door`, stdin) → stdout.
+#: (pod, verb of `exec_channel`, stdin) → stdout.
 Execute = Callable[[str, str, AsyncIterator[bytes]], Awaitable[bytes]]
 #: Name of a job → the record of its parameters.
 Record = Callable[[str], Awaitable[str]]

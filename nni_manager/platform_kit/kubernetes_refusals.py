@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.kubernetes_client import Refusal
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)

@@ -17,7 +17,7 @@ _READ_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class OutboxLines:
     """Records between two byte offsets of an outbox; what is no record between them is left out."""
 
     outbox: str
@@ -35,7 +35,9 @@ def names(folder: Path) -> list[str]:
     return found
 
 
-def next_stretch(folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None) -> Stretch | None:
+def next_stretch(
+    folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None
+) -> OutboxLines | None:
     """What is complete from `start` on; None: nothing. Raises OSError.
 
     `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, only
@@ -51,7 +53,7 @@ def next_stretch(folder: Path, outbox: str, start: int, *, is_ended: bool, size:
         os.close(file)
     if not records.length:
         return None
-    return Stretch(outbox=outbox, start=start, end=start + records.length, lines=tuple(records.texts))
+    return OutboxLines(outbox=outbox, start=start, end=start + records.length, lines=tuple(records.texts))
 
 
 def _rest(file: int, start: int) -> Records:

@@ -14,10 +14,10 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, Host, JobPlan
-from nni_manager.scheduler.lone_host import lone_host
+from nni_manager.scheduler.experiments.preflight import lone_host
 
 if TYPE_CHECKING:
-    from nni_manager.scheduler.build import Means
+    from nni_manager.scheduler.experiments.build import SharedParts
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +36,13 @@ class ServicePlan:
     trouble: str = ""
 
 
-async def look(spec: ExperimentSpec, secrets: Mapping[str, str], id: str, means: Means) -> Sequence[ServicePlan]:
+async def look(spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared: SharedParts) -> Sequence[ServicePlan]:
     """Each service by itself, in the order of the config. `id`: of no experiment. Raises InvalidInput."""
     admission.check(spec)
     folder = Path(spec.working_directory) / id
 
     async def ask(service: PlatformSpec) -> ServicePlan:
-        return await _ask(spec, service, secrets, lone_host(id, service.service, folder, means.connections))
+        return await _ask(spec, service, secrets, lone_host(id, service.service, folder, shared.connections))
 
     return await asyncio.gather(*map(ask, spec.platforms))
 

@@ -13,13 +13,12 @@ from nni_manager.config import admission, service_change
 from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import preflight
-from nni_manager.scheduler.open_experiment import OpenExperiment
-from nni_manager.scheduler.renewal import removed
+from nni_manager.scheduler.experiments import preflight
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, removed
 from nni_manager.store import experiments, secrets, services, trials
 
 if TYPE_CHECKING:
-    from nni_manager.scheduler.build import Means
+    from nni_manager.scheduler.experiments.build import SharedParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class Change:
     now: bool
 
 
-async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange, means: Means) -> Change:
+async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange, shared: SharedParts) -> Change:
     """`spec`: what the experiment goes by otherwise. Raises InvalidInput, ConfigInvalid, or OSError for its code."""
     known, stored = await experiment.database.read(lambda c: (services.load(c), secrets.load(c)))
     gone = {service.service: service.settings for service in removed(known)}
@@ -42,8 +41,8 @@ async def read(experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceCh
     admission.check(reading.spec)
     changed = service_change.changed_services(spec, reading.spec)
     folder, values = experiment.folder, {**stored, **reading.secrets}
-    found = await preflight.look(replace(reading.spec, platforms=changed), values, means, folder)
-    preflight.warn(found, means.warnings, experiment.id)
+    found = await preflight.look(replace(reading.spec, platforms=changed), values, shared, folder)
+    preflight.warn(found, shared.warnings, experiment.id)
     return Change(spec=reading.spec, changed=changed, secrets=reading.secrets, now=wish.now)
 
 

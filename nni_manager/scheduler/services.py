@@ -9,26 +9,26 @@ from nni_manager.config import credentials
 from nni_manager.domain.experiment import Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Host, Platform
-from nni_manager.scheduler import preflight
-from nni_manager.scheduler.code_archive import CodeArchive, archive_of
-from nni_manager.scheduler.inbox import Inbox
-from nni_manager.scheduler.job_messages import JobMessages
-from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.training_service import Make, TrainingService
+from nni_manager.scheduler.experiments import preflight
+from nni_manager.scheduler.experiments.code import CodeArchive, archive_of
+from nni_manager.scheduler.turns.deliveries import JobMessages
+from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.process_state import LiveSpec
+from nni_manager.scheduler.turns.training_service import Make, TrainingService
 from nni_manager.store import jobs
 from nni_manager.store import secrets as secret_rows
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
 
 if TYPE_CHECKING:
-    from nni_manager.scheduler.build import Means
+    from nni_manager.scheduler.experiments.build import SharedParts
 
 
 class Services:
     """By name in `all`, which others hold as well: removed ones stay until nothing of the experiment is left there."""
 
     def __init__(
-        self, *, experiment_id: str, folder: Folder, database: Database, means: Means, inbox: Inbox,
+        self, *, experiment_id: str, folder: Folder, database: Database, shared: SharedParts, inbox: Inbox,
         messages: JobMessages, changed: Callable[[], None], spec: LiveSpec,
     ) -> None:  # fmt: skip
         self.all: dict[str, TrainingService] = {}
@@ -37,7 +37,7 @@ class Services:
         self._experiment_id = experiment_id
         self._folder = folder
         self._database = database
-        self._means = means
+        self._shared = shared
         self._inbox = inbox
         self._messages = messages
         self._changed = changed
@@ -54,7 +54,7 @@ class Services:
         self._code[name] = archive_of(self._spec.now, platform, self._folder.code)
         service = TrainingService(
             spec=platform, make=self._maker(platform, secrets), inbox=self._inbox, database=self._database,
-            clock=self._means.clock, changed=self._changed, entered=lambda adapter: self._note_entered(name, adapter),
+            clock=self._shared.clock, changed=self._changed, entered=lambda adapter: self._note_entered(name, adapter),
             trials=self._folder.trials,
         )  # fmt: skip
         service.is_removed = is_removed
@@ -96,14 +96,14 @@ class Services:
         return lambda wake: adapter(settings, self._host(platform.service, wake))
 
     def _note_entered(self, service: str, adapter: Platform) -> None:
-        preflight.is_over(self._means.warnings, self._experiment_id, service)
-        self._means.leftovers.reached(adapter.connection_key(adapter.settings), by=(self._experiment_id, service))
+        preflight.is_over(self._shared.warnings, self._experiment_id, service)
+        self._shared.leftovers.reached(adapter.connection_key(adapter.settings), by=(self._experiment_id, service))
 
     def _host(self, name: str, wake: Callable[[str], None]) -> Host:
         database, messages = self._database, self._messages
         return Host(
             experiment_id=self._experiment_id, service=name, wake=wake, deliver=messages.deliver,
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
-            connections=self._means.connections, folder=self._folder.path, code=self._code[name].path,
+            connections=self._shared.connections, folder=self._folder.path, code=self._code[name].path,
             greet=messages.greet, exited=messages.exited,
         )  # fmt: skip

@@ -1,10 +1,4 @@
-"""One SQLite file: a writer thread that takes functions, and read connections.
-
-A function handed to `write` runs inside a transaction on the writer thread, so nothing can come between its
-statements. All functions waiting when the writer wakes share one commit; their callers are answered after it. When the
-file cannot be written now (full disk, locked, read-only), the whole batch is tried again until it can, `trouble` says
-why, and nobody is answered meanwhile: functions must therefore be repeatable and must not keep what they saw.
-"""
+"""Writes that share a transaction: each on its way to the writer, and where its answer goes."""
 
 from __future__ import annotations
 
@@ -17,11 +11,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from nni_manager.domain.durations import Durations
+from nni_manager.domain.clock import Durations
 from nni_manager.domain.errors import StoreCorrupt, StoreUnavailable
-from nni_manager.store.batch import Write, resolve, run
 from nni_manager.store.connection import (
     Connection,
     classified,
@@ -34,9 +27,65 @@ from nni_manager.store.connection import (
     trouble,
 )
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
+
+
+class Write(Generic[T]):
+    """A function on its way to the writer, and where its answer goes."""
+
+    __slots__ = ("error", "function", "future", "is_patient", "result")
+
+    def __init__(
+        self, function: Callable[[Connection], T], future: asyncio.Future[T] | None, *, is_patient: bool = True
+    ) -> None:
+        self.function = function
+        self.future = future
+        #: Waits, however long, until the file can be written.
+        self.is_patient = is_patient
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+def run(path: Path, connection: Connection, batch: list[Write[Any]]) -> None:
+    """One transaction. A function that fails on its own account is undone alone."""
+    connection.execute("BEGIN IMMEDIATE")
+    if len(batch) == 1:  # the usual case needs no savepoint
+        connection.execute("COMMIT" if _attempt(path, connection, batch[0]) else "ROLLBACK")
+        return
+    for write in batch:
+        connection.execute("SAVEPOINT one")
+        if not _attempt(path, connection, write):
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+    connection.execute("COMMIT")
+
+
+def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
+    """Whether the function did its work; why not, it keeps. Raises what makes the whole batch fail for now."""
+    write.result = write.error = None
+    try:
+        write.result = write.function(connection)
+    except Exception as error:
+        if isinstance(error, sqlite3.DatabaseError) and is_transient(error):
+            raise
+        write.error = classified(path, error) if isinstance(error, sqlite3.DatabaseError) else error
+        return False
+    return True
+
+
+def resolve(batch: list[Write[Any]]) -> None:
+    """Answers those who wait; on their event loop."""
+    for write in batch:
+        assert write.future is not None
+        if write.future.done():
+            continue
+        if write.error is not None:
+            write.future.set_exception(write.error)
+        else:
+            write.future.set_result(write.result)
+
+
+log = logging.getLogger(__name__)
 
 #: Waits between tries while the file cannot be written, in seconds; the last one repeats.
 _RETRY_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0)

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.endpoint import Endpoint
+from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.domain.text import spelled
-from nni_manager.domain.view import View
-from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.store import nni_format
 
 
@@ -124,7 +123,7 @@ def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
 
 
-def set_view(connection: sqlite3.Connection, view: View | None) -> None:
+def set_view(connection: sqlite3.Connection, view: Endpoint | None) -> None:
     """So that a daemon that has lost its index finds the port again."""
     columns = (None, None) if view is None else (view.port, view.prefix)
     connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
 from nni_manager.store import nni_folder, stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
@@ -34,7 +34,7 @@ class Entry:
     #: A daemon that starts must work on it.
     is_open: bool
     #: None: it has none. A daemon that starts must open it.
-    view: View | None = None
+    view: Endpoint | None = None
     #: When it was last created, resumed or viewed; None: not known better than `created_ms`.
     launched_ms: int | None = None
 
@@ -68,7 +68,7 @@ def set_status(
     )
 
 
-def set_view(connection: sqlite3.Connection, id: str, view: View | None) -> None:
+def set_view(connection: sqlite3.Connection, id: str, view: Endpoint | None) -> None:
     connection.execute("UPDATE experiments SET view_port = ?, view_prefix = ? WHERE id = ?", (*_view_columns(view), id))
 
 
@@ -195,7 +195,7 @@ def _read_nni_folder(folder: Folder) -> Entry:
     )  # fmt: skip
 
 
-def _recorded_view(connection: sqlite3.Connection) -> View | None:
+def _recorded_view(connection: sqlite3.Connection) -> Endpoint | None:
     """Folders of earlier versions, which may be copies that cannot be upgraded, know of none."""
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
     if schema < _SCHEMA_WITH_VIEW:
@@ -212,9 +212,9 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     )  # fmt: skip
 
 
-def _view(port: int | None, prefix: str | None) -> View | None:
-    return None if port is None else View(port=port, prefix=prefix or "")
+def _view(port: int | None, prefix: str | None) -> Endpoint | None:
+    return None if port is None else Endpoint(port=port, prefix=prefix or "")
 
 
-def _view_columns(view: View | None) -> tuple[int | None, str | None]:
+def _view_columns(view: Endpoint | None) -> tuple[int | None, str | None]:
     return (None, None) if view is None else (view.port, view.prefix)

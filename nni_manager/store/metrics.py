@@ -14,7 +14,7 @@ from trial_runner.wire.outbox_name import earlier_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class OutboxPart:
     """Complete lines of one outbox between two byte offsets. Broken lines are left out of `metrics` but counted."""
 
     job_name: str
@@ -68,7 +68,7 @@ _REPLACED = (
 )
 
 
-def store(connection: sqlite3.Connection, chunk: Chunk, now_ms: int) -> Receipt:
+def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Receipt:
     """Stores a chunk and moves the outbox's offset in the same transaction."""
     found = _attempt(connection, chunk)
     if found is None:
@@ -103,7 +103,7 @@ class _Attempt(NamedTuple):
     may_complete: bool
 
 
-def _attempt(connection: sqlite3.Connection, chunk: Chunk) -> _Attempt | None:
+def _attempt(connection: sqlite3.Connection, chunk: OutboxPart) -> _Attempt | None:
     """None: it is decided, or a newer container of it has greeted."""
     row = connection.execute(
         "SELECT trial_id, number, epoch, runner_exit IS NOT NULL, json_extract(containers, '$[#-1]')"
@@ -196,7 +196,7 @@ def _note_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> No
     )
 
 
-def _take(connection: sqlite3.Connection, chunk: Chunk, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
+def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, now_ms: int) -> bool:
     """Whether there are intermediate results in it."""
     has_intermediates = any(metric.type is MetricType.PERIODICAL for metric in chunk.metrics)
     sequence = _next_sequence(connection, attempt.trial_id) if has_intermediates else 0
@@ -215,7 +215,7 @@ def _next_sequence(connection: sqlite3.Connection, trial_id: str) -> int:
 
 
 def _insert(
-    connection: sqlite3.Connection, chunk: Chunk, attempt: _Attempt, outbox: _Outbox, sequence: int, now_ms: int
+    connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Attempt, outbox: _Outbox, sequence: int, now_ms: int
 ) -> int:
     """`sequence`: of the stretch's first intermediate result. How many of them there are."""
     first, rows = sequence, []

@@ -1,8 +1,67 @@
-"""NNI's own tables. `ExperimentProfile` gets a row at every save; the other two are views (see the first migration)."""
+"""NNI's own forms of what we store: JSON as JavaScript writes it, names of logs, and its tables.
+
+`ExperimentProfile` gets a row at every save; the other two are views, see the first migration.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+
+#: Strings are found so that numbers in them are not.
+_STRING_OR_NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:e[+-]?\d+)?')
+#: Numbers with so many digits before the point have an exponent, and those below a millionth.
+_MOST_DIGITS = 21
+_MOST_ZEROS = 6
+
+
+def as_javascript(value: object) -> str:
+    """Compact, other letters than ASCII's as they are, 1.0 as ``1``. Raises ValueError for NaN and infinity.
+
+    Whole numbers stay exact where JavaScript would round them.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _STRING_OR_NUMBER.sub(_as_javascript, text)
+
+
+def _as_javascript(found: re.Match[str]) -> str:
+    token = found[0]
+    return token if token.startswith('"') or not {".", "e"} & set(token) else _number(Decimal(token))
+
+
+def _number(number: Decimal) -> str:
+    """The same digits, the other notation."""
+    sign, digits, exponent = number.normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if not number:
+        return "0"
+    text, point = "".join(map(str, digits)), len(digits) + exponent
+    return ("-" if sign else "") + _placed(text, point)
+
+
+def _placed(digits: str, point: int) -> str:
+    """`point`: how many digits stand before it."""
+    if len(digits) <= point <= _MOST_DIGITS:
+        return digits + "0" * (point - len(digits))
+    if 0 < point <= _MOST_DIGITS:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -_MOST_ZEROS < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
+    return f"{mantissa}e{point - 1:+d}"
+
+
+_NAMES = {"nnimanager.log": "nnictl_stdout.log", "dispatcher.log": "nnictl_stderr.log"}
+
+
+def nni_log_name(log: Path) -> None:
+    """Makes a link with NNI's name beside a log that is there; what NNI itself wrote under that name stays."""
+    with suppress(OSError):  # that the name is taken, or cannot be: nothing of ours needs it
+        log.with_name(_NAMES[log.name]).symlink_to(log.name)
 
 
 def save_profile(connection: sqlite3.Connection) -> None:

@@ -16,12 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
 from nni_manager.store.index import Entry
 
 Entries = dict[str, Any]
-Url = Callable[[View], str]
+Url = Callable[[Endpoint], str]
 
 #: Seconds after which a lock, or a file without content, counts as left behind.
 _STALE_S = 2.0
@@ -53,7 +53,7 @@ def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
         return {"prefixUrl": None, "webuiUrl": []}
     view = entry.view
     if view is None and service_port is not None:
-        view = View(port=service_port, prefix=f"experiments/{entry.id}")
+        view = Endpoint(port=service_port, prefix=f"experiments/{entry.id}")
     if view is None:
         return {"port": None, "prefixUrl": None, "webuiUrl": []}
     return {"port": view.port, "prefixUrl": view.prefix or None, "webuiUrl": [url(view).rstrip("/")]}

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nni_manager.domain.experiment import Hold
+from nni_manager.domain.experiment import ExperimentWarning, Hold
 from nni_manager.domain.service import LiveService, ServiceStatus
-from nni_manager.domain.warning import ExperimentWarning
 from nni_manager.store import answers, experiments, services, stored_config
 from nni_manager.store.experiments import ExperimentRow
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 
 from nni_manager.domain.dimension import Real
-from nni_manager.domain.search_space import Key, Place, SearchSpace, parse
+from nni_manager.domain.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
 
 #: Finer than this, floating-point numbers no longer differ.
@@ -80,7 +80,7 @@ class _Grid:
     def __init__(self, space: SearchSpace) -> None:
         self._space = space
         self._axes = {place.key: _axis(place) for place in space.places}
-        self._groups: dict[Key, list[Place]] = {}
+        self._groups: dict[Key, list[PlacedDimension]] = {}
         for place in space.places:
             self._groups.setdefault(place.parent, []).append(place)
 
@@ -101,7 +101,7 @@ class _Grid:
         self._divide(rank, (), ranks)
         return self._space.assemble(lambda place: self._value(place, ranks))
 
-    def _count_of(self, place: Place) -> int:
+    def _count_of(self, place: PlacedDimension) -> int:
         if place.branches:
             return sum(self.count((*place.key, branch)) for branch in range(len(place.branches)))
         return self._axes[place.key].count
@@ -114,7 +114,7 @@ class _Grid:
             else:
                 ranks[place.key] = inner
 
-    def _divide_branches(self, place: Place, rank: int, ranks: dict[Key, int]) -> None:
+    def _divide_branches(self, place: PlacedDimension, rank: int, ranks: dict[Key, int]) -> None:
         for branch in range(len(place.branches)):
             count = self.count((*place.key, branch))
             if rank < count:
@@ -123,14 +123,14 @@ class _Grid:
                 return
             rank -= count
 
-    def _value(self, place: Place, ranks: dict[Key, int]) -> object:
+    def _value(self, place: PlacedDimension, ranks: dict[Key, int]) -> object:
         return ranks[place.key] if place.branches else self._axes[place.key].point(ranks[place.key])
 
 
 class _Finite:
     """All values from the start."""
 
-    def __init__(self, place: Place, size: int) -> None:
+    def __init__(self, place: PlacedDimension, size: int) -> None:
         self._dimension = place.dimension
         self.count = size
 
@@ -184,7 +184,7 @@ class _Endless:
         return (multiple * step for multiple in range(round(low / step), round(high / step) + 1))
 
 
-def _axis(place: Place) -> _Finite | _Endless:
+def _axis(place: PlacedDimension) -> _Finite | _Endless:
     dimension = place.dimension
     if dimension.size is not None:
         return _Finite(place, dimension.size)

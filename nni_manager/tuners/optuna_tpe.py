@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from nni_manager.domain.dimension import Choice
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode, default_number
-from nni_manager.domain.search_space import Key, Place, SearchSpace, parse
+from nni_manager.domain.search_space import Key, PlacedDimension, SearchSpace, parse
 from nni_manager.tuners.contract import Data, Pending, Result, Tuner
 from nni_manager.tuners.random import checked_seed, draw
 
@@ -139,7 +139,7 @@ class TPE(Tuner):
     def _ask(self, parameter_id: int) -> dict[str, object]:
         import numpy
 
-        def choose(place: Place) -> object:
+        def choose(place: PlacedDimension) -> object:
             if isinstance(place.dimension, Choice):
                 return place.dimension.options[trial.suggest_categorical(_name(place), range(place.dimension.size))]
             return place.dimension.quantile(trial.suggest_float(_name(place), 0.0, 1.0))
@@ -217,11 +217,11 @@ def _finite(value: object) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def _name(place: Place) -> str:
+def _name(place: PlacedDimension) -> str:
     return "/".join(map(str, place.key))
 
 
-def _coordinate(place: Place, value: object) -> tuple[object, BaseDistribution]:
+def _coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDistribution]:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     dimension = place.dimension

@@ -9,7 +9,7 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.trial import OPEN_STATUSES
 from nni_manager.scheduler import no_more_trials
-from nni_manager.scheduler.service import Service
+from nni_manager.scheduler.experiments.service import Service
 from nni_manager.store import overview
 from nni_manager.store.connection import Connection
 from nni_manager.store.index import Entry

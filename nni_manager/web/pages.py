@@ -19,7 +19,7 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.http_status import status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
-from nni_manager.scheduler.service import Service
+from nni_manager.scheduler.experiments.service import Service
 from nni_manager.web import experiment_view
 from nni_manager.web.rendering import HERE, is_on_view, render
 from nni_manager.web.trial_table import PAGE_SIZE, TableView, page_number

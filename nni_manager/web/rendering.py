@@ -36,7 +36,7 @@ def render(request: Request, template: str, status: int = 200, **values: object)
 
 
 def is_on_view(request: Request) -> bool:
-    """Whether the page came by a port that shows one experiment alone: `app.view_application` notes it."""
+    """Whether the page came by a port that shows one experiment alone: `app.endpoint_application` notes it."""
     return "nni_experiment" in request.scope.get("state", {})
 
 

@@ -46,8 +46,8 @@ class Stage:
 def acting(folder: Path) -> Iterator[Stage]:
     """Ends when the last act is over."""
     code = Path(shutil.copytree(TRIALS, folder / "code", ignore=shutil.ignore_patterns("__pycache__")))
-    doors = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
-    with running_daemon(folder, *doors) as daemon, ThreadPoolExecutor(max_workers=len(ACTS)) as pool:
+    listeners = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+    with running_daemon(folder, *listeners) as daemon, ThreadPoolExecutor(max_workers=len(ACTS)) as pool:
         stage = Stage(daemon=daemon, code=code, folder=folder)
         stage.acts.update({title: pool.submit(act, stage) for title, act in ACTS.items()})
         yield stage

@@ -19,8 +19,8 @@ Json = dict[str, Any]
 
 def page(daemon: Daemon, path: str) -> str:
     """Of the service, over TCP."""
-    (door,) = (door for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service")
-    answer = httpx.get(f"{door['address']}{path}", verify=False)
+    (listener,) = (listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service")
+    answer = httpx.get(f"{listener['address']}{path}", verify=False)
     assert answer.status_code == 200, answer.text
     return answer.text
 

@@ -111,7 +111,7 @@ def test_unknown_experiments_and_trials(served: CommandLine) -> None:
     assert served.bad("nonsense")[0] == 2
 
 
-# Data directories and doors
+# Data directories and listeners
 
 
 def test_a_data_directory_that_cannot_be_written(nnictl: CommandLine) -> None:
@@ -169,7 +169,7 @@ def test_a_data_directory_with_a_long_path_works(tmp_path: Path) -> None:
 def test_a_body_of_sixty_megabytes(served: CommandLine, chunked: bool) -> None:
     daemon = psutil.Process(served.daemon.call("GET", "/daemon")["pid"])
     before = daemon.memory_info().rss
-    with _unchanged(served), _door(served) as client:
+    with _unchanged(served), _listener(served) as client:
         size = {} if chunked else {"Content-Length": str(60 * MIB)}
         headers = {"Content-Type": "application/yaml", **size}
         answer = client.post("/api/v1/experiments", content=_megabytes(60), headers=headers)
@@ -225,7 +225,7 @@ def test_bytes_that_are_no_request(served: CommandLine) -> None:
     ],
 )
 def test_bodies_that_make_no_experiment(served: CommandLine, body: bytes, words: str) -> None:
-    with _unchanged(served), _door(served) as client:
+    with _unchanged(served), _listener(served) as client:
         answer = client.post("/api/v1/experiments", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and words in answer.json()["error"]
 
@@ -237,17 +237,17 @@ def test_names_and_origins_of_other_sites(served: CommandLine) -> None:
         ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403),
         ({"Origin": f"http://{host}:{port}"}, 200), ({"Origin": f"http://{host}:{port + 1}"}, 403),
     ):  # fmt: skip
-        with _door(served) as client:
+        with _listener(served) as client:
             answer = client.get("/api/v1/experiments", headers=headers)
         assert answer.status_code == status, headers
         assert status == 200 or list(answer.json()) == ["error"]
 
 
-def test_a_door_with_a_token(nnictl: CommandLine) -> None:
+def test_a_listener_with_a_token(nnictl: CommandLine) -> None:
     token = "Zr8-only-for-this-test"
     nnictl.environment["NNI_MANAGER_TOKEN"] = token
     daemon = nnictl.serve("--port", "0")
-    with _door(nnictl) as client:
+    with _listener(nnictl) as client:
         for headers, status in (
             ({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": f"Basic {token}"}, 401),
             ({"Authorization": f"Bearer {token}"}, 200),
@@ -301,13 +301,15 @@ def _parameters(path: str) -> list[str]:
 
 
 def _address(line: CommandLine) -> tuple[str, int]:
-    (door,) = [door for door in line.daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service"]
-    url = httpx.URL(door["address"])
+    (listener,) = [
+        listener for listener in line.daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service"
+    ]
+    url = httpx.URL(listener["address"])
     assert url.port is not None
     return url.host, url.port
 
 
-def _door(line: CommandLine) -> httpx.Client:
+def _listener(line: CommandLine) -> httpx.Client:
     host, port = _address(line)
     return httpx.Client(base_url=f"http://{host}:{port}", timeout=20, trust_env=False)
 

@@ -227,7 +227,7 @@ def test_serve_outlives_its_experiments(nnictl: CommandLine) -> None:
     nnictl.good("stop", "--all")
     facts = serve.call("GET", "/daemon")
     assert facts["endsByItself"] is False and serve.process is not None and facts["pid"] == serve.process.pid
-    assert [door["kind"] for door in facts["doors"]] == ["control", "service"]
+    assert [listener["kind"] for listener in facts["listeners"]] == ["control", "service"]
     assert serve.terminate() == 0
     assert nnictl.traces() == []
 

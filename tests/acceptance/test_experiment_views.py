@@ -43,8 +43,8 @@ def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
     assert _get(first_port, "/api/v1/nni/experiment").json()["id"] == first
     assert _get(second_port, "/my/pre/api/v1/nni/experiment").json()["id"] == second
     assert len([line for line in nnictl.processes() if " serve --auto" in line]) == 1
-    doors = nnictl.daemon.call("GET", "/daemon")["doors"]
-    assert [door["address"] for door in doors if door["kind"] == "view"] == [
+    listeners = nnictl.daemon.call("GET", "/daemon")["listeners"]
+    assert [listener["address"] for listener in listeners if listener["kind"] == "view"] == [
         f"http://127.0.0.1:{first_port}", f"http://127.0.0.1:{second_port}",
     ]  # fmt: skip
     assert nnictl.good("stop", "--port", second_port) == f"Experiment {second} is stopped.\n"

@@ -52,8 +52,8 @@ def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture
 def url(manager: Daemon) -> str:
-    doors = manager.call("GET", "/daemon")["doors"]
-    return next(door["address"] for door in doors if door["kind"] == "service")
+    listeners = manager.call("GET", "/daemon")["listeners"]
+    return next(listener["address"] for listener in listeners if listener["kind"] == "service")
 
 
 @pytest.fixture

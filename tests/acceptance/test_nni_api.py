@@ -50,7 +50,9 @@ def served(tmp_path: Path) -> Iterator[Daemon]:
 @contextmanager
 def nni(daemon: Daemon, id_: str) -> Iterator[httpx.Client]:
     """NNI's API of an experiment, over the service."""
-    (address,) = [door["address"] for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service"]
+    (address,) = [
+        listener["address"] for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service"
+    ]
     with httpx.Client(base_url=f"{address}/experiments/{id_}/api/v1/nni/", timeout=30, trust_env=False) as client:
         yield client
 

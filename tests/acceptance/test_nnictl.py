@@ -192,8 +192,8 @@ def test_log(world: Running) -> None:
 
 
 def test_webui_url(world: Running) -> None:
-    doors = world.line.daemon.call("GET", "/daemon")["doors"]
-    (service,) = [door["address"] for door in doors if door["kind"] == "service"]
+    listeners = world.line.daemon.call("GET", "/daemon")["listeners"]
+    (service,) = [listener["address"] for listener in listeners if listener["kind"] == "service"]
     assert world.line.good("webui", "url", world.done) == f"{service}/experiments/{world.done}\n"
 
 

@@ -94,8 +94,8 @@ def test_one_that_is_written_out_is_nowhere_in_the_config(nnictl: CommandLine) -
 
 def test_a_manager_elsewhere_gets_what_was_looked_up_here(nnictl: CommandLine, tmp_path: Path) -> None:
     daemon = nnictl.serve("--host", "127.0.0.1", "--port", "0")
-    doors = daemon.call("GET", "/daemon")["doors"]
-    url = next(door["address"] for door in doors if door["kind"] == "service")
+    listeners = daemon.call("GET", "/daemon")["listeners"]
+    url = next(listener["address"] for listener in listeners if listener["kind"] == "service")
     code = tmp_path / "code"
     code.mkdir()
     (code / "secret").write_text(RIGHT + "\n")

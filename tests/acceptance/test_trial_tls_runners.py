@@ -25,7 +25,7 @@ def test_results_come_over_tls(daemon: Daemon, code: Path) -> None:
     }  # fmt: skip
     daemon.start(*LISTENING)
     work = Numbered(daemon, code, trials=3)
-    (trials,) = [door for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "trials"]
+    (trials,) = [listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "trials"]
     assert trials["address"].startswith("https://127.0.0.1:")
     work.wait(40)
     assert {(status, channel) for status, _, _, channel in work.ends().values()} == {("SUCCEEDED", "push")}

@@ -47,5 +47,5 @@ def test_work_is_counted(daemon: Daemon, code: Path) -> None:
     assert found["nni_manager_metrics_stored_total"] in (12, 13)  # the one that goes on may not have said anything yet
     assert found["nni_manager_loop_turn_seconds_count"] > before["nni_manager_loop_turn_seconds_count"]
     assert found["nni_manager_store_commit_seconds_sum"] > before["nni_manager_store_commit_seconds_sum"]
-    assert found["nni_manager_open_doors['control']"] == 1
+    assert found["nni_manager_open_listeners['control']"] == 1
     assert found["process_cpu_seconds_total"] >= before["process_cpu_seconds_total"] > 0

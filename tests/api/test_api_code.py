@@ -16,12 +16,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from nni_manager.api import code
 from nni_manager.api import code as code_routes
-from nni_manager.api import code_folders
 from nni_manager.api.application import create_application
-from nni_manager.api.code_folders import CodeFolders
+from nni_manager.api.code import CodeFolders
 from nni_manager.platform_kit.archive import pack
-from nni_manager.scheduler import own_code as own_code_module
+from nni_manager.scheduler.experiments import code as own_code_module
 from tests.api.world import World
 from tests.trial_runner.deep_tree import deep_tree_at
 
@@ -240,7 +240,7 @@ async def test_what_is_half_removed_is_not_there(
 
     age(world, sent.name)
     with monkeypatch.context() as patch:
-        patch.setattr(code_folders.removal, "remove", half)
+        patch.setattr(code.removal, "remove", half)
         CodeFolders(world.data).sweep()
     assert (await api.get(sent.path)).status_code == 404
     assert (await api.put(sent.path, content=sent.body)).status_code == 201

@@ -11,8 +11,8 @@ import pytest
 from nni_manager.api.application import OPENAPI
 from nni_manager.api.schemas.daemon import Daemon
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.scheduler import supervisor
-from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.scheduler.experiments import supervisor
+from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.store.folder import Folder
 from tests.api.world import CREATED_MS, World
 
@@ -44,7 +44,7 @@ async def test_it_describes_itself(api: httpx.AsyncClient, world: World) -> None
     Daemon.model_validate_json(answer.content)
     assert answer.json() == {
         "version": "1.2.3", "pid": os.getpid(), "dataDirectory": str(world.data), "startedMs": CREATED_MS,
-        "doors": [{"kind": "control", "address": "/run/control.sock"}], "experiments": 1, "endsByItself": False,
+        "listeners": [{"kind": "control", "address": "/run/control.sock"}], "experiments": 1, "endsByItself": False,
     }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ async def test_one_that_fails_to_open_by_a_fault_of_ours_harms_no_other(
         return await opened(folder, *rest)
 
     monkeypatch.setattr(supervisor, "open_experiment", fail)
-    again = Supervisor(world.supervisor.index, world.supervisor.means)
+    again = Supervisor(world.supervisor.index, world.supervisor.shared)
     async with again.running():
         assert again.open_ids == ("second",)
         assert again.has_work and again.to_stop == ("second", "first")

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.api import event_stream
+from nni_manager.api import events
 from nni_manager.api.application import create_application
-from nni_manager.api.event_stream import EventStream
+from nni_manager.api.events import EventStream
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -109,7 +109,7 @@ async def test_it_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, wor
 async def test_silence_is_broken_by_comments(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.01)
     id_ = await create(api, world)
     async with following(world, id_) as stream:
         await stream.state()
@@ -140,4 +140,4 @@ async def test_there_are_at_most_five_a_second() -> None:
     counter, stream = Counter(4), Stream()
     await EventStream(counter, asyncio.Event())({"type": "http"}, stream.receive, stream.send)  # type: ignore[arg-type]
     gaps = [later - earlier for earlier, later in zip(counter.read_at, counter.read_at[1:], strict=False)]
-    assert len(gaps) == 3 and min(gaps) >= event_stream.PAUSE_S * 0.95
+    assert len(gaps) == 3 and min(gaps) >= events.PAUSE_S * 0.95

@@ -13,8 +13,7 @@ import yaml
 
 from nni_manager.api.schemas.experiments import Best, Experiment, ExperimentList
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.warning import ExperimentWarning
+from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.store import experiments, index
 from nni_manager.store.connection import Connection
 from tests.api.world import CREATED_MS, MemoryPlatform, World
@@ -109,7 +108,7 @@ async def test_warnings_of_the_file_stand_in_the_answer_and_stay(api: httpx.Asyn
 
 async def test_warnings_of_the_daemon_join_them_while_they_hold(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
-    board = world.supervisor.means.warnings
+    board = world.supervisor.shared.warnings
     at_work = world.supervisor.get(id_)
     assert at_work is not None
     with at_work.changes.watch() as news:
@@ -461,14 +460,14 @@ async def test_what_of_a_deleted_one_stays_is_logged_and_left_to_the_next_start(
 async def test_a_trial_listener_that_is_elsewhere_is_told_with_the_answer(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    means = world.supervisor.means
+    shared = world.supervisor.shared
     monkeypatch.setattr(MemoryPlatform, "capabilities", replace(MemoryPlatform.capabilities, has_runner=True))
 
     async def open_elsewhere(experiment_id: str) -> None:
         await asyncio.sleep(0.01)
-        means.warnings.set(experiment_id, ExperimentWarning(code="TRIAL_PORT_MOVED", message="it is elsewhere"))
+        shared.warnings.set(experiment_id, ExperimentWarning(code="TRIAL_PORT_MOVED", message="it is elsewhere"))
 
-    monkeypatch.setattr(means.runner_door, "open", open_elsewhere)
+    monkeypatch.setattr(shared.trial_listener, "open", open_elsewhere)
     answer = await api.post(EXPERIMENTS, json=world.config())
     warned = [{"code": "TRIAL_PORT_MOVED", "message": "it is elsewhere"}]
     assert (answer.status_code, answer.json()["warnings"]) == (201, warned)
@@ -483,5 +482,5 @@ async def test_a_trial_listener_that_cannot_be_opened_refuses_nothing(
     async def refuse(experiment_id: str) -> None:
         raise PlatformUnavailable("the port is in use", refused=True)
 
-    monkeypatch.setattr(world.supervisor.means.runner_door, "open", refuse)
+    monkeypatch.setattr(world.supervisor.shared.trial_listener, "open", refuse)
     assert (await api.post(EXPERIMENTS, json=world.config())).status_code == 201

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.scheduler import launcher
+from nni_manager.scheduler.experiments import launcher
 from nni_manager.store import index
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership

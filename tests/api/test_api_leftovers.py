@@ -13,7 +13,7 @@ import pytest
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit import registry
-from nni_manager.scheduler import trial_course
+from nni_manager.scheduler.planning import open_trial
 from nni_manager.store import leftover_jobs
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
 from tests.api.world import World
@@ -41,7 +41,7 @@ def cleaned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     act(monkeypatch)
     monkeypatch.setattr(registry, "adapter_of", lambda _platform: Cleaned)
     monkeypatch.setattr(Cleaned, "cleaned", [])
-    monkeypatch.setattr(trial_course, "_STOP_AWAY_MS", 300)
+    monkeypatch.setattr(open_trial, "_STOP_AWAY_MS", 300)
 
 
 async def stopped_while_away(api: httpx.AsyncClient, world: World) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from nni_manager.domain.errors import NotFound, PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler import job_logs
+from nni_manager.scheduler.turns import job_logs
 from tests.api.services import EXPERIMENTS, Acted, act, add_trial, create, shown
 from tests.api.world import World
 

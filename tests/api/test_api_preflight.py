@@ -77,7 +77,7 @@ async def test_a_doubt_is_a_warning_that_stays(api: httpx.AsyncClient, world: Wo
 async def test_a_service_that_does_not_answer_holds_nobody_up(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nni_manager.scheduler.preflight.TIME_LIMITS_S", {"preflight": 0.05})
+    monkeypatch.setattr("nni_manager.scheduler.experiments.preflight.TIME_LIMITS_S", {"preflight": 0.05})
     Asked.says = None
     answer = await api.post(EXPERIMENTS, json=world.config())
     assert answer.status_code == 201 and "no answer within" in answer.json()["warnings"][0]["message"]

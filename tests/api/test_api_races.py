@@ -13,15 +13,15 @@ from typing import cast
 import httpx
 import pytest
 
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
-from nni_manager.scheduler import supervisor
+from nni_manager.scheduler.experiments import supervisor
 from nni_manager.store import experiments, index
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 from tests.api.world import World
-from tests.scheduler.fake_view_door import FakeViewDoor
+from tests.scheduler.fake_view_listener import FakeViewListener
 
 pytestmark = pytest.mark.unit
 
@@ -29,8 +29,8 @@ EXPERIMENTS = "/api/v1/experiments"
 
 
 @pytest.fixture
-def door(world: World) -> FakeViewDoor:
-    return cast(FakeViewDoor, world.supervisor.means.view_door)
+def listener(world: World) -> FakeViewListener:
+    return cast(FakeViewListener, world.supervisor.shared.endpoints)
 
 
 def stored(folder: Folder) -> experiments.ExperimentRow:
@@ -45,13 +45,13 @@ async def assert_at_work(world: World, id: str) -> None:
     assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
 
 
-async def test_two_resume_it(world: World, api: httpx.AsyncClient, door: FakeViewDoor) -> None:
+async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: FakeViewListener) -> None:
     await world.add("twice")
     wish = {"view": {"port": 8888}}
     answers = await asyncio.gather(*(api.post(f"{EXPERIMENTS}/twice/resume", json=wish) for _ in range(4)))
     assert [answer.status_code for answer in answers] == [200] * 4, [answer.text for answer in answers]
     await assert_at_work(world, "twice")
-    assert door.views == {"twice": View(port=8888)}
+    assert listener.views == {"twice": Endpoint(port=8888)}
 
 
 async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient) -> None:
@@ -147,16 +147,18 @@ async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: http
     assert not folder.path.exists()
 
 
-async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(world: World, door: FakeViewDoor) -> None:
+async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
+    world: World, listener: FakeViewListener
+) -> None:
     """As a daemon leaves it that was killed in the middle of `resume`."""
     folder = await world.add("half")
     entry = replace(await world.service.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)
     await world.supervisor.write(lambda c: index.put(c, entry))
-    door.restore("half", View(port=8888))
+    listener.restore("half", Endpoint(port=8888))
     await world.supervisor.open(entry)
     await world.supervisor.closed("half")
     found = await world.service.entry("half")
-    assert (found.status, found.is_open, found.view, door.views) == (ExperimentStatus.STOPPED, False, None, {})
+    assert (found.status, found.is_open, found.view, listener.views) == (ExperimentStatus.STOPPED, False, None, {})
     assert stored(folder).status is ExperimentStatus.STOPPED
 
 

@@ -12,7 +12,7 @@ from nni_manager.api.schemas.experiments import Experiment
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Room
 from tests.api.services import EXPERIMENTS, Acted, add_trial, create, shown
 from tests.api.world import World

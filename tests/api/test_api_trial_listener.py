@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from nni_manager.api import trial_listener
 from nni_manager.api.trial_listener import BODY_LIMIT, ROOM_BYTES, create_trial_listener
-from nni_manager.scheduler.runner_desk import RunnerOf
+from nni_manager.scheduler.turns.runner_reports import RunnerOf
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]

@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.api.schemas.metrics import MetricList
-from nni_manager.api.schemas.trials import TrialList, TrialWithAttempts
+from nni_manager.api.schemas.trials import MetricList, TrialList, TrialWithAttempts
 from nni_manager.api.trials import Order
 from nni_manager.store.answers import TRIAL_ORDERS
 from tests.api.world import World

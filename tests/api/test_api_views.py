@@ -12,13 +12,13 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
 from tests.api.world import World
-from tests.scheduler.fake_view_door import FakeViewDoor
+from tests.scheduler.fake_view_listener import FakeViewListener
 
 pytestmark = pytest.mark.unit
 
@@ -33,8 +33,8 @@ async def api(world: World) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def door(world: World) -> FakeViewDoor:
-    return cast(FakeViewDoor, world.supervisor.means.view_door)
+def listener(world: World) -> FakeViewListener:
+    return cast(FakeViewListener, world.supervisor.shared.endpoints)
 
 
 async def create(api: httpx.AsyncClient, world: World, **options: Any) -> httpx.Response:
@@ -48,7 +48,7 @@ async def view_of(api: httpx.AsyncClient, id: str) -> Any:
     return found
 
 
-async def recorded(world: World, id: str) -> View | None:
+async def recorded(world: World, id: str) -> Endpoint | None:
     """In the index and, while it is open, in the folder: the same."""
     entry = await world.service.entry(id)
     if entry.is_open:
@@ -56,43 +56,45 @@ async def recorded(world: World, id: str) -> View | None:
     return entry.view
 
 
-async def test_an_experiment_gets_a_port_of_its_own(api: httpx.AsyncClient, world: World, door: FakeViewDoor) -> None:
+async def test_an_experiment_gets_a_port_of_its_own(
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
+) -> None:
     id_ = (await create(api, world, view={"port": 8888, "urlPrefix": "/my/pre/"})).json()["id"]
     assert await view_of(api, id_) == {
         "port": 8888, "urlPrefix": "my/pre", "url": "http://127.0.0.1:8888/my/pre/",
     }  # fmt: skip
-    assert door.views == {id_: await recorded(world, id_)} == {id_: View(port=8888, prefix="my/pre")}
+    assert listener.views == {id_: await recorded(world, id_)} == {id_: Endpoint(port=8888, prefix="my/pre")}
     await api.post(f"{EXPERIMENTS}/{id_}/stop")
-    assert door.views == {} and await view_of(api, id_) is None and await recorded(world, id_) is None
+    assert listener.views == {} and await view_of(api, id_) is None and await recorded(world, id_) is None
 
 
-async def test_without_a_wish_there_is_none(api: httpx.AsyncClient, world: World, door: FakeViewDoor) -> None:
+async def test_without_a_wish_there_is_none(api: httpx.AsyncClient, world: World, listener: FakeViewListener) -> None:
     id_ = (await create(api, world)).json()["id"]
-    assert await view_of(api, id_) is None and door.views == {}
-    door.has_service = True
+    assert await view_of(api, id_) is None and listener.views == {}
+    listener.has_service = True
     id_ = (await create(api, world, view={"port": None})).json()["id"]
-    assert await view_of(api, id_) is None and door.views == {}
+    assert await view_of(api, id_) is None and listener.views == {}
 
 
 async def test_a_port_that_is_taken_leaves_nothing_behind(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
 ) -> None:
-    door.taken = {8888}
+    listener.taken = {8888}
     answer = await create(api, world, view={"port": 8888})
     assert answer.status_code == 409
     assert answer.json() == {"error": "port 8888 is in use by process 1 (init); choose another with --port"}
     assert (await api.get(EXPERIMENTS)).json() == {"experiments": []}
-    assert list(world.data.glob("*/db")) == [] and door.views == {}
+    assert list(world.data.glob("*/db")) == [] and listener.views == {}
 
 
 async def test_a_port_is_given_back_when_the_rest_fails(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
 ) -> None:
     # root may write there, says the config's check, and nobody can
     config = json.dumps(world.config(experimentWorkingDirectory="/proc/nowhere"))
     answer = await api.post(EXPERIMENTS, json={"config": config, "view": {"port": 8888}})
     assert answer.status_code == 400 and "experimentWorkingDirectory" in answer.json()["error"]
-    assert door.views == {}
+    assert listener.views == {}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ async def test_a_port_is_given_back_when_the_rest_fails(
     ],
 )  # fmt: skip
 async def test_what_is_no_view_is_named(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor, view: object, word: str
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener, view: object, word: str
 ) -> None:
     await world.add("seeded")
     for answer in (
@@ -113,10 +115,10 @@ async def test_what_is_no_view_is_named(
         await api.post(f"{EXPERIMENTS}/seeded/resume", json={"view": view}),
     ):
         assert answer.status_code == 400 and word in answer.json()["error"]
-    assert (await world.service.entry("seeded")).status is ExperimentStatus.STOPPED and door.views == {}
+    assert (await world.service.entry("seeded")).status is ExperimentStatus.STOPPED and listener.views == {}
 
 
-async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World, door: FakeViewDoor) -> None:
+async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World, listener: FakeViewListener) -> None:
     await world.add("seeded")
     viewed = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "view": {"port": 8001}})
     assert (viewed.json()["status"], viewed.json()["view"]["port"]) == ("VIEWED", 8001)
@@ -125,13 +127,13 @@ async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World,
     assert refused.status_code == 409 and "seeded is viewed, which is for reading only" in refused.json()["error"]
     resumed = await api.post(f"{EXPERIMENTS}/seeded/resume")
     assert (resumed.json()["status"], resumed.json()["view"]["port"]) == ("RUNNING", 8001), "the port stays"
-    assert await recorded(world, "seeded") == View(port=8001) and world.supervisor.viewed == set()
+    assert await recorded(world, "seeded") == Endpoint(port=8001) and world.supervisor.viewed == set()
     other = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"view": {"port": 8002}})
-    assert other.json()["view"]["port"] == 8002 and await recorded(world, "seeded") == View(port=8002)
+    assert other.json()["view"]["port"] == 8002 and await recorded(world, "seeded") == Endpoint(port=8002)
     refused = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"debug": True})
     assert refused.status_code == 409 and "debug can be switched on when a stopped one is resumed" in refused.text
     await api.post(f"{EXPERIMENTS}/seeded/stop")
-    assert door.views == {}
+    assert listener.views == {}
     resumed = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"view": {"port": 8003}, "debug": True})
     assert resumed.json()["view"]["port"] == 8003
     shown = (await api.get(f"{EXPERIMENTS}/seeded")).json()["config"]
@@ -140,32 +142,32 @@ async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World,
 
 @pytest.mark.parametrize("verb", ["resume", "view"])
 async def test_a_refused_port_changes_nothing(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor, verb: str
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener, verb: str
 ) -> None:
     await world.add("seeded")
     before = await world.service.entry("seeded")
-    door.taken = {8888}
+    listener.taken = {8888}
     path, body = (f"{EXPERIMENTS}/view", {"id": "seeded"}) if verb == "view" else (f"{EXPERIMENTS}/seeded/resume", {})
     answer = await api.post(path, json={**body, "view": {"port": 8888}})
     assert answer.status_code == 409 and "port 8888 is in use" in answer.text
-    assert await world.service.entry("seeded") == before and door.views == {}
+    assert await world.service.entry("seeded") == before and listener.views == {}
     assert not world.supervisor.has_work
 
 
 async def test_a_resume_that_fails_gives_the_view_back(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
 ) -> None:
     folder = await world.add("seeded")
     await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "view": {"port": 8001}})
     folder.database.write_text("no database " * 99)
     answer = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"view": {"port": 8002}})
     assert answer.status_code == 500 and "restore it from a backup" in answer.json()["error"]
-    assert door.views == door.restored == {"seeded": View(port=8001)}
+    assert listener.views == listener.restored == {"seeded": Endpoint(port=8001)}
     assert (await world.service.entry("seeded")).status is ExperimentStatus.VIEWED
 
 
 async def test_stop_all_and_delete_close_what_is_viewed(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
 ) -> None:
     empty: list[bool] = []
     world.supervisor.on_empty = lambda: empty.append(True)
@@ -173,19 +175,19 @@ async def test_stop_all_and_delete_close_what_is_viewed(
         await world.add(id_)
         await api.post(f"{EXPERIMENTS}/view", json={"id": id_, "view": {"port": 8001 + number}})
     assert (await api.delete(f"{EXPERIMENTS}/gone")).status_code == 204
-    assert door.views == {"seeded": View(port=8001)} and empty == []
+    assert listener.views == {"seeded": Endpoint(port=8001)} and empty == []
     assert (await api.post(f"{EXPERIMENTS}/stop")).json() == {"stopped": ["seeded"]}
-    assert door.views == {} and empty == [True]
+    assert listener.views == {} and empty == [True]
     assert (await world.service.entry("seeded")).status is ExperimentStatus.STOPPED
 
 
 async def test_a_view_that_is_not_open_is_an_error_of_the_experiment(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
 ) -> None:
     id_ = (await create(api, world, view={"port": 8888})).json()["id"]
-    door.problems[id_] = "its view cannot be opened again: port 8888 is in use by process 1 (init)"
-    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["errors"] == [door.problems[id_]]
-    assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["errors"] == [door.problems[id_]]
+    listener.problems[id_] = "its view cannot be opened again: port 8888 is in use by process 1 (init)"
+    assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["errors"] == [listener.problems[id_]]
+    assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["errors"] == [listener.problems[id_]]
 
 
 async def test_a_folder_from_elsewhere(api: httpx.AsyncClient, world: World, tmp_path_factory: Any) -> None:
@@ -226,21 +228,21 @@ async def test_a_folder_of_an_earlier_version_is_upgraded_to_be_read(api: httpx.
 
 @pytest.mark.parametrize(
     ("status", "view"),
-    [("RUNNING", View(port=8001, prefix="x")), ("DONE", View(port=8001, prefix="x")), ("STOPPED", None)],
+    [("RUNNING", Endpoint(port=8001, prefix="x")), ("DONE", Endpoint(port=8001, prefix="x")), ("STOPPED", None)],
 )
 async def test_the_folder_of_an_open_experiment_knows_its_port(
-    world: World, status: ExperimentStatus, view: View | None
+    world: World, status: ExperimentStatus, view: Endpoint | None
 ) -> None:
     folder = await world.add("seeded")
     connection = connect(folder.database)
     experiments.set_status(connection, ExperimentStatus(status), 0)
-    experiments.set_view(connection, View(port=8001, prefix="x"))
+    experiments.set_view(connection, Endpoint(port=8001, prefix="x"))
     connection.close()
     assert (await asyncio.to_thread(index.read_folder, folder)).view == view
 
 
 async def test_what_has_no_folder_any_more_is_not_viewed_and_the_list_says_so(
-    api: httpx.AsyncClient, world: World, door: FakeViewDoor
+    api: httpx.AsyncClient, world: World, listener: FakeViewListener
 ) -> None:
     folder = await world.add("seeded")
     shutil.rmtree(folder.path)
@@ -250,7 +252,7 @@ async def test_what_has_no_folder_any_more_is_not_viewed_and_the_list_says_so(
         f"the folder of experiment seeded is gone: {folder.path}",
     )
     (listed,) = (await api.get(EXPERIMENTS)).json()["experiments"]
-    assert (listed["status"], listed["view"], door.views) == ("STOPPED", None, {})
+    assert (listed["status"], listed["view"], listener.views) == ("STOPPED", None, {})
     assert listed["errors"] == [
         f"its folder is gone: {folder.path}; `nnictl experiment delete seeded` takes it off the list"
     ]

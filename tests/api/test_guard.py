@@ -112,8 +112,10 @@ async def test_a_form_of_another_page_is_refused(world: World, site: str, status
     ],
     ids=str,
 )
-async def test_every_answer_is_hardened(closed_door: httpx.AsyncClient, headers: dict[str, str], status: int) -> None:
-    answer = await closed_door.get(EXPERIMENTS, headers=headers)
+async def test_every_answer_is_hardened(
+    closed_listener: httpx.AsyncClient, headers: dict[str, str], status: int
+) -> None:
+    answer = await closed_listener.get(EXPERIMENTS, headers=headers)
     assert answer.status_code == status
     assert {name: answer.headers.get(name) for name in HARDENING} == HARDENING
 
@@ -145,7 +147,7 @@ async def test_websockets_are_closed() -> None:
 
 
 @pytest.fixture
-async def closed_door(world: World) -> AsyncIterator[httpx.AsyncClient]:
+async def closed_listener(world: World) -> AsyncIterator[httpx.AsyncClient]:
     async with world.calling(create_application(world.context, token=TOKEN)) as client:
         yield client
 
@@ -157,30 +159,30 @@ async def closed_door(world: World) -> AsyncIterator[httpx.AsyncClient]:
         (f"Bearer {TOKEN} ", 200), (f"Basic {TOKEN}", 401), ("Bearer k\u00e4se", 401), (f"Bearer {TOKEN}x", 401),
     ],
 )  # fmt: skip
-async def test_a_program_shows_the_token(closed_door: httpx.AsyncClient, header: str, status: int) -> None:
+async def test_a_program_shows_the_token(closed_listener: httpx.AsyncClient, header: str, status: int) -> None:
     headers = {"Authorization": header.encode("latin-1")} if header else {}
-    answer = await closed_door.get(EXPERIMENTS, headers=headers)
+    answer = await closed_listener.get(EXPERIMENTS, headers=headers)
     assert answer.status_code == status
     assert TOKEN not in answer.text
     if status == 401:
         assert answer.headers["WWW-Authenticate"] == "Bearer" and "token" in answer.json()["error"]
 
 
-async def test_probes_need_no_token(closed_door: httpx.AsyncClient) -> None:
+async def test_probes_need_no_token(closed_listener: httpx.AsyncClient) -> None:
     for path in ("/healthz", "/readyz"):
-        assert (await closed_door.get(path)).status_code == 200
+        assert (await closed_listener.get(path)).status_code == 200
 
 
-async def test_a_browser_gets_a_cookie_for_the_token(closed_door: httpx.AsyncClient) -> None:
-    answer = await closed_door.get(EXPERIMENTS, params={"status": "DONE", "token": TOKEN})
+async def test_a_browser_gets_a_cookie_for_the_token(closed_listener: httpx.AsyncClient) -> None:
+    answer = await closed_listener.get(EXPERIMENTS, params={"status": "DONE", "token": TOKEN})
     assert (answer.status_code, answer.headers["Location"]) == (303, f"{EXPERIMENTS}?status=DONE")
     cookie = answer.headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower() and "horse" not in cookie
-    assert (await closed_door.get(EXPERIMENTS)).status_code == 200
-    (name,) = closed_door.cookies
-    closed_door.cookies.set(name, TOKEN, domain="localhost.local")
-    closed_door.cookies.clear()
-    assert (await closed_door.get(EXPERIMENTS, headers={"Cookie": f"{name}={TOKEN}"})).status_code == 401
+    assert (await closed_listener.get(EXPERIMENTS)).status_code == 200
+    (name,) = closed_listener.cookies
+    closed_listener.cookies.set(name, TOKEN, domain="localhost.local")
+    closed_listener.cookies.clear()
+    assert (await closed_listener.get(EXPERIMENTS, headers={"Cookie": f"{name}={TOKEN}"})).status_code == 401
 
 
 def test_the_cookie_says_nothing_of_the_token_and_is_new_each_time() -> None:
@@ -195,27 +197,27 @@ async def logged_in(client: httpx.AsyncClient) -> str:
     return answer.headers["Set-Cookie"].partition(";")[0]
 
 
-async def test_a_session_is_of_one_door_of_one_daemon(world: World) -> None:
-    doors = [create_application(world.context, token=TOKEN) for _ in range(2)]
-    async with world.calling(doors[0]) as first, world.calling(doors[1]) as second:
+async def test_a_session_is_of_one_listener_of_one_daemon(world: World) -> None:
+    listeners = [create_application(world.context, token=TOKEN) for _ in range(2)]
+    async with world.calling(listeners[0]) as first, world.calling(listeners[1]) as second:
         cookie = await logged_in(first)
         assert cookie.startswith("nni_manager_8080=")
         assert (await first.get(EXPERIMENTS, headers={"Cookie": cookie})).status_code == 200
         assert (await second.get(EXPERIMENTS, headers={"Cookie": cookie})).status_code == 401
 
 
-async def test_a_session_can_be_ended(closed_door: httpx.AsyncClient) -> None:
-    mine, another, third = [await logged_in(closed_door) for _ in range(3)]
+async def test_a_session_can_be_ended(closed_listener: httpx.AsyncClient) -> None:
+    mine, another, third = [await logged_in(closed_listener) for _ in range(3)]
 
     async def statuses() -> list[int]:
         cookies = (mine, another, third)
-        return [(await closed_door.get(EXPERIMENTS, headers={"Cookie": one})).status_code for one in cookies]
+        return [(await closed_listener.get(EXPERIMENTS, headers={"Cookie": one})).status_code for one in cookies]
 
-    assert (await closed_door.delete(SESSION_PATH)).status_code == 401
-    answer = await closed_door.delete(SESSION_PATH, headers={"Cookie": mine})
+    assert (await closed_listener.delete(SESSION_PATH)).status_code == 401
+    answer = await closed_listener.delete(SESSION_PATH, headers={"Cookie": mine})
     assert answer.status_code == 204 and 'nni_manager_8080=""' in answer.headers["Set-Cookie"]
     assert await statuses() == [401, 200, 200]
-    assert (await closed_door.delete(SESSION_PATH, headers={"Authorization": f"Bearer {TOKEN}"})).status_code == 204
+    assert (await closed_listener.delete(SESSION_PATH, headers={"Authorization": f"Bearer {TOKEN}"})).status_code == 204
     assert await statuses() == [401, 401, 401]
 
 
@@ -238,21 +240,21 @@ def test_sessions_are_bounded_in_number() -> None:
 
 
 @pytest.mark.parametrize(("method", "token"), [("GET", "wrong"), ("POST", TOKEN), ("GET", "")])
-async def test_no_cookie_for_less(closed_door: httpx.AsyncClient, method: str, token: str) -> None:
-    answer = await closed_door.request(method, "/api/v1/experiments/stop", params={"token": token})
+async def test_no_cookie_for_less(closed_listener: httpx.AsyncClient, method: str, token: str) -> None:
+    answer = await closed_listener.request(method, "/api/v1/experiments/stop", params={"token": token})
     assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
 
 
-async def test_the_way_on_stays_on_this_host(closed_door: httpx.AsyncClient) -> None:
+async def test_the_way_on_stays_on_this_host(closed_listener: httpx.AsyncClient) -> None:
     url = httpx.URL("http://localhost:8080").copy_with(raw_path=b"//evil.example/?token=correct+horse+battery")
-    answer = await closed_door.send(httpx.Request("GET", url))
+    answer = await closed_listener.send(httpx.Request("GET", url))
     assert (answer.status_code, answer.headers["Location"]) == (303, "/evil.example/")
 
 
-async def test_a_door_with_a_token_has_any_name_but_no_other_origin(closed_door: httpx.AsyncClient) -> None:
+async def test_a_listener_with_a_token_has_any_name_but_no_other_origin(closed_listener: httpx.AsyncClient) -> None:
     headers = {"Host": "gpubox:8080", "Authorization": f"Bearer {TOKEN}"}
-    assert (await closed_door.get(EXPERIMENTS, headers=headers)).status_code == 200
-    refused = await closed_door.get(EXPERIMENTS, headers=headers | {"Origin": "http://evil.example"})
+    assert (await closed_listener.get(EXPERIMENTS, headers=headers)).status_code == 200
+    refused = await closed_listener.get(EXPERIMENTS, headers=headers | {"Origin": "http://evil.example"})
     assert refused.status_code == 403
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.api.masking import MASK, mask
+from nni_manager.api.experiment_description import MASK, mask
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ import pytest
 from nni_manager.api.nni.growing_list import GrowingList, Room
 from nni_manager.api.nni.trials import TrialRows
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler import closed_experiments, experiment_folder
+from nni_manager.scheduler.experiments import closed, experiment_folder
 from nni_manager.store import database as databases
 from nni_manager.store import index
 from nni_manager.store.connection import connect
@@ -101,7 +101,7 @@ async def test_what_somebody_else_wrote_into_it_is_seen(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, keeps_log: bool
 ) -> None:
     """Such as another daemon that has the same folder in its list."""
-    monkeypatch.setattr(closed_experiments, "_BELIEVED_S", 0)
+    monkeypatch.setattr(closed, "_BELIEVED_S", 0)
     folder = await world.add("seeded")
     before = {name: (await api.get(path("seeded", name))).json() for name in (*LISTS, "check-status")}
     with closing(connect(folder.database)) as other:
@@ -148,7 +148,7 @@ async def nothing_more() -> None:
 async def test_only_the_last_few_stay_open(
     api: httpx.AsyncClient, world: World, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closed_experiments, "_MOST_OPEN", 2)
+    monkeypatch.setattr(closed, "_MOST_OPEN", 2)
     folders = [await world.add(f"seeded{number}") for number in range(3)]
     for number in (0, 1, 0, 2, 0, 1):
         await api.get(path(f"seeded{number}", "trial-jobs"))
@@ -159,7 +159,7 @@ async def test_only_the_last_few_stay_open(
 async def test_many_readers_at_once_get_whole_answers(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(closed_experiments, "_MOST_OPEN", 1)
+    monkeypatch.setattr(closed, "_MOST_OPEN", 1)
     for number in range(3):
         await world.add(f"seeded{number}", extra_trials=number)
     ids = [f"seeded{number % 3}" for number in range(30)]

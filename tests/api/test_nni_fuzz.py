@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from nni_manager.api.nni import presence, trials
+from nni_manager.api.nni import placeholder_process, trials
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -74,7 +74,7 @@ async def test_no_request_is_a_fault(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(trials, "_MOST_WAIT_S", 0.01)
-    monkeypatch.setattr(presence, "_COMMAND", "/nowhere/cat")  # a process would outlive the test by a moment
+    monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")  # a process would outlive the test by a moment
     id_ = (await api.post("/api/v1/experiments", json=world.config(maxTrialNumber=50))).json()["id"]
     await world.add("seeded")
     sender = Sender(seed)

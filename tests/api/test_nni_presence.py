@@ -10,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from nni_manager.api.nni import presence
+from nni_manager.api.nni import placeholder_process
 from nni_manager.domain.experiment import ExperimentStatus
 from tests.api.world import World
 
@@ -84,17 +84,17 @@ async def test_a_daemon_that_is_told_to_end_last_of_all_its_processes(api: httpx
     os.kill(pid, signal.SIGTERM)
     await gone(pid)
     world.stopping.set()
-    await asyncio.sleep(presence._DAEMON_TOO_S * 2)
+    await asyncio.sleep(placeholder_process._DAEMON_TOO_S * 2)
     assert world.service.at_work(id_) is not None
     assert (await world.service.entry(id_)).status is ExperimentStatus.RUNNING
 
 
 async def test_a_loss_is_told(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(placeholder_process, "_AGAIN_S", 0.01)
     lost = asyncio.Event()
-    world.presences.on_loss = lost.set
+    world.placeholders.on_loss = lost.set
     id_ = await created(api, world)
-    pid = await world.presences.pid(id_)
+    pid = await world.placeholders.pid(id_)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(20):
@@ -133,6 +133,6 @@ async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world
 async def test_where_none_can_be_started_none_is_named(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "_COMMAND", "/nowhere/cat")
+    monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")
     id_ = await created(api, world)
     assert await pids(api, id_) == {id_: None}

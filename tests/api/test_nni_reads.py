@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from nni_manager.api.application import create_application
-from nni_manager.api.nni import presence
+from nni_manager.api.nni import placeholder_process
 from nni_manager.domain.experiment import ExperimentStatus
 from tests.api.world import CREATED_MS, World, raw_get
 
@@ -32,7 +32,7 @@ async def nni(world: World) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 def no_presence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata of an experiment at work name no process, which would outlive the test by a moment."""
-    monkeypatch.setattr(presence, "_COMMAND", "/nowhere/cat")
+    monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")
 
 
 async def read(nni: httpx.AsyncClient, path: str) -> Any:
@@ -147,8 +147,8 @@ async def test_metadata_name_the_view(api: httpx.AsyncClient, world: World) -> N
 
 @pytest.mark.usefixtures("no_presence")
 async def test_metadata_name_the_service_where_there_is_no_view(world: World) -> None:
-    door = {"kind": "service", "address": "http://127.0.0.1:9090"}
-    context = replace(world.context, doors=lambda: [door])
+    listener = {"kind": "service", "address": "http://127.0.0.1:9090"}
+    context = replace(world.context, listeners=lambda: [listener])
     async with world.calling(create_application(context)) as client:
         id_ = (await client.post("/api/v1/experiments", json=world.config())).json()["id"]
         found = (await client.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()

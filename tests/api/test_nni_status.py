@@ -14,7 +14,7 @@ from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
 from nni_manager.store.database import Database
 from tests.api.world import World
-from tests.scheduler.fake_view_door import FakeViewDoor
+from tests.scheduler.fake_view_listener import FakeViewListener
 
 pytestmark = pytest.mark.unit
 
@@ -112,9 +112,9 @@ async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed
 ) -> None:
     id_ = await created(api, world)
     await api.get(path(id_))
-    view_door = world.supervisor.means.view_door
-    assert isinstance(view_door, FakeViewDoor)
-    problems = view_door.problems
+    endpoints = world.supervisor.shared.endpoints
+    assert isinstance(endpoints, FakeViewListener)
+    problems = endpoints.problems
     problems[id_] = "its view cannot be opened again: port 8080 is in use"
     assert (await api.get(path(id_))).json()["errors"] == [problems[id_]]
     del problems[id_]

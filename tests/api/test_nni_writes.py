@@ -14,7 +14,7 @@ from nni_manager.api.nni import trials
 from nni_manager.domain.errors import StoreUnavailable
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.scheduler.service import Service
+from nni_manager.scheduler.experiments.service import Service
 from tests.api.world import MemoryPlatform, World
 
 pytestmark = pytest.mark.unit

@@ -16,11 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nni_manager.api import exposition, measurements, trial_listener
 from nni_manager.api.application import create_application
-from nni_manager.api.exposition import Family, Sample
+from nni_manager.api.exposition import MetricFamily, Sample
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.platform_kit.runner_token import RunnerTokens
-from nni_manager.scheduler.runner_desk import RunnerDesk
+from nni_manager.scheduler.turns.runner_reports import RunnerReports
 from nni_manager.store import migrate, tallies
 from nni_manager.store.tallies import TrialTally
 from tests.api.world import World
@@ -58,7 +58,9 @@ async def scrape(api: httpx.AsyncClient) -> Samples:
 
 def test_what_is_awkward_is_escaped() -> None:
     awkward = 'back\\slash "quoted"\nnew line'
-    family = Family(name="some_total", kind="counter", help=awkward, samples=[Sample(value=2, labels={"a": awkward})])
+    family = MetricFamily(
+        name="some_total", kind="counter", help=awkward, samples=[Sample(value=2, labels={"a": awkward})]
+    )
     text = exposition.text([family])
     assert len(text.splitlines()) == 3 and text.endswith("\n")
     (found,) = text_string_to_metric_families(text)
@@ -76,7 +78,7 @@ def test_what_is_no_number_is_said_so() -> None:
 
 
 def test_a_family_without_samples_is_left_out() -> None:
-    assert exposition.text([Family(name="some", kind="gauge", help="Some.", samples=[])]) == ""
+    assert exposition.text([MetricFamily(name="some", kind="gauge", help="Some.", samples=[])]) == ""
 
 
 # The content
@@ -164,12 +166,12 @@ async def test_what_cannot_be_read_is_left_out(world: World, api: httpx.AsyncCli
     assert value(samples, "nni_manager_uptime_seconds") > 0
 
 
-async def test_the_process_and_its_doors(world: World, api: httpx.AsyncClient) -> None:
+async def test_the_process_and_its_listeners(world: World, api: httpx.AsyncClient) -> None:
     world.context.loop_lag.note(1.5)
     samples = await scrape(api)
     (build,) = [dict(labels) for name, labels in samples if name == "nni_manager_build_info"]
     assert build["version"] == "1.2.3"
-    assert value(samples, "nni_manager_open_doors", kind="control") == 1
+    assert value(samples, "nni_manager_open_listeners", kind="control") == 1
     assert value(samples, "nni_manager_keeper_needed") == value(samples, "nni_manager_keeper_up") == 0
     assert value(samples, "process_resident_memory_bytes") > 1e6
     assert value(samples, "process_cpu_seconds_total") > 0
@@ -200,7 +202,7 @@ def test_every_answer_to_a_runner_has_an_outcome(status: int, outcome: str) -> N
 
 async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World) -> None:
     before = value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized")
-    desk = RunnerDesk(world.supervisor, RunnerTokens(b"secret"), "0.6.0")
+    desk = RunnerReports(world.supervisor, RunnerTokens(b"secret"), "0.6.0")
     async with world.calling(trial_listener.create_trial_listener(desk)) as runner:
         await runner.post("/trial/v1/a/b/1/metrics", json={})
     assert value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized") == before + 1
@@ -209,7 +211,7 @@ async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World
 # Who may read it
 
 
-async def test_it_wants_the_token_of_its_door(world: World) -> None:
+async def test_it_wants_the_token_of_its_listener(world: World) -> None:
     application = create_application(world.context, token="correct horse")
     async with world.calling(application) as client:
         assert (await client.get("/metrics")).status_code == 401

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from nni_manager.api.application import create_application
 from nni_manager.api.context import ApiContext
-from nni_manager.api.nni.presence import Presences
+from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import Settings
 from nni_manager.domain.clock import now_ms
@@ -33,19 +33,19 @@ from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Platform
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.scheduler import build
-from nni_manager.scheduler.build import Means
-from nni_manager.scheduler.leftovers import Leftovers
-from nni_manager.scheduler.service import Service
-from nni_manager.scheduler.supervisor import Supervisor
-from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.warnings import DaemonWarnings
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.scheduler.experiments import build
+from nni_manager.scheduler.experiments.build import SharedParts
+from nni_manager.scheduler.experiments.leftovers import Leftovers
+from nni_manager.scheduler.experiments.service import Service
+from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
-from tests.scheduler.fake_door import FakeDoor
-from tests.scheduler.fake_view_door import FakeViewDoor
+from tests.scheduler.fake_listener import FakeListener
+from tests.scheduler.fake_view_listener import FakeViewListener
 from tests.store.life import add_with
 
 CREATED_MS = 1_790_000_000_000
@@ -93,17 +93,17 @@ class World:
     service: Service
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     daemon_stops: list[bool] = field(default_factory=list)
-    presences: Presences = field(init=False)
+    placeholders: PlaceholderProcesses = field(init=False)
 
     def __post_init__(self) -> None:
-        self.presences = Presences(self.service, self.stopping)
+        self.placeholders = PlaceholderProcesses(self.service, self.stopping)
 
     @property
     def context(self) -> ApiContext:
         return ApiContext(
             service=self.service, version="1.2.3", data_directory=self.data, started_ms=CREATED_MS,
-            doors=lambda: [{"kind": "control", "address": "/run/control.sock"}],
-            stop_daemon=self.daemon_stops.append, stopping=self.stopping, presences=self.presences,
+            listeners=lambda: [{"kind": "control", "address": "/run/control.sock"}],
+            stop_daemon=self.daemon_stops.append, stopping=self.stopping, placeholders=self.placeholders,
             environment={"PATH": "/usr/bin"},
         )  # fmt: skip
 
@@ -179,17 +179,17 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it
     connections = Connections()
     left = Leftovers(index_database, connections, data)
-    means = Means(
+    shared = SharedParts(
         settings=Settings(data_dir=data),
         keeper=keeper,
         connections=connections,
-        runner_door=FakeDoor(),
-        view_door=FakeViewDoor(),
+        trial_listener=FakeListener(),
+        endpoints=FakeViewListener(),
         clock=now_ms,
         warnings=DaemonWarnings(),
         leftovers=left,
     )
-    supervisor = Supervisor(index_database, means)
+    supervisor = Supervisor(index_database, shared)
     async with supervisor.running():
         yield World(data, code, supervisor, Service(supervisor))
     await left.close()
@@ -299,7 +299,7 @@ def _add_trial(connection: sqlite3.Connection, id: str, trial_id: str, number: i
 def _report(connection: sqlite3.Connection, id: str, trial_id: str, intermediates: Sequence[str], final: str) -> None:
     values = [(MetricType.PERIODICAL, text) for text in intermediates] + [(MetricType.FINAL, final)]
     found = [Metric(type=kind, data=text, value=_number(text), number=n) for n, (kind, text) in enumerate(values)]
-    chunk = metrics.Chunk(
+    chunk = metrics.OutboxPart(
         job_name=_job(id, trial_id), outbox="outbox/main.jsonl", start=0, end=100, lines=len(found), metrics=found
     )
     assert metrics.store(connection, chunk, CREATED_MS + 2_000).stored is metrics.Stored.NEW

@@ -7,7 +7,7 @@ from resource import RLIM_INFINITY
 
 import pytest
 
-from nni_manager.app import descriptors
+from nni_manager.app import reserves
 
 pytestmark = pytest.mark.unit
 
@@ -24,5 +24,5 @@ def test_as_many_as_it_may(before: tuple[int, int], after: tuple[int, int], monk
     limit = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limit[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, value: limit.append(value))
-    descriptors.allow_many()
+    reserves.allow_many()
     assert limit[-1] == after

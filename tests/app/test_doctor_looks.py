@@ -29,7 +29,7 @@ from nni_manager.app.doctor import (
     running_daemon,
 )
 from nni_manager.app.doctor import keeper as keeper_look
-from nni_manager.app.doctor.finding import Finding, Verdict, ok
+from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, ok
 from nni_manager.config import registered_algorithms
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.settings import Settings
@@ -42,7 +42,7 @@ from tests.trial_runner.keeper_client_for_tests import keeper_directory
 pytestmark = pytest.mark.unit
 
 
-def by_check(findings: Iterator[Finding]) -> dict[str, Finding]:
+def by_check(findings: Iterator[CheckFinding]) -> dict[str, CheckFinding]:
     return {finding.check: finding for finding in findings}
 
 
@@ -72,15 +72,15 @@ def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> No
     script.write_text(f"#!/usr/bin/python3\n{line}\n")
     script.chmod(0o755)
     (found,) = commands.look({"PATH": f"{tmp_path}:{Path(sys.executable).parent}"})
-    assert found.verdict is Verdict.WARN and f"({script}) {words}" in found.sentence and found.advice
+    assert found.verdict is CheckOutcome.WARN and f"({script}) {words}" in found.sentence and found.advice
 
 
 def test_our_nnictl_or_none(tmp_path: Path) -> None:
     here = Path(sys.executable).parent
     (found,) = commands.look({"PATH": f"{tmp_path}:{here}"})
-    assert found.verdict is Verdict.OK and str(here / "nnictl") in found.sentence
+    assert found.verdict is CheckOutcome.OK and str(here / "nnictl") in found.sentence
     (found,) = commands.look({"PATH": str(tmp_path)})
-    assert found.verdict is Verdict.WARN and "nni-manager" in found.advice and str(here) in found.advice
+    assert found.verdict is CheckOutcome.WARN and "nni-manager" in found.advice and str(here) in found.advice
 
 
 # The data directory
@@ -88,28 +88,28 @@ def test_our_nnictl_or_none(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
     found = by_check(data_directory.look(tmp_path / "some" / "where"))
-    assert found["data directory"].verdict is Verdict.OK and "will be made" in found["data directory"].sentence
+    assert found["data directory"].verdict is CheckOutcome.OK and "will be made" in found["data directory"].sentence
     assert list(tmp_path.iterdir()) == []
 
 
 def test_others_may_enter(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     found = by_check(data_directory.look(tmp_path))["privacy"]
-    assert found.verdict is Verdict.WARN and "0755" in found.sentence and "chmod 0700" in found.advice
+    assert found.verdict is CheckOutcome.WARN and "0755" in found.sentence and "chmod 0700" in found.advice
     tmp_path.chmod(0o700)
-    assert by_check(data_directory.look(tmp_path))["privacy"].verdict is Verdict.OK
+    assert by_check(data_directory.look(tmp_path))["privacy"].verdict is CheckOutcome.OK
 
 
 def test_a_file_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     (found,) = data_directory.look(tmp_path / "data")
-    assert found.verdict is Verdict.FAIL
+    assert found.verdict is CheckOutcome.FAIL
 
 
 def test_a_file_above_its_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     (found,) = data_directory.look(tmp_path / "data" / "some" / "where")
-    assert found.verdict is Verdict.FAIL and f"{tmp_path / 'data'} is no folder" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'data'} is no folder" in found.sentence
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,19 +118,26 @@ def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(data_directory.tempfile, "TemporaryFile", refuse)
     found = by_check(data_directory.look(tmp_path))["data directory"]
-    assert found.verdict is Verdict.FAIL and "Read-only file system" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and "Read-only file system" in found.sentence
 
 
 def test_a_network_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_directory, "is_on_network", lambda path: True)
-    assert by_check(data_directory.look(tmp_path))["file system"].verdict is Verdict.FAIL
+    assert by_check(data_directory.look(tmp_path))["file system"].verdict is CheckOutcome.FAIL
 
 
 @pytest.mark.parametrize(
     ("free_mib", "files", "verdict"),
-    [(50, 10**6, Verdict.FAIL), (500, 10**6, Verdict.WARN), (5000, 100, Verdict.WARN), (5000, 10**6, Verdict.OK)],
+    [
+        (50, 10**6, CheckOutcome.FAIL),
+        (500, 10**6, CheckOutcome.WARN),
+        (5000, 100, CheckOutcome.WARN),
+        (5000, 10**6, CheckOutcome.OK),
+    ],
 )
-def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, files: int, verdict: Verdict) -> None:
+def test_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, files: int, verdict: CheckOutcome
+) -> None:
     real = os.statvfs(tmp_path)
     given = (real.f_bsize, 1024, *real[2:4], free_mib * 1024, 10**7, files, files, *real[8:])
     monkeypatch.setattr(data_directory.os, "statvfs", lambda path: os.statvfs_result(given))
@@ -142,7 +149,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, fi
 
 def test_no_daemon(tmp_path: Path) -> None:
     (found,) = running_daemon.look(tmp_path)
-    assert found.verdict is Verdict.OK and "none runs" in found.sentence
+    assert found.verdict is CheckOutcome.OK and "none runs" in found.sentence
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,13 +157,13 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
     pointer = {"socket": str(tmp_path / "gone.sock"), "pid": 1, "version": __version__}
     (tmp_path / "control.json").write_text(json.dumps(pointer))
     (found,) = running_daemon.look(tmp_path)
-    assert found.verdict is Verdict.WARN and "start it again" in found.advice
+    assert found.verdict is CheckOutcome.WARN and "start it again" in found.advice
 
 
 def test_a_daemon_that_cannot_be_reached(tmp_path: Path) -> None:
     with locked(tmp_path / "daemon.lock"):
         (found,) = running_daemon.look(tmp_path)
-    assert found.verdict is Verdict.FAIL and "4242" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and "4242" in found.sentence
 
 
 def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +171,10 @@ def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(running_daemon.address, "find", lambda path: object())
     monkeypatch.setattr(running_daemon.ManagerClient, "daemon", lambda client: known)
     (found,) = running_daemon.look(tmp_path)
-    assert found.verdict is Verdict.WARN and "0.1.0" in found.sentence and __version__ in found.sentence
+    assert found.verdict is CheckOutcome.WARN and "0.1.0" in found.sentence and __version__ in found.sentence
     known["version"] = __version__
     (found,) = running_daemon.look(tmp_path)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is CheckOutcome.OK
 
 
 # Ports
@@ -178,7 +185,7 @@ def test_a_port_that_somebody_has(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         settings = Settings(data_dir=tmp_path, port=port, trial_host="127.0.0.1")
         found = by_check(ports.look(settings))["service port"]
-    assert found.verdict is Verdict.WARN
+    assert found.verdict is CheckOutcome.WARN
     assert f"port {port} is in use by process {os.getpid()}" in found.sentence and "--port" in found.advice
 
 
@@ -186,20 +193,20 @@ def test_a_free_port_stays_free(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
     found = by_check(ports.look(Settings(data_dir=tmp_path, port=port)))["service port"]
-    assert found.verdict is Verdict.OK
+    assert found.verdict is CheckOutcome.OK
     socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_the_daemons_own_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_daemon, "open_ports", lambda path: {8080: "service", 8081: "trials"})
     found = by_check(ports.look(Settings(data_dir=tmp_path)))
-    assert found["service port"].sentence == "8080 is open: the service door of the running daemon"
+    assert found["service port"].sentence == "8080 is open: the service listener of the running daemon"
     assert "trials" in found["trial port"].sentence and "view port" not in found
 
 
-def test_one_port_for_two_doors(tmp_path: Path) -> None:
+def test_one_port_for_two_listeners(tmp_path: Path) -> None:
     found = by_check(ports.look(Settings(data_dir=tmp_path, port=9000, trial_port=9000)))["trial port"]
-    assert found.verdict is Verdict.FAIL and "are both 9000" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and "are both 9000" in found.sentence
 
 
 def test_any_port(tmp_path: Path) -> None:
@@ -210,13 +217,13 @@ def test_any_port(tmp_path: Path) -> None:
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
     found = by_check(ports.look(Settings(data_dir=tmp_path, host="192.0.2.1", token="s3cret" * 3)))
-    assert found["service port"].verdict is Verdict.FAIL and found["access"].verdict is Verdict.OK
+    assert found["service port"].verdict is CheckOutcome.FAIL and found["access"].verdict is CheckOutcome.OK
     assert not any("s3cret" in f"{each.sentence}{each.advice}" for each in found.values())
 
 
-def test_an_open_door_without_a_token(tmp_path: Path) -> None:
+def test_an_open_listener_without_a_token(tmp_path: Path) -> None:
     found = by_check(ports.look(Settings(data_dir=tmp_path, host="0.0.0.0")))["access"]
-    assert found.verdict is Verdict.FAIL and "NNI_MANAGER_TOKEN" in found.advice
+    assert found.verdict is CheckOutcome.FAIL and "NNI_MANAGER_TOKEN" in found.advice
 
 
 # The clock
@@ -233,9 +240,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("drift", "synchronised", "verdict"),
-    [(0.0, True, Verdict.OK), (0.0, None, Verdict.OK), (0.0, False, Verdict.WARN), (1.5, True, Verdict.WARN)],
+    [
+        (0.0, True, CheckOutcome.OK),
+        (0.0, None, CheckOutcome.OK),
+        (0.0, False, CheckOutcome.WARN),
+        (1.5, True, CheckOutcome.WARN),
+    ],
 )
-def test_clock(told: dict[str, Any], drift: float, synchronised: bool | None, verdict: Verdict) -> None:
+def test_clock(told: dict[str, Any], drift: float, synchronised: bool | None, verdict: CheckOutcome) -> None:
     told.update(drift=drift, synchronised=synchronised)
     (found,) = clock.look()
     assert found.verdict is verdict
@@ -244,7 +256,7 @@ def test_clock(told: dict[str, Any], drift: float, synchronised: bool | None, ve
 def test_a_clock_that_was_never_set(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock.time, "gmtime", lambda: time.struct_time((1970, 1, 1, 0, 0, 5, 3, 1, 0)))
     (found,) = clock.look()
-    assert found.verdict is Verdict.FAIL and "1970-01-01" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and "1970-01-01" in found.sentence
 
 
 def test_the_kernel_is_asked_without_harm() -> None:
@@ -262,7 +274,7 @@ def test_a_keeper_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monkey
     tried: list[Path] = []
     monkeypatch.setattr(keeper_look, "_facts", fail)
     (found,) = keeper_look.look(tmp_path)
-    assert found.verdict is Verdict.FAIL and "Permission denied" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and "Permission denied" in found.sentence
     assert not tried[0].exists()
 
 
@@ -277,7 +289,11 @@ def test_trials_that_nobody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with locked(tmp_path / "keeper" / "keeper.lock"):
         starts, trials = keeper_look.look(tmp_path)
         assert "2 processors, 8.0 GiB of memory, load 0.5" in starts.sentence
-        assert trials.verdict is Verdict.FAIL and "process 4242" in trials.sentence and "not answer" in trials.sentence
+        assert (
+            trials.verdict is CheckOutcome.FAIL
+            and "process 4242" in trials.sentence
+            and "not answer" in trials.sentence
+        )
         with locked(tmp_path / "daemon.lock"):
             assert len(list(keeper_look.look(tmp_path))) == 1
 
@@ -294,7 +310,7 @@ def test_the_keeper_at_work_is_asked_itself(tmp_path: Path, monkeypatch: pytest.
         os.kill(running.process.pid, signal.SIGCONT if answers else signal.SIGSTOP)
         _, found = keeper_look.look(running.directory)
         os.kill(running.process.pid, signal.SIGCONT)
-    assert found.verdict is (Verdict.WARN if answers else Verdict.FAIL)
+    assert found.verdict is (CheckOutcome.WARN if answers else CheckOutcome.FAIL)
     assert str(running.process.pid) in found.sentence
 
 
@@ -303,7 +319,7 @@ def test_a_lock_that_another_user_holds(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "start.lock").touch()
     holder = Holder(pid=77, user=user, name="flock")
     monkeypatch.setattr(data_directory, "holders", lambda path: [holder] if path == tmp_path / "start.lock" else [])
-    found = [one for one in data_directory.look(tmp_path) if one.verdict is Verdict.FAIL]
+    found = [one for one in data_directory.look(tmp_path) if one.verdict is CheckOutcome.FAIL]
     if user == os.getuid():
         assert found == []
     else:
@@ -316,19 +332,19 @@ def test_a_tuner_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     monkeypatch.setattr(algorithms, "TUNERS", broken)
     found = next(algorithms.look())
-    assert found.verdict is Verdict.FAIL and found.sentence.startswith("Nobody cannot be used (InvalidInput: ")
+    assert found.verdict is CheckOutcome.FAIL and found.sentence.startswith("Nobody cannot be used (InvalidInput: ")
 
 
 def test_a_config_with_mistakes(tmp_path: Path) -> None:
     (tmp_path / "experiment.yml").write_text("trialCommand: true\nnonsense: 1\n")
     found = list(config_file.look(tmp_path / "experiment.yml", tmp_path / "data"))
-    assert len(found) > 1 and all(each.verdict is Verdict.FAIL for each in found)
+    assert len(found) > 1 and all(each.verdict is CheckOutcome.FAIL for each in found)
     assert any("experiment.yml:2: nonsense" in each.sentence for each in found)
 
 
 def test_a_config_that_is_not_there(tmp_path: Path) -> None:
     (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
-    assert found.verdict is Verdict.FAIL
+    assert found.verdict is CheckOutcome.FAIL
 
 
 def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
@@ -338,7 +354,7 @@ def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
         "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
     )
     (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
-    assert found.verdict is Verdict.FAIL and f"{tmp_path / 'file'} is no folder" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'file'} is no folder" in found.sentence
     assert "experiment.yml:4: experimentWorkingDirectory" in found.sentence
 
 
@@ -356,8 +372,8 @@ def test_what_the_training_service_itself_says_of_a_config(tmp_path: Path, monke
     )
     found = list(config_file.look(tmp_path / "experiment.yml", tmp_path / "data"))
     assert [(one.verdict, one.sentence, one.advice) for one in found if one.check == "preflight"] == [
-        (Verdict.FAIL, "local: login: it is refused", "renew it"),
-        (Verdict.WARN, "local: hostB: no route to host", ""),
+        (CheckOutcome.FAIL, "local: login: it is refused", "renew it"),
+        (CheckOutcome.WARN, "local: hostB: no route to host", ""),
     ]
 
 
@@ -370,16 +386,18 @@ def test_a_config_with_an_algorithm_of_one_s_own(tmp_path: Path) -> None:
         "trialCommand: 'true'\ntrialCodeDirectory: .\ntrialConcurrency: 1\ntuner: {name: Mine}\n"
         "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
     )
-    assert {each.verdict for each in config_file.look(tmp_path / "experiment.yml", tmp_path / "data")} == {Verdict.OK}
+    assert {each.verdict for each in config_file.look(tmp_path / "experiment.yml", tmp_path / "data")} == {
+        CheckOutcome.OK
+    }
     (found, *_) = config_file.look(tmp_path / "experiment.yml", tmp_path / "other")
-    assert found.verdict is Verdict.FAIL and "Mine" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and "Mine" in found.sentence
 
 
 # All together
 
 
 def test_a_look_that_fails_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path) -> Iterator[Finding]:
+    def fail(path: Path) -> Iterator[CheckFinding]:
         raise RuntimeError("broken")
         yield
 
@@ -388,12 +406,13 @@ def test_a_look_that_fails_hides_no_other(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(algorithms, "look", lambda: iter(()))
     found = by_check(examination.examine(tmp_path, {}))
     assert (
-        found["data directory"].verdict is Verdict.FAIL and "RuntimeError('broken')" in found["data directory"].sentence
+        found["data directory"].verdict is CheckOutcome.FAIL
+        and "RuntimeError('broken')" in found["data directory"].sentence
     )
-    assert found["clock"].verdict is not Verdict.FAIL
+    assert found["clock"].verdict is not CheckOutcome.FAIL
 
 
 def test_settings_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "settings.yml").write_text("port: many\n")
     found = next(examination.examine(tmp_path, {}))
-    assert found.check == "settings" and found.verdict is Verdict.FAIL and "port" in found.sentence
+    assert found.check == "settings" and found.verdict is CheckOutcome.FAIL and "port" in found.sentence

@@ -12,12 +12,12 @@ import pytest
 import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.app import descriptors, http_connection
-from nni_manager.app import doors as doors_module
-from nni_manager.app.doors import Doors
+from nni_manager.app import http_connection, reserves
+from nni_manager.app import listeners as listeners_module
+from nni_manager.app.listeners import Listeners
 from nni_manager.app.log import Sparing
 from nni_manager.app.ports import reserve
-from nni_manager.scheduler import experiment_log
+from nni_manager.scheduler.experiments import experiment_log
 
 pytestmark = pytest.mark.unit
 
@@ -59,23 +59,23 @@ class Client:
 
 
 @pytest.fixture
-async def doors() -> AsyncIterator[Doors]:
-    doors = Doors(body_and_all)
-    await doors.open_service(reserve("127.0.0.1", 0))
-    yield doors
-    await doors.close()
+async def listeners() -> AsyncIterator[Listeners]:
+    listeners = Listeners(body_and_all)
+    await listeners.open_service(reserve("127.0.0.1", 0))
+    yield listeners
+    await listeners.close()
 
 
 @pytest.fixture
-async def client(doors: Doors) -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors.open[0].address.rpartition(":")[2]))
+async def client(listeners: Listeners) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(listeners.open[0].address.rpartition(":")[2]))
     yield Client(reader, writer)
     writer.close()
 
 
-def close_slow(doors: Doors, seconds: float) -> None:
+def close_slow(listeners: Listeners, seconds: float) -> None:
     """As it will be done then."""
-    doors._close_slow(asyncio.get_running_loop().time() + seconds)
+    listeners._close_slow(asyncio.get_running_loop().time() + seconds)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -84,68 +84,68 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-def connections(doors: Doors) -> list[Any]:
-    return list(doors._server.server_state.connections)
+def connections(listeners: Listeners) -> list[Any]:
+    return list(listeners._server.server_state.connections)
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", GET, GET + b"X-a: b\r\n" * 20])
-async def test_a_head_that_does_not_come(doors: Doors, client: Client, sent: bytes) -> None:
+async def test_a_head_that_does_not_come(listeners: Listeners, client: Client, sent: bytes) -> None:
     await client.send(sent)
-    await until(lambda: connections(doors))
-    close_slow(doors, http_connection.HEAD_S - 1)
-    (connection,) = connections(doors)
+    await until(lambda: connections(listeners))
+    close_slow(listeners, http_connection.HEAD_S - 1)
+    (connection,) = connections(listeners)
     assert not connection.transport.is_closing()
     if sent:
         await client.send(b"ET" if sent == b"G" else b"X-more: of it\r\n")  # dribbling buys no time
-    close_slow(doors, http_connection.HEAD_S + 1)
+    close_slow(listeners, http_connection.HEAD_S + 1)
     assert connection.transport.is_closing()
     assert await client.is_closed()
 
 
-async def test_between_requests_and_in_them_is_no_head(doors: Doors, client: Client) -> None:
+async def test_between_requests_and_in_them_is_no_head(listeners: Listeners, client: Client) -> None:
     await client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\na")
-    await until(lambda: any(connection.cycle for connection in connections(doors)))
-    close_slow(doors, http_connection.BODY_S - 1)
+    await until(lambda: any(connection.cycle for connection in connections(listeners)))
+    close_slow(listeners, http_connection.BODY_S - 1)
     await client.send(b"b")
     assert (await client.answer()).endswith(b"\r\n\r\nab")
-    close_slow(doors, 3600)
+    close_slow(listeners, 3600)
     await client.send(GET + b"\r\n")
     assert b" 200 OK" in await client.answer()
 
 
-async def test_the_second_head_has_its_own_time(doors: Doors, client: Client) -> None:
+async def test_the_second_head_has_its_own_time(listeners: Listeners, client: Client) -> None:
     await client.send(GET + b"\r\n")
     await client.answer()
-    close_slow(doors, 3600)
+    close_slow(listeners, 3600)
     await client.send(GET)
-    (connection,) = connections(doors)
+    (connection,) = connections(listeners)
     await until(lambda: connection._head_since_s is not None)
-    close_slow(doors, http_connection.HEAD_S - 1)
+    close_slow(listeners, http_connection.HEAD_S - 1)
     assert not connection.transport.is_closing()
-    close_slow(doors, http_connection.HEAD_S + 1)
+    close_slow(listeners, http_connection.HEAD_S + 1)
     assert await client.is_closed()
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 9\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
-async def test_a_body_that_does_not_come(doors: Doors, client: Client, framing: bytes) -> None:
+async def test_a_body_that_does_not_come(listeners: Listeners, client: Client, framing: bytes) -> None:
     await client.send(POST + framing)
-    await until(lambda: any(connection._body_bytes for connection in connections(doors)))
-    (connection,) = connections(doors)
-    close_slow(doors, http_connection.BODY_S - 1)
+    await until(lambda: any(connection._body_bytes for connection in connections(listeners)))
+    (connection,) = connections(listeners)
+    close_slow(listeners, http_connection.BODY_S - 1)
     assert not connection.transport.is_closing()
-    close_slow(doors, http_connection.BODY_S + 1)
+    close_slow(listeners, http_connection.BODY_S + 1)
     assert connection.transport.is_closing()
-    close_slow(doors, http_connection.BODY_S + http_connection.LINGER_S + 2)
+    close_slow(listeners, http_connection.BODY_S + http_connection.LINGER_S + 2)
     assert await client.is_closed()
 
 
-async def test_a_large_body_may_take_its_time(doors: Doors, client: Client) -> None:
+async def test_a_large_body_may_take_its_time(listeners: Listeners, client: Client) -> None:
     size = 100 * http_connection.BODY_BYTES_A_SECOND
     await client.send(POST + f"Content-Length: {size + 1}\r\n\r\n".encode() + b"a" * size)
-    await until(lambda: connections(doors))
-    (connection,) = connections(doors)
+    await until(lambda: connections(listeners))
+    (connection,) = connections(listeners)
     await until(lambda: connection._body_bytes == size)
-    close_slow(doors, http_connection.BODY_S + 99)
+    close_slow(listeners, http_connection.BODY_S + 99)
     assert not connection.transport.is_closing()
     await client.send(b"b")
     assert (await client.answer()).endswith(b"ab")
@@ -159,13 +159,13 @@ async def test_who_waits_for_us_is_not_slow() -> None:
         await go_on.wait()
         await body_and_all(scope, receive, send)
 
-    async with served(slow) as (doors, client):
+    async with served(slow) as (listeners, client):
         size = 1024 * 1024
         sending = asyncio.create_task(client.send(POST + f"Content-Length: {size}\r\n\r\n".encode() + b"a" * size))
-        await until(lambda: connections(doors) and connections(doors)[0].cycle)
-        (connection,) = connections(doors)
+        await until(lambda: connections(listeners) and connections(listeners)[0].cycle)
+        (connection,) = connections(listeners)
         await until(lambda: connection.flow.read_paused)
-        close_slow(doors, 3600)
+        close_slow(listeners, 3600)
         go_on.set()
         assert len(await client.answer()) > size
         await sending
@@ -181,37 +181,37 @@ async def refuse(_: Scope, __: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def served(application: ASGIApp) -> AsyncIterator[tuple[Doors, Client]]:
-    doors = Doors(application)
-    await doors.open_service(reserve("127.0.0.1", 0))
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors.open[0].address.rpartition(":")[2]))
-    yield doors, Client(reader, writer)
+async def served(application: ASGIApp) -> AsyncIterator[tuple[Listeners, Client]]:
+    listeners = Listeners(application)
+    await listeners.open_service(reserve("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(listeners.open[0].address.rpartition(":")[2]))
+    yield listeners, Client(reader, writer)
     writer.close()
-    await doors.close()
+    await listeners.close()
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 900\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
 async def test_a_refusal_ends_the_connection_whose_body_it_did_not_read(framing: bytes) -> None:
-    async with served(refuse) as (doors, client):
+    async with served(refuse) as (listeners, client):
         await client.send(POST + framing)
         answer = await client.answer()
         assert answer.startswith(b"HTTP/1.1 403 ") and b"\r\nconnection: close\r\n" in answer
         assert await client.reader.read() == b""
-        (connection,) = connections(doors)
-        close_slow(doors, http_connection.LINGER_S + 1)
-        await until(lambda: not connections(doors))
+        (connection,) = connections(listeners)
+        close_slow(listeners, http_connection.LINGER_S + 1)
+        await until(lambda: not connections(listeners))
         assert connection.transport.is_closing()
 
 
 async def test_who_is_still_sending_gets_to_see_the_refusal() -> None:
-    async with served(refuse) as (doors, client):
+    async with served(refuse) as (listeners, client):
         size = 4 * 1024 * 1024
         await client.send(POST + f"Content-Length: {size}\r\n\r\n".encode())
         for _ in range(size // 65536):
             await client.send(b"a" * 65536)
         assert (await client.answer()).endswith(b"\r\n\r\nno")
         client.writer.close()
-        await until(lambda: not connections(doors))
+        await until(lambda: not connections(listeners))
 
 
 async def test_a_body_that_has_come_keeps_the_connection() -> None:
@@ -225,9 +225,9 @@ async def test_a_body_that_has_come_keeps_the_connection() -> None:
 
 
 async def test_connections_leave_room_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors_module, "Connections", lambda: descriptors.Connections(files=16))
-    async with served(body_and_all) as (doors, first):
-        port = doors.open[0].port
+    monkeypatch.setattr(listeners_module, "Connections", lambda: reserves.Connections(files=16))
+    async with served(body_and_all) as (listeners, first):
+        port = listeners.open[0].port
         others = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(6)]
         for client in (first, *others[:3]):
             await client.send(GET + b"\r\n")
@@ -235,7 +235,7 @@ async def test_connections_leave_room_for_the_rest(monkeypatch: pytest.MonkeyPat
         for client in others[3:]:
             assert await client.is_closed()
         first.writer.close()
-        await until(lambda: len(connections(doors)) == 3)
+        await until(lambda: len(connections(listeners)) == 3)
         again = Client(*await asyncio.open_connection("127.0.0.1", port))
         await again.send(GET + b"\r\n")
         assert b" 200 " in await again.answer()
@@ -244,7 +244,7 @@ async def test_connections_leave_room_for_the_rest(monkeypatch: pytest.MonkeyPat
 
 
 def test_one_port_leaves_room_for_the_others() -> None:
-    open_ = descriptors.Connections(files=16)
+    open_ = reserves.Connections(files=16)
     assert [open_.enter(port) for port in (1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3)] == [True] * 4 + [False] + [True] * 4 + [
         False
     ] * 2
@@ -258,17 +258,17 @@ async def test_what_is_no_http_is_said_once_and_in_nobody_s_log(
     monkeypatch.setattr(http_connection, "_no_http", Sparing(logging.getLogger("nni_manager.test")))
     said_by: list[str] = []
     caplog.handler.addFilter(lambda _: said_by.append(experiment_log.current.get()) or True)
-    doors = Doors(body_and_all)
+    listeners = Listeners(body_and_all)
     token = experiment_log.current.set("exp1")  # whose first job wants the trial listener opened
-    await doors.open_trial_listener(reserve("127.0.0.1", 0), body_and_all)
+    await listeners.open_trial_listener(reserve("127.0.0.1", 0), body_and_all)
     experiment_log.current.reset(token)
     for _ in range(30):
-        client = Client(*await asyncio.open_connection("127.0.0.1", doors.open[0].port))
+        client = Client(*await asyncio.open_connection("127.0.0.1", listeners.open[0].port))
         await client.send(b"\x16\x03\x01 no HTTP\r\n\r\n")
         answer = await client.answer()
         assert answer.startswith(b"HTTP/1.1 400 ") and b"\r\nx-content-type-options: nosniff\r\n" in answer
         client.writer.close()
-    await doors.close()
+    await listeners.close()
     found = [record for record in caplog.records if record.levelname == "WARNING"]
     assert [record.getMessage() for record in found] == ["a client sent something that is no HTTP"]
     assert said_by and set(said_by) == {""}
@@ -285,10 +285,10 @@ def test_what_is_said_sparingly_says_how_often_it_was_so(caplog: pytest.LogCaptu
     ]  # fmt: skip
 
 
-async def test_a_head_without_end_is_refused(doors: Doors, client: Client) -> None:
+async def test_a_head_without_end_is_refused(listeners: Listeners, client: Client) -> None:
     await client.send(GET)
-    await until(lambda: connections(doors))
-    (connection,) = connections(doors)
+    await until(lambda: connections(listeners))
+    (connection,) = connections(listeners)
     with suppress(ConnectionError):
         for _ in range(100):
             await client.send((b"X-more: " + b"a" * 990 + b"\r\n") * 10)
@@ -303,12 +303,12 @@ async def test_a_head_of_usual_size_with_a_large_body_is_none(client: Client) ->
     assert len(await client.answer()) > size
 
 
-async def test_what_comes_behind_a_body_is_not_kept(doors: Doors, client: Client) -> None:
+async def test_what_comes_behind_a_body_is_not_kept(listeners: Listeners, client: Client) -> None:
     await client.send(GET.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n")
     await client.send(b"X-trailer: b\r\n" * 10)
     await client.send(b"\r\n")
     assert (await client.answer()).endswith(b"\r\n\r\na")
-    (connection,) = connections(doors)
+    (connection,) = connections(listeners)
     assert [name for name, _ in connection.headers] == [b"host", b"transfer-encoding"]
 
 
@@ -330,7 +330,7 @@ BODIES = [
 @pytest.mark.parametrize(("sent", "body"), BODIES)
 @pytest.mark.parametrize("offer", [OFFER, b"Upgrade: websocket\r\nConnection: keep-alive, upgrade\r\n"])
 async def test_an_offer_of_another_protocol_loses_no_body(
-    doors: Doors, client: Client, sent: bytes, body: bytes, offer: bytes, step: int
+    listeners: Listeners, client: Client, sent: bytes, body: bytes, offer: bytes, step: int
 ) -> None:
     """Also of the requests behind it on the same connection."""
     request = POST + offer + sent
@@ -338,8 +338,8 @@ async def test_an_offer_of_another_protocol_loses_no_body(
     for _ in range(3):
         assert (await client.answer()).partition(b"\r\n\r\n")[2] == body
     assert (await client.answer()).endswith(b"\r\n\r\nz")
-    close_slow(doors, 3600)
-    assert not connections(doors)[0].transport.is_closing()
+    close_slow(listeners, 3600)
+    assert not connections(listeners)[0].transport.is_closing()
 
 
 async def _in_pieces(client: Client, data: bytes, step: int) -> None:
@@ -388,12 +388,12 @@ async def _answered_after_garbage(behind: bytes) -> bytes:
         await body_and_all(scope, receive, send)
         answered.set()
 
-    doors = Doors(slow)
-    await doors.open_service(reserve("127.0.0.1", 0))
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(doors.open[0].address.rpartition(":")[2]))
+    listeners = Listeners(slow)
+    await listeners.open_service(reserve("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(listeners.open[0].address.rpartition(":")[2]))
     writer.write(GET + b"\r\n")
     await came.wait()
-    (connection,) = doors._server.server_state.connections
+    (connection,) = listeners._server.server_state.connections
     connection.data_received(behind)
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # it is closed by now
@@ -402,5 +402,5 @@ async def _answered_after_garbage(behind: bytes) -> bytes:
         await answered.wait()
     first = await reader.readline()
     writer.close()
-    await doors.close()
+    await listeners.close()
     return first

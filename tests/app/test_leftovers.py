@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.app import leftovers
+from nni_manager.app import index_file
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.store import index, migrate
 from nni_manager.store.database import Database
@@ -58,15 +58,15 @@ async def test_it_goes_with_its_folder_and_the_claim_on_its_code(
     tmp_path: Path, database: Database, folder: Folder, note: Path
 ) -> None:
     await database.write(lambda c: index.set_leftover(c, "half", folder))
-    await leftovers.clear(database, tmp_path)
+    await index_file.finish_half_done(database, tmp_path)
     assert not folder.path.exists() and await left_of(note) == []
     assert await left(database) == []
-    await leftovers.clear(database, tmp_path)
+    await index_file.finish_half_done(database, tmp_path)
 
 
 async def test_one_whose_folder_was_never_made_goes_too(tmp_path: Path, database: Database) -> None:
     await database.write(lambda c: index.set_leftover(c, "none", Folder(tmp_path / "none")))
-    await leftovers.clear(database, tmp_path)
+    await index_file.finish_half_done(database, tmp_path)
     assert await left(database) == []
 
 
@@ -77,7 +77,7 @@ async def test_what_is_listed_stays(tmp_path: Path, database: Database, folder: 
     )  # fmt: skip
     await database.write(lambda c: index.set_leftover(c, "half", folder))
     await database.write(lambda c: index.put(c, entry))
-    await leftovers.clear(database, tmp_path)
+    await index_file.finish_half_done(database, tmp_path)
     assert folder.database.exists() and await left_of(note) == ["half"]
 
 
@@ -87,9 +87,9 @@ async def test_what_cannot_be_removed_is_left_to_the_next_start(
     await database.write(lambda c: index.set_leftover(c, "half", folder))
     with monkeypatch.context() as patch:
         patch.setattr(removal, "remove", lambda path: [f"{path} stays"])
-        await leftovers.clear(database, tmp_path)
+        await index_file.finish_half_done(database, tmp_path)
     assert folder.database.exists() and await left(database) == ["half"]
-    await leftovers.clear(database, tmp_path)
+    await index_file.finish_half_done(database, tmp_path)
     assert not folder.path.exists() and await left(database) == []
 
 
@@ -100,7 +100,7 @@ async def test_a_deep_tree_that_a_trial_left_goes_too(database: Database, caplog
         folder.attempt("abcde").mkdir()
         make_deep_tree(folder.attempt("abcde"), 1200)
         await database.write(lambda c: index.set_leftover(c, "half", folder))
-        await leftovers.clear(database, place)
+        await index_file.finish_half_done(database, place)
         assert not folder.path.exists() and await left(database) == []
     assert caplog.text.count("cannot be removed") == 0
 
@@ -122,6 +122,6 @@ async def test_nothing_about_a_leftover_ends_the_daemon(
         return removed(self)
 
     monkeypatch.setattr(Folder, "remove", remove)
-    await leftovers.clear(database, tmp_path)
+    await index_file.finish_half_done(database, tmp_path)
     assert await left(database) == ["half"] and not other.path.exists()
     assert str(error) in caplog.text and str(folder.path) in caplog.text

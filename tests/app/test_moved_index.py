@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nni_manager.app import index_file
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
 from nni_manager.store import index
 from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
@@ -65,7 +65,7 @@ def _entry(folder: Path) -> Entry:
     return Entry(
         id=folder.name, folder=Folder(folder), name=None, platform="local", created_ms=1, ended_ms=None,
         status=ExperimentStatus.RUNNING if is_open else ExperimentStatus.DONE, is_open=is_open,
-        view=View(port=8080, prefix="") if folder.name == "open1" else None,
+        view=Endpoint(port=8080, prefix="") if folder.name == "open1" else None,
     )  # fmt: skip
 
 

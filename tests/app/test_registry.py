@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from nni_manager.app import registry
-from nni_manager.app.doors import Door
-from nni_manager.app.registry import Registry
+from nni_manager.app import nni_list
+from nni_manager.app.listeners import Listener
+from nni_manager.app.nni_list import NniList
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
 
@@ -26,22 +26,22 @@ pytestmark = pytest.mark.unit
 
 ENTRY = Entry(
     id="abc", folder=Folder(Path("/data/abc")), name="digits", platform="local", status=ExperimentStatus.RUNNING,
-    created_ms=5, ended_ms=None, is_open=True, view=View(port=8888, prefix="my/pre"), launched_ms=7,
+    created_ms=5, ended_ms=None, is_open=True, view=Endpoint(port=8888, prefix="my/pre"), launched_ms=7,
 )  # fmt: skip
 THEIRS = {"id": "theirs", "status": "RUNNING", "pid": 1, "port": 8090}
 
 
 class Ours:
-    """An index and doors, as lists."""
+    """An index and listeners, as lists."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.index: list[Entry] = [ENTRY]
-        self.doors: list[Door] = [Door(kind="control", address="/run/socket")]
+        self.listeners: list[Listener] = [Listener(kind="control", address="/run/socket")]
         self.data = path.parent / "data"
         self.pids: dict[str, int] = {}
-        self.registry = Registry(
-            path=path, entries=self.entries, doors=lambda: self.doors, url=self.url, pid=self.pid,
+        self.registry = NniList(
+            path=path, entries=self.entries, listeners=lambda: self.listeners, url=self.url, pid=self.pid,
             data_directory=self.data,
         )  # fmt: skip
 
@@ -51,7 +51,7 @@ class Ours:
     async def pid(self, id: str) -> int | None:
         return self.pids.get(id)
 
-    def url(self, view: View) -> str:
+    def url(self, view: Endpoint) -> str:
         return f"http://127.0.0.1:{view.port}{view.path}"
 
     def file(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Ours:
 
     async def at_rest(self) -> None:
         """All that was to be written is written, and was looked at."""
-        await asyncio.sleep(2 * (registry._GATHER_S + registry._LOOK_S) + 0.2)
+        await asyncio.sleep(2 * (nni_list._GATHER_S + nni_list._LOOK_S) + 0.2)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -158,7 +158,7 @@ async def test_its_own_process_that_still_ends_is_nobody_else_s(ours: Ours) -> N
 
 async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:
     ours.index = [replace(ENTRY, view=None, launched_ms=None, name=None)]
-    ours.doors.append(Door(kind="service", address="http://127.0.0.1:8080"))
+    ours.listeners.append(Listener(kind="service", address="http://127.0.0.1:8080"))
     async with ours.running():
         entry = (await ours.until(lambda file: "abc" in file))["abc"]
     assert (entry["port"], entry["prefixUrl"]) == (8080, "experiments/abc")
@@ -228,7 +228,7 @@ async def test_what_nni_itself_still_runs_stays_its_own(
 async def test_what_somebody_else_removes_or_overwrites_is_put_right(
     ours: Ours, left: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_LOOK_S", 0.02)
+    monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     async with ours.running():
         entry = (await ours.until(lambda file: "abc" in file))["abc"]
         await ours.at_rest()
@@ -248,7 +248,7 @@ async def test_it_is_put_right_also_by_a_change_of_another(ours: Ours) -> None:
 
 async def test_what_is_right_is_not_written_again(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' entries, and tags on ours, are theirs: two daemons would answer each other for ever."""
-    monkeypatch.setattr(registry, "_LOOK_S", 0.02)
+    monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     async with ours.running():
         found = await ours.until(lambda file: "abc" in file)
         await ours.at_rest()
@@ -269,7 +269,7 @@ async def test_two_that_are_at_work_do_not_overwrite_each_other(ours: Ours) -> N
 
 
 async def test_what_nni_s_own_delete_removed_does_not_come_back(ours: Ours, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_LOOK_S", 0.02)
+    monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     folder = Folder(ours.data / "abc")
     folder.path.mkdir(parents=True)
     ours.index = [replace(ENTRY, folder=folder, status=ExperimentStatus.STOPPED, is_open=False, view=None)]

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from nni_manager.app import serve
-from nni_manager.scheduler.supervisor import Supervisor
+from nni_manager.scheduler.experiments.supervisor import Supervisor
 from tests.acceptance.command_line import CommandLine, command_line
 from tests.live_daemon import Daemon
 
@@ -52,7 +52,7 @@ def test_settings_that_cannot_be_used(manager: CommandLine) -> None:
 
 
 @pytest.mark.acceptance
-def test_one_port_for_two_doors(manager: CommandLine) -> None:
+def test_one_port_for_two_listeners(manager: CommandLine) -> None:
     (port,) = _free_ports(1)
     manager.environment["NNI_MANAGER_TRIAL_PORT"] = str(port)
     code, line = manager.bad("serve", "--port", str(port), program="nni-manager")
@@ -133,8 +133,8 @@ def _watched(supervisor: _Supervisor) -> asyncio.Event:
 
 
 def _ports(daemon: Daemon) -> list[int]:
-    doors = daemon.call("GET", "/daemon")["doors"]
-    return [int(door["address"].rpartition(":")[2]) for door in doors if door["kind"] == "service"]
+    listeners = daemon.call("GET", "/daemon")["listeners"]
+    return [int(listener["address"].rpartition(":")[2]) for listener in listeners if listener["kind"] == "service"]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from nni_manager.app.doctor import ports
-from nni_manager.app.doctor.finding import Finding, Verdict
-from nni_manager.app.trial_door import TrialDoor
+from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome
+from nni_manager.app.trial_listener import TrialListenerSocket
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.scheduler.runner_door import runner_environment
-from nni_manager.scheduler.warnings import DaemonWarnings
-from tests.app.test_trial_door import opened
+from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.scheduler.turns.trial_listener import runner_environment
+from tests.app.test_trial_listener import opened
 from tests.certificates import Authority
 from trial_runner import protocol
-from trial_runner.client import Client, Unavailable
-from trial_runner.credential import Credential
+from trial_runner.runner.client import Client, Unavailable
+from trial_runner.runner.settings import Credential
 
 pytestmark = pytest.mark.unit
 
@@ -42,8 +42,10 @@ def heard(environment: dict[str, str], *, trusts: bool = True) -> str:
     return ""
 
 
-def told(door: TrialDoor) -> dict[str, str]:
-    return runner_environment(door, manager_ip="", experiment_id="exp1", trial_id="abcde", attempt=1, job_name="job")
+def told(listener: TrialListenerSocket) -> dict[str, str]:
+    return runner_environment(
+        listener, manager_ip="", experiment_id="exp1", trial_id="abcde", attempt=1, job_name="job"
+    )
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["authority", "the certificate itself"])
@@ -51,45 +53,45 @@ async def test_runners_trust_what_they_are_told(tmp_path: Path, is_named: bool) 
     authority = Authority(tmp_path)
     files = authority.issue("127.0.0.1")
     settings = tls(*files, authority.file if is_named else None)
-    async with opened(tmp_path, **settings) as (door, doors):
-        await door.open("exp1")
-        environment = told(door)
+    async with opened(tmp_path, **settings) as (listener, listeners):
+        await listener.open("exp1")
+        environment = told(listener)
         assert environment[protocol.ENV_MANAGER_URL].startswith("https://127.0.0.1:")
-        assert doors.open[0].address.startswith("https://")
+        assert listeners.open[0].address.startswith("https://")
         assert "\n" not in environment[protocol.ENV_MANAGER_CA]
         sentence = await asyncio.to_thread(heard, environment)
         assert "is not the manager of this attempt (it says 200" in sentence, "it was asked, and has no runner's desk"
         assert "CERTIFICATE_VERIFY_FAILED" in await asyncio.to_thread(heard, environment, trusts=False)
-        await door.close("exp1")
+        await listener.close("exp1")
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
     authority, warnings = Authority(tmp_path), DaemonWarnings()
     files = authority.issue("127.0.0.1", timedelta(minutes=-1))
-    async with opened(tmp_path, warnings=warnings, **tls(*files, authority.file)) as (door, _):
-        await door.open("exp1")
+    async with opened(tmp_path, warnings=warnings, **tls(*files, authority.file)) as (listener, _):
+        await listener.open("exp1")
         (warned,) = warnings.of("exp1")
         assert (warned.code, "certificate has expired" in warned.message) == ("TRIAL_CERTIFICATE", True)
-        assert "certificate has expired" in await asyncio.to_thread(heard, told(door))
+        assert "certificate has expired" in await asyncio.to_thread(heard, told(listener))
         authority.issue("127.0.0.1")
-        await door.open("exp1")
-        assert "it says 200" in await asyncio.to_thread(heard, told(door))
+        await listener.open("exp1")
+        assert "it says 200" in await asyncio.to_thread(heard, told(listener))
         assert warnings.of("exp1") == ()
-        await door.close("exp1")
+        await listener.close("exp1")
 
 
 async def test_a_proxy_in_front(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     settings = {"trial_url": "https://proxy.example.org:8443/nni/", "trial_tls_authority": str(authority.file)}
-    async with opened(tmp_path, **settings) as (door, _):
-        await door.open("exp1")
-        environment = told(door)
+    async with opened(tmp_path, **settings) as (listener, _):
+        await listener.open("exp1")
+        environment = told(listener)
         assert environment[protocol.ENV_MANAGER_URL] == "https://proxy.example.org:8443/nni/trial/v1/exp1/abcde/1"
         assert protocol.on_lines(environment[protocol.ENV_MANAGER_CA]) == authority.file.read_text().strip()
-        await door.close("exp1")
+        await listener.close("exp1")
 
 
-def look(tmp_path: Path, **settings: str) -> Finding:
+def look(tmp_path: Path, **settings: str) -> CheckFinding:
     made = Settings(data_dir=tmp_path, trial_host="127.0.0.1", port=0, **settings)  # type: ignore[arg-type]
     (found,) = (one for one in ports.look(made) if one.check == "trial certificate")
     return found
@@ -98,13 +100,13 @@ def look(tmp_path: Path, **settings: str) -> Finding:
 def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     fresh = authority.issue("127.0.0.1", timedelta(days=99))
-    assert look(tmp_path, **tls(*fresh, authority.file)).verdict is Verdict.OK
+    assert look(tmp_path, **tls(*fresh, authority.file)).verdict is CheckOutcome.OK
     soon = look(tmp_path, **tls(*authority.issue("127.0.0.1"), authority.file))
-    assert (soon.verdict, "ends in 0 days" in soon.sentence) == (Verdict.WARN, True)
+    assert (soon.verdict, "ends in 0 days" in soon.sentence) == (CheckOutcome.WARN, True)
     expired = look(tmp_path, **tls(*authority.issue("127.0.0.1", timedelta(minutes=-1)), authority.file))
-    assert (expired.verdict, "has expired" in expired.sentence) == (Verdict.FAIL, True)
+    assert (expired.verdict, "has expired" in expired.sentence) == (CheckOutcome.FAIL, True)
     elsewhere = look(tmp_path, **tls(*authority.issue("192.0.2.9"), authority.file))
-    assert (elsewhere.verdict, "IP address mismatch" in elsewhere.sentence) == (Verdict.FAIL, True)
+    assert (elsewhere.verdict, "IP address mismatch" in elsewhere.sentence) == (CheckOutcome.FAIL, True)
     assert "good for 127.0.0.1 and today" in elsewhere.advice
     certificate, _ = authority.issue("127.0.0.1", name="one")
     _, key = authority.issue("127.0.0.1", name="other")
@@ -115,4 +117,4 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
 
 async def test_half_a_setting_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="belong together"):
-        TrialDoor(Settings(data_dir=tmp_path, trial_tls_key="key.pem"), DaemonWarnings(), allowed=True)
+        TrialListenerSocket(Settings(data_dir=tmp_path, trial_tls_key="key.pem"), DaemonWarnings(), allowed=True)

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from nni_manager.app.doors import Doors
-from nni_manager.app.whereabouts import Whereabouts
+from nni_manager.app.daemon_address import DaemonAddress
+from nni_manager.app.listeners import Listeners
 from nni_manager.client.address import POINTER_FILE
 from nni_manager.store.ownership import Ownership
 
@@ -34,10 +34,10 @@ class Place:
     def __init__(self, data: Path, runtime: Path) -> None:
         self.data = data
         self.runtime = runtime
-        self.doors = Doors(nothing)
+        self.listeners = Listeners(nothing)
         self.lock = Ownership(data / "daemon.lock", "the data directory")
         self.homeless = asyncio.Event()
-        self.whereabouts = Whereabouts(self.doors, data, self.lock, self.socket, self.homeless.set)
+        self.daemon_address = DaemonAddress(self.listeners, data, self.lock, self.socket, self.homeless.set)
 
     def socket(self) -> Path:
         self.runtime.mkdir(exist_ok=True)
@@ -65,9 +65,9 @@ def runtime() -> Iterator[Path]:
 @pytest.fixture
 async def place(tmp_path: Path, runtime: Path) -> AsyncIterator[Place]:
     place = Place(tmp_path, runtime / "run")
-    async with place.whereabouts.kept():
+    async with place.daemon_address.kept():
         yield place
-    await place.doors.close()
+    await place.listeners.close()
     place.lock.release()
     assert names_in(tmp_path) <= {"daemon.lock"}
     assert names_in(place.runtime) == set()
@@ -75,7 +75,7 @@ async def place(tmp_path: Path, runtime: Path) -> AsyncIterator[Place]:
 
 async def test_nothing_is_touched_while_all_is_there(place: Place) -> None:
     before = [os.stat(path).st_ino for path in (place.told(), place.data / POINTER_FILE)]
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert [os.stat(path).st_ino for path in (place.told(), place.data / POINTER_FILE)] == before
     assert await place.answers()
 
@@ -86,41 +86,41 @@ async def test_a_file_that_cannot_be_written_at_the_start_is_written_later(
     place = Place(tmp_path, runtime / "run")
     (tmp_path / POINTER_FILE).write_text('{"socket": "/nowhere", "pid": 1, "version": "0.1.0"}')  # a killed daemon's
     (tmp_path / "control.tmp").mkdir()  # as on a full disk, nothing can be written there
-    async with place.whereabouts.kept():
-        await place.whereabouts.look()
+    async with place.daemon_address.kept():
+        await place.daemon_address.look()
         (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
         assert said.startswith("clients cannot find this daemon: [Errno 21] Is a directory")
         (tmp_path / "control.tmp").rmdir()
-        await place.whereabouts.look()
+        await place.daemon_address.look()
         assert await place.answers()
-    await place.doors.close()
+    await place.listeners.close()
     place.lock.release()
 
 
 async def test_the_socket_s_folder_is_removed(place: Place) -> None:
     shutil.rmtree(place.runtime)
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert await place.answers()
-    assert [door.kind for door in place.doors.open] == ["control"]
+    assert [listener.kind for listener in place.listeners.open] == ["control"]
 
 
 async def test_another_socket_lies_in_its_place(place: Place) -> None:
     os.unlink(place.told())
     os.mkfifo(place.told())
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert await place.answers()
 
 
 async def test_the_runtime_directory_is_another_one_now(place: Place, runtime: Path) -> None:
     shutil.rmtree(place.runtime)
     place.runtime = runtime / "elsewhere"
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert place.told() == str(runtime / "elsewhere" / "control.sock") and await place.answers()
 
 
 async def test_the_pointer_file_is_removed(place: Place) -> None:
     (place.data / POINTER_FILE).unlink()
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert await place.answers()
 
 
@@ -128,18 +128,18 @@ async def test_what_cannot_be_made_yet_is_said_once(place: Place, caplog: pytest
     shutil.rmtree(place.runtime)
     place.runtime.touch()
     for _ in range(2):
-        await place.whereabouts.look()
+        await place.daemon_address.look()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["clients cannot find this daemon"]
     assert caplog.records[0].levelno == logging.ERROR
     place.runtime.unlink()
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert await place.answers()
 
 
 @pytest.mark.parametrize("fate", ["deleted", "moved", "exchanged"])
 async def test_without_its_data_directory_it_ends_and_leaves_that_of_another(place: Place, fate: str) -> None:
     elsewhere = place.data.with_name(f"{place.data.name}-elsewhere")
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert not place.homeless.is_set()
     place.data.rename(elsewhere)
     if fate == "deleted":
@@ -148,7 +148,7 @@ async def test_without_its_data_directory_it_ends_and_leaves_that_of_another(pla
         place.data.mkdir()
         (place.data / "daemon.lock").touch()
     os.unlink(place.socket())
-    await place.whereabouts.look()
+    await place.daemon_address.look()
     assert place.homeless.is_set()
     assert names_in(place.runtime) == set(), "the socket is another daemon's now, perhaps"
     assert POINTER_FILE not in names_in(place.data)

@@ -52,14 +52,16 @@ def _add(connection: sqlite3.Connection, folder: Path, experiment_id: str, trial
     )
 
 
-def _chunk(name: str, number: int) -> metrics.Chunk:
+def _chunk(name: str, number: int) -> metrics.OutboxPart:
     values = _values(number)
     found = [
         Metric(type=MetricType.PERIODICAL, data=str(value), value=value, number=place)
         for place, value in enumerate(values)
     ]
     found.append(Metric(type=MetricType.FINAL, data=str(values[-1]), value=values[-1], number=len(values)))
-    return metrics.Chunk(job_name=name, outbox=protocol.MAIN_OUTBOX, start=0, end=1000, lines=len(found), metrics=found)
+    return metrics.OutboxPart(
+        job_name=name, outbox=protocol.MAIN_OUTBOX, start=0, end=1000, lines=len(found), metrics=found
+    )
 
 
 def fill_nni(database: Path, count: int, began_ms: int) -> None:

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, async_playwright
 
 from nni_manager.api.application import create_application
 from nni_manager.web.pages import PagesContext, create_pages
-from tests.api.doors import tcp_door
+from tests.api.listeners import tcp_listener
 from tests.api.world import World, make_world
 
 CHROMIUM = "/usr/bin/chromium"
@@ -31,7 +31,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def site(world: World) -> AsyncIterator[str]:
     """Where the pages are."""
     pages = create_pages(PagesContext(service=world.service, version="1.2.3"))
-    async with tcp_door(create_application(world.context, pages=pages)) as address:
+    async with tcp_listener(create_application(world.context, pages=pages)) as address:
         yield f"http://127.0.0.1:{address.port}"
         world.stopping.set()
 

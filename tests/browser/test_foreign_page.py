@@ -14,7 +14,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.api.doors import tcp_door
+from tests.api.listeners import tcp_listener
 from tests.api.world import World
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
@@ -55,7 +55,7 @@ async def _blank(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def foreign_page(browser: Browser, host: str) -> AsyncIterator[Page]:
     """A page of the origin ``http://<host>:<a port of its own>``."""
-    async with tcp_door(_blank) as address:
+    async with tcp_listener(_blank) as address:
         context = await browser.new_context()
         page = await context.new_page()
         await page.goto(f"http://{host}:{address.port}/")

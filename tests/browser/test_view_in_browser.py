@@ -58,7 +58,9 @@ async def test_the_page(browser: Browser, nnictl: CommandLine, prefix: tuple[str
 
 async def test_a_daemon_that_goes_away_is_noticed(browser: Browser, nnictl: CommandLine, tmp_path: Path) -> None:
     daemon = await asyncio.to_thread(nnictl.serve, "--port", "0")
-    service = next(door for door in daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service")["address"]
+    service = next(
+        listener for listener in daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service"
+    )["address"]
     id_ = await asyncio.to_thread(nnictl.create, trialCommand=RUN_ON, maxTrialNumber=2)
     await asyncio.to_thread(state_of, daemon, id_, RUNNING=2)
     context = await browser.new_context()

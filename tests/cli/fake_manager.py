@@ -53,7 +53,7 @@ class FakeManager:
         self.trials_of: dict[str, list[Json]] = {}
         self.metrics_of: dict[str, list[Json]] = {}
         self.code: dict[str, bytes] = {}
-        self.doors: list[Json] = []
+        self.listeners: list[Json] = []
         self.experiment_logs: dict[str, bytes] = {}
         self.logs: dict[tuple[str, str], bytes] = {}
         self.stream: list[Json] = []
@@ -68,7 +68,7 @@ class FakeManager:
         self.known.update({state["id"]: state for state in states})
 
     def daemon(self) -> Json:
-        return {"pid": os.getpid(), "endsByItself": False, "doors": self.doors}
+        return {"pid": os.getpid(), "endsByItself": False, "listeners": self.listeners}
 
     def create(self, config: str, **caller: Any) -> str:
         self._note("create", config, caller)

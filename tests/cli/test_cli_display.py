@@ -7,8 +7,7 @@ import io
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.display import LineDisplay, TerminalDisplay, for_stream
-from nni_manager.cli.progress import Progress, read
+from nni_manager.cli.progress import LineDisplay, Progress, TerminalDisplay, display_for, read
 
 pytestmark = pytest.mark.unit
 
@@ -60,4 +59,4 @@ def test_terminal_keeps_notes_and_the_last_line() -> None:
 
 
 def test_what_is_no_terminal_gets_lines() -> None:
-    assert isinstance(for_stream(io.StringIO()), LineDisplay)
+    assert isinstance(display_for(io.StringIO()), LineDisplay)

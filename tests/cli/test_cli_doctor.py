@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nni_manager.app.doctor import examination
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.cli.main import nni_manager
 
 pytestmark = pytest.mark.unit
@@ -25,8 +25,8 @@ BROKEN = failure("keeper", "it cannot\nbe started", "see why")
 def report(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """Runs the command with these findings."""
 
-    def run(findings: list[Finding], *words: str) -> Result:
-        def examine(data_dir: Path, environment: Any, *, config: Path | None) -> Iterator[Finding]:
+    def run(findings: list[CheckFinding], *words: str) -> Result:
+        def examine(data_dir: Path, environment: Any, *, config: Path | None) -> Iterator[CheckFinding]:
             asked.append((data_dir, config))
             yield from findings
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 from fake_manager import FakeManager, state
 
 from nni_manager import __version__
-from nni_manager.cli import elsewhere
+from nni_manager.cli import remote_manager
 from nni_manager.cli.main import nnictl as group
-from nni_manager.cli.place import Place
+from nni_manager.cli.session import ChosenDaemon
 from nni_manager.client.errors import AccessRefused, Unreachable
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 
@@ -68,7 +68,7 @@ def test_it_is_asked_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     with server(DAEMON, seen=seen) as url:
-        client = elsewhere.reach(f"{url}/lab/", None)
+        client = remote_manager.reach_elsewhere(f"{url}/lab/", None)
         assert not client.is_here and str(client.address) == f"{url}/lab"
     assert seen == [("/lab/api/v1/daemon", "Bearer s3cret")]
     assert "s3cret" not in repr(client.address)
@@ -79,9 +79,9 @@ def test_the_token_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "of the environment")
     (tmp_path / "token").write_text("of the file\n")
     with server(DAEMON, seen=seen) as url:
-        elsewhere.reach(url, tmp_path / "token")
+        remote_manager.reach_elsewhere(url, tmp_path / "token")
         with pytest.raises(InvalidInput, match=r"--token-file .* cannot be read"):
-            elsewhere.reach(url, tmp_path / "nowhere")
+            remote_manager.reach_elsewhere(url, tmp_path / "nowhere")
     assert seen == [("/api/v1/daemon", "Bearer of the file")]
 
 
@@ -89,17 +89,17 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
     seen: list[Any] = []
     with server(DAEMON, seen=seen) as url:
         monkeypatch.setenv("NNI_MANAGER_TOKEN", " s3cret\r\n")
-        elsewhere.reach(url, None)
+        remote_manager.reach_elsewhere(url, None)
         monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret\nmore")
         with pytest.raises(InvalidInput, match="NNI_MANAGER_TOKEN: must be one line") as refusal:
-            elsewhere.reach(url, None)
+            remote_manager.reach_elsewhere(url, None)
     assert seen == [("/api/v1/daemon", "Bearer s3cret")] and "s3cret" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
     ("answer", "status", "error", "sentence"),
     [
-        ({"error": "this door"}, 401, AccessRefused, "wants a token; set NNI_MANAGER_TOKEN, or give --token-file"),
+        ({"error": "this listener"}, 401, AccessRefused, "wants a token; set NNI_MANAGER_TOKEN, or give --token-file"),
         ({"error": "not called"}, 403, AccessRefused, "not called"),
         ({"error": "nothing"}, 404, NniManagerError, "is no nni_manager"),
         (b"<html>", 200, NniManagerError, "is no nni_manager"),
@@ -112,14 +112,17 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
 )
 def test_somebody_else_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
     with server(answer, status) as url, pytest.raises(error) as raised:
-        elsewhere.reach(url, None)
+        remote_manager.reach_elsewhere(url, None)
     assert sentence in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
 def test_the_wrong_token_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
-    with server({"error": "this door"}, 401) as url, pytest.raises(AccessRefused, match="does not take the token") as e:
-        elsewhere.reach(url, None)
+    with (
+        server({"error": "this listener"}, 401) as url,
+        pytest.raises(AccessRefused, match="does not take the token") as e,
+    ):
+        remote_manager.reach_elsewhere(url, None)
     assert "s3cret" not in str(e.value)
 
 
@@ -127,7 +130,7 @@ def test_nobody_answers() -> None:
     with server(DAEMON) as url:
         pass
     with pytest.raises(Unreachable, match=r"cannot be reached: .*Connection refused"):
-        elsewhere.reach(url, None)
+        remote_manager.reach_elsewhere(url, None)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +138,12 @@ def test_nobody_answers() -> None:
 )
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(InvalidInput, match="is no address of a manager"):
-        elsewhere.reach(url, None)
+        remote_manager.reach_elsewhere(url, None)
 
 
 def test_a_secret_in_a_url_is_not_repeated() -> None:
     with pytest.raises(InvalidInput) as raised:
-        elsewhere.reach("http://me:s3cret@gpu-box:8080", None)
+        remote_manager.reach_elsewhere("http://me:s3cret@gpu-box:8080", None)
     assert "s3cret" not in str(raised.value)
 
 
@@ -151,7 +154,7 @@ def run(words: list[str]) -> tuple[Result, list[Any]]:
     """What the command would connect to."""
     asked: list[Any] = []
 
-    def connect(place: Place) -> FakeManager:
+    def connect(place: ChosenDaemon) -> FakeManager:
         asked.append(place)
         return FakeManager()
 
@@ -166,8 +169,8 @@ def test_option_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("NNI_MANAGER_ADDRESS", "http://b")
     assert run([])[1][0].url == "http://b"
     assert run(["--manager", "http://a"])[1][0].url == "http://a"
-    assert run(["--data-dir", str(tmp_path)])[1] == [Place(data_directory=tmp_path)]
-    assert run(["--token-file", "x"])[1] == [Place(url="http://b", token_file=Path("x"))]
+    assert run(["--data-dir", str(tmp_path)])[1] == [ChosenDaemon(data_directory=tmp_path)]
+    assert run(["--token-file", "x"])[1] == [ChosenDaemon(url="http://b", token_file=Path("x"))]
 
 
 @pytest.mark.parametrize("words", [["--manager", "http://a", "--data-dir", "."], ["--token-file", "x"]])

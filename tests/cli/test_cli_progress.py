@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.progress import line, read, step
+from nni_manager.cli.progress import line, read, tenth
 
 pytestmark = pytest.mark.unit
 
@@ -65,4 +65,4 @@ def test_line_fits_into_the_terminal(columns: int, expected: str) -> None:
     ],
 )
 def test_step_counts_tenths(fields: dict, expected: int) -> None:
-    assert step(read(state(**fields))) == expected
+    assert tenth(read(state(**fields))) == expected

@@ -72,22 +72,22 @@ VIEW = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
 def test_the_page_of_a_view_and_of_the_service(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", view=VIEW))
     assert nnictl("webui", "url").stdout == "http://127.0.0.1:8080/\n"
-    manager.doors = [{"kind": "control", "address": "/x"}, {"kind": "service", "address": "http://127.0.0.1:9000"}]
+    manager.listeners = [{"kind": "control", "address": "/x"}, {"kind": "service", "address": "http://127.0.0.1:9000"}]
     assert nnictl("webui", "url", "abc").stdout.splitlines()[1] == "http://127.0.0.1:9000/experiments/abc"
 
 
-def test_a_door_on_all_interfaces_is_shown_by_this_machines_name(
+def test_a_listener_on_all_interfaces_is_shown_by_this_machines_name(
     nnictl: Run, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "gpu-box")
     manager.add(state("abc", view=None))
-    manager.doors = [{"kind": "service", "address": "http://0.0.0.0:9000"}]
+    manager.listeners = [{"kind": "service", "address": "http://0.0.0.0:9000"}]
     assert nnictl("webui", "url").stdout == "http://gpu-box:9000/experiments/abc\n"
 
 
 def test_a_manager_elsewhere_is_shown_as_it_was_called(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
-    manager.doors = [{"kind": "service", "address": "http://0.0.0.0:9000"}]
+    manager.listeners = [{"kind": "service", "address": "http://0.0.0.0:9000"}]
     shown = nnictl("webui", "url", "--manager", "https://gpu-box/nni/").stdout
     assert shown == "https://gpu-box/nni/experiments/abc\n"
 

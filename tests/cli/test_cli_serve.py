@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import nni_manager.app
-from nni_manager.cli import data_directory
+from nni_manager.cli import caller
 from nni_manager.cli.main import nni_manager as group
 from nni_manager.config import settings
 from nni_manager.config.scalars import LOG_LEVELS
@@ -29,11 +29,11 @@ class Daemon:
 
     def __init__(self) -> None:
         self.settings: Settings | None = None
-        self.doors: dict = {}
+        self.listeners: dict = {}
         self.failure: Exception | None = None
 
-    def serve(self, settings: Settings, **doors: object) -> int:
-        self.settings, self.doors = settings, doors
+    def serve(self, settings: Settings, **listeners: object) -> int:
+        self.settings, self.listeners = settings, listeners
         if self.failure:
             raise self.failure
         return 0
@@ -67,7 +67,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 def test_defaults(serve: Serve, daemon: Daemon, tmp_path: Path) -> None:
     assert serve().exit_code == 0
     assert daemon.settings == Settings(data_dir=tmp_path)
-    assert daemon.doors == {"service": True, "trials": True, "auto": False, "ready_fd": None, "insecure": False}
+    assert daemon.listeners == {"service": True, "trials": True, "auto": False, "ready_fd": None, "insecure": False}
 
 
 def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tuple[int, int]) -> None:
@@ -83,7 +83,7 @@ def test_everything_given(serve: Serve, daemon: Daemon, tmp_path: Path, pipe: tu
         trial_port=9100,
     )  # fmt: skip
     assert daemon.settings == expected
-    assert daemon.doors == {"service": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
+    assert daemon.listeners == {"service": False, "trials": False, "auto": True, "ready_fd": pipe[1], "insecure": True}
 
 
 def test_ports_may_be_left_to_the_daemon(serve: Serve, daemon: Daemon) -> None:
@@ -164,12 +164,12 @@ def test_a_fault_is_logged_with_its_stack(serve: Serve, daemon: Daemon, caplog: 
 
 def test_names_that_stand_twice_are_the_same() -> None:
     """The command line repeats them, because to import them costs time."""
-    assert settings.DATA_VARIABLE == data_directory.VARIABLE
-    assert settings.DEFAULT_DATA_DIRECTORY == data_directory.DEFAULT
+    assert settings.DATA_VARIABLE == caller.DATA_VARIABLE
+    assert settings.DEFAULT_DATA_DIRECTORY == caller.DEFAULT_DATA_DIRECTORY
     assert sys.modules["nni_manager.cli.serve"].LOG_LEVELS == LOG_LEVELS
 
 
 @pytest.mark.parametrize("given", [None, "~/x", "relative/../x"])
 def test_the_data_directory_is_the_daemons(given: str | None, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert data_directory.resolve(given) == settings.load({"data_dir": given}, os.environ).data_dir
+    assert caller.resolve_data_directory(given) == settings.load({"data_dir": given}, os.environ).data_dir

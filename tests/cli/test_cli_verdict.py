@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fake_manager import state
 
-from nni_manager.cli.verdict import PASSING_HOLDS, judge, passing_hold
+from nni_manager.cli.wait_for_end import PASSING_HOLDS, judge, passing_hold
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 
 pytestmark = pytest.mark.unit

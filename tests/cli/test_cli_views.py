@@ -48,7 +48,7 @@ def test_create_prints_where_it_is(nnictl: Run, manager: FakeManager, file: Path
 
 def test_create_prints_the_page_on_the_service(nnictl: Run, manager: FakeManager, file: Path) -> None:
     assert "page" not in nnictl("create", "-c", str(file)).stdout
-    manager.doors = [{"kind": "service", "address": "http://127.0.0.1:9000"}]
+    manager.listeners = [{"kind": "service", "address": "http://127.0.0.1:9000"}]
     assert "\npage    http://127.0.0.1:9000/experiments/new00000\n" in nnictl("create", "-c", str(file)).stdout
 
 

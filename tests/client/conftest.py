@@ -10,7 +10,7 @@ import pytest
 
 from nni_manager.api.application import create_application
 from nni_manager.client.manager_client import ManagerClient
-from tests.api.doors import socket_door
+from tests.api.listeners import socket_listener
 from tests.api.world import World, make_world
 
 
@@ -24,5 +24,5 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def client(world: World) -> AsyncIterator[ManagerClient]:
     """Blocks: call it in a thread. The socket's path must be short."""
     with tempfile.TemporaryDirectory() as folder:
-        async with socket_door(create_application(world.context), Path(folder) / "socket") as address:
+        async with socket_listener(create_application(world.context), Path(folder) / "socket") as address:
             yield ManagerClient(address)

@@ -29,10 +29,10 @@ def point(folder: Path, path: object) -> None:
 def test_a_daemon_that_listens_is_found(folder: Path) -> None:
     path = str(folder / "control.sock")
     point(folder, path)
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
         assert find(folder) is None  # bound, but nobody listens
-        door.listen()
+        listener.listen()
         assert find(folder) == Address(socket=path)
     assert find(folder) is None  # the file is still there
     assert read_pointer(folder) == Pointer(socket=path, pid=7, version="1.2.3")

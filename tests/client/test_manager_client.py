@@ -20,7 +20,7 @@ from nni_manager.client.connection import Answer, Request
 from nni_manager.client.errors import AccessRefused, Unreachable, from_answer
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import ConfigInvalid, Conflict, InvalidInput, NniManagerError, NotFound, StoreUnavailable
-from tests.api.doors import tcp_door
+from tests.api.listeners import tcp_listener
 from tests.api.world import World
 
 pytestmark = pytest.mark.acceptance
@@ -137,9 +137,9 @@ async def test_refusals_are_domain_errors(client: ManagerClient, world: World) -
     assert problem.field == "trialConcurrency" and problem.line == 1 and "trialConcurrency" in str(invalid)
 
 
-async def test_a_door_with_a_token(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listener_with_a_token(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # not looked at
-    async with tcp_door(create_application(world.context, token="s3cret")) as address:
+    async with tcp_listener(create_application(world.context, token="s3cret")) as address:
         with pytest.raises(AccessRefused, match="token"):
             await to_thread(ManagerClient(address).experiments)
         client = ManagerClient(Address(port=address.port, token="s3cret"))
@@ -183,7 +183,7 @@ async def test_a_huge_body_is_refused_while_it_is_sent(world: World, says_size: 
         connection.close()
         return result
 
-    async with tcp_door(create_application(world.context)) as address:
+    async with tcp_listener(create_application(world.context)) as address:
         status, body = await to_thread(send, address.port)
     assert status == 413 and "8 MB" in json.loads(body)["error"]
 

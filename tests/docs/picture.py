@@ -19,11 +19,11 @@ SIZE = {"width": 1280, "height": 800}
 def main(file: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="search-", dir="/tmp") as folder, command_line(Path(folder)) as line:
         line.serve("--host", "127.0.0.1", "--port", "0")
-        (door,) = [one for one in line.daemon.call("GET", "/daemon")["doors"] if one["kind"] == "service"]
+        (listener,) = [one for one in line.daemon.call("GET", "/daemon")["listeners"] if one["kind"] == "service"]
         line.good("create", "--config", ROOT / "configs" / "digits-tpe.yml")
         (experiment,) = line.daemon.call("GET", "/experiments")["experiments"]
         line.daemon.wait(experiment["id"], "DONE", timeout_s=300)
-        _take(f"{door['address']}/experiments/{experiment['id']}", file)
+        _take(f"{listener['address']}/experiments/{experiment['id']}", file)
 
 
 def _take(address: str, file: Path) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nni_manager.config import dialect_v2
-from nni_manager.config.field_descriptions import TOP_LEVEL
-from nni_manager.config.field_reference import reference
+from nni_manager.config.field_reference import TOP_LEVEL, reference
 from nni_manager.config.model_fields import fields_of, models_in
 from nni_manager.platform_kit import registry
 

@@ -33,11 +33,13 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 def test_commands_run(page: Path, line: CommandLine) -> None:
     pages.write_files(page, line.folder)
     programs = Path(sys.executable).parent
-    (door,) = [door for door in line.daemon.call("GET", "/daemon")["doors"] if door["kind"] == "service"]
+    (listener,) = [
+        listener for listener in line.daemon.call("GET", "/daemon")["listeners"] if listener["kind"] == "service"
+    ]
     environment = line.environment | {
         "PATH": f"{programs}:{line.environment['PATH']}",
         "NNI_MANAGER_TOKEN": "",
-        "MANAGER": door["address"],
+        "MANAGER": listener["address"],
     }
     done = subprocess.run(
         ["bash", "-euxo", "pipefail", "-c", pages.script(page)], cwd=line.folder, env=environment, text=True,

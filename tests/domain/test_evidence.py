@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nni_manager.domain.evidence import (
-    Finding,
+    AttemptEnd,
     RunnerWord,
     apart_ms,
     possible_ms,
@@ -44,12 +44,12 @@ def test_nobody_says_that_it_has_ended() -> None:
 
 @pytest.mark.parametrize("platform", PLATFORM.values(), ids=PLATFORM)
 def test_the_platform_alone_is_believed(platform: JobReport) -> None:
-    assert weigh(platform, None) == Finding(report=platform)
+    assert weigh(platform, None) == AttemptEnd(report=platform)
 
 
 @pytest.mark.parametrize("runner", RUNNER.values(), ids=RUNNER)
 def test_the_runner_alone_is_believed(runner: RunnerWord) -> None:
-    assert weigh(None, runner) == Finding(report=runner.report())
+    assert weigh(None, runner) == AttemptEnd(report=runner.report())
 
 
 @pytest.mark.parametrize(("platform", "runner", "state", "exit_code", "signal", "agree"), [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nni_manager.domain.javascript import stringify
+from nni_manager.store.nni_format import as_javascript
 
 pytestmark = pytest.mark.unit
 
@@ -28,20 +28,20 @@ VALUES = st.recursive(
 
 
 def test_numbers_are_written_as_node_does() -> None:
-    assert {number: stringify(number) for number in NUMBERS} == NUMBERS
+    assert {number: as_javascript(number) for number in NUMBERS} == NUMBERS
 
 
 def test_it_is_compact_and_what_stands_in_a_string_stays() -> None:
     value = [{"größe": 1.0, 'say "1.0"\\': ["2.50", "\\", 1.0, "\n", "\u2028"]}]
-    assert stringify(value) == '[{"größe":1,"say \\"1.0\\"\\\\":["2.50","\\\\",1,"\\n","\u2028"]}]'
+    assert as_javascript(value) == '[{"größe":1,"say \\"1.0\\"\\\\":["2.50","\\\\",1,"\\n","\u2028"]}]'
 
 
 @given(VALUES)
 def test_nothing_is_lost(value: object) -> None:
     """But which of 1 and 1.0 it was."""
-    assert json.loads(stringify(value), parse_int=float) == json.loads(json.dumps(value), parse_int=float)
+    assert json.loads(as_javascript(value), parse_int=float) == json.loads(json.dumps(value), parse_int=float)
 
 
 def test_what_is_no_json_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        stringify({"x": float("nan")})
+        as_javascript({"x": float("nan")})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nni_manager.domain.dimension import Dimension, Real
 from nni_manager.domain.errors import BadDimension, InvalidInput
-from nni_manager.domain.search_space import Place, parse
+from nni_manager.domain.search_space import PlacedDimension, parse
 
 pytestmark = pytest.mark.unit
 
@@ -193,9 +193,9 @@ def test_nested_choices_are_flattened_with_their_condition() -> None:
 
 
 def test_only_the_chosen_branch_is_asked_for_and_present() -> None:
-    asked: list[Place] = []
+    asked: list[PlacedDimension] = []
 
-    def choose(place: Place) -> object:
+    def choose(place: PlacedDimension) -> object:
         asked.append(place)
         return {"model": 1, "lr": 7, "deep": 0, "n": 2, "q": 5.0}[place.name]
 
@@ -209,7 +209,7 @@ def test_picks_are_what_was_chosen(units: list[float]) -> None:
     space = parse(NESTED)
     chosen: dict[object, object] = {}
 
-    def choose(place: Place) -> object:
+    def choose(place: PlacedDimension) -> object:
         chosen[place.key] = place.dimension.quantile(units[len(chosen)])
         return chosen[place.key]
 

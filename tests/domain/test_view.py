@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.view import View, ViewWish, parse_prefix
 
 pytestmark = pytest.mark.unit
 
@@ -31,6 +31,6 @@ def test_a_prefix_has_an_end() -> None:
 
 
 def test_paths_and_wishes() -> None:
-    assert (View(port=1).path, View(port=1, prefix="my/pre").path) == ("/", "/my/pre/")
-    assert not ViewWish().is_explicit
-    assert ViewWish(port=0).is_explicit and ViewWish(prefix="x").is_explicit
+    assert (Endpoint(port=1).path, Endpoint(port=1, prefix="my/pre").path) == ("/", "/my/pre/")
+    assert not EndpointWish().is_explicit
+    assert EndpointWish(port=0).is_explicit and EndpointWish(prefix="x").is_explicit

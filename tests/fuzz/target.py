@@ -32,8 +32,8 @@ class Target:
         self.daemon = daemon
         self.code = folder / "code"
         self.code.mkdir()
-        doors = daemon.call("GET", "/daemon")["doors"]
-        (self.base,) = [door["address"] for door in doors if door["kind"] == "service"]
+        listeners = daemon.call("GET", "/daemon")["listeners"]
+        (self.base,) = [listener["address"] for listener in listeners if listener["kind"] == "service"]
         assert daemon.process is not None
         self.process = psutil.Process(daemon.process.pid)
         #: Ids of experiments that there are, or were a moment ago, and of their trials.

@@ -19,12 +19,12 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, gpu_environment
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.platform_kit.keeper_jobs import KeeperJobs
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
-from nni_manager.platform_kit.keeper_process import LocalKeeper
-from nni_manager.platform_kit.ledger import Demand
-from nni_manager.platform_kit.places import KeeperMachine
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.keeper.local_process import LocalKeeper
+from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.platform_kit.machines.ledger import Demand
+from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from tests.fake_driver import FakeDriver
 from trial_runner import processes

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from nni_manager.platform_kit.cards import Card, Foreign, Reading
-from nni_manager.platform_kit.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
-from nni_manager.platform_kit.line import Line
+from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
+from nni_manager.platform_kit.machines.line import Line
 
 #: Seconds for which a place may be idle while a job that fits waits and the daemon is ready.
 MOST_IDLE_S = 1.0

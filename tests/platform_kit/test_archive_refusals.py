@@ -133,9 +133,9 @@ def test_a_pipe_for_rules_does_not_block(tmp_path: Path) -> None:
 
 def test_a_socket_is_refused(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {})
-    os.mknod(code / "door", 0o600 | stat.S_IFSOCK)
-    assert f"'door' in '{code}' is a socket, which cannot travel" in refusal(code)
-    grow(code, {".nniignore": "door"})
+    os.mknod(code / "listener", 0o600 | stat.S_IFSOCK)
+    assert f"'listener' in '{code}' is a socket, which cannot travel" in refusal(code)
+    grow(code, {".nniignore": "listener"})
     assert packed_files(pack(code, tmp_path / "out").path) == {".nniignore"}
 
 

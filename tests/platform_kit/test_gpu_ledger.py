@@ -11,8 +11,8 @@ from nni_manager.platform_kit.cards import Card, Foreign, Reading, in_words
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.gpu_machines import demand_of, gpu_environment
 from nni_manager.platform_kit.gpu_preflight import findings
-from nni_manager.platform_kit.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
-from nni_manager.platform_kit.places import KeeperMachine, Places
+from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
+from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 
 pytestmark = pytest.mark.unit
 

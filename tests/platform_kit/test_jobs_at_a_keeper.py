@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit import keeper_leaving
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.platform_kit.keeper_jobs import KeeperJobs, owner_of
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
-from nni_manager.platform_kit.ledger import Demand, MachineLedger, Reservation
-from nni_manager.platform_kit.places import KeeperMachine, Places
+from nni_manager.platform_kit.keeper import leaving
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs, owner_of
+from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger, Reservation
+from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from trial_runner import protocol
 
@@ -134,7 +134,7 @@ async def test_an_offer_that_nobody_takes_goes_to_the_next_by_itself(keeper: Tal
 async def test_a_job_that_ends_while_it_is_forgotten_is_not_waited_for(
     keeper: TalkativeKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_leaving, "_LAST_MOMENT_S", 5.0)
+    monkeypatch.setattr(leaving, "_LAST_MOMENT_S", 5.0)
     recorder = Recorder()
     host = recorder.host(keeper)
     keeper.jobs = {"a": running(owner=owner_of(host))}

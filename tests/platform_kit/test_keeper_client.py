@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
-from nni_manager.platform_kit import keeper_client, keeper_connection
-from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper import client, connection
+from nni_manager.platform_kit.keeper.client import Keeper
 from trial_runner import protocol
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
@@ -29,8 +29,8 @@ class Peer(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         self._decoder = protocol.Decoder()
         self.requests: asyncio.Queue[Message] = asyncio.Queue()
         self.hellos: asyncio.Queue[Message] = asyncio.Queue()
@@ -38,7 +38,7 @@ class Peer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self._door.welcome(self)
+        self._listener.welcome(self)
 
     def data_received(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
@@ -53,7 +53,7 @@ class Peer(asyncio.Protocol):
     def greet(self, hello: Message) -> None:
         self.hellos.put_nowait(hello)
         usual = {"result": {"pid": 1, "version": protocol.VERSION}}
-        greeting = self._door.greetings.pop(0) if self._door.greetings else usual
+        greeting = self._listener.greetings.pop(0) if self._listener.greetings else usual
         self.send({"id": hello["id"], **greeting})
 
     async def answer(self, **content: Any) -> Message:
@@ -76,7 +76,7 @@ class Peer(asyncio.Protocol):
         self.transport.close()
 
 
-class Door:
+class Listener:
     """The keeper's socket."""
 
     def __init__(self, path: Path) -> None:
@@ -92,7 +92,7 @@ class Door:
 
     async def close(self) -> None:
         self._server.close()
-        await _few_turns()  # of whoever stood at the door
+        await _few_turns()  # of whoever stood at the listener
         for peer in self._all:
             peer.hang_up()
         await asyncio.gather(*(peer.is_over.wait() for peer in self._all))
@@ -149,11 +149,11 @@ async def _at_once() -> None:
 
 
 @pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Door]:
-    door = Door(tmp_path / "keeper.sock")
-    await door.open()
-    yield door
-    await door.close()
+async def listener(tmp_path: Path) -> AsyncIterator[Listener]:
+    listener = Listener(tmp_path / "keeper.sock")
+    await listener.open()
+    yield listener
+    await listener.close()
 
 
 @asynccontextmanager
@@ -169,15 +169,15 @@ async def at_work(keeper: Keeper) -> AsyncIterator[Keeper]:
 
 
 @pytest.fixture
-async def keeper(door: Door) -> AsyncIterator[Keeper]:
-    async with at_work(Keeper(door.connect)) as keeper:
+async def keeper(listener: Listener) -> AsyncIterator[Keeper]:
+    async with at_work(Keeper(listener.connect)) as keeper:
         yield keeper
 
 
 @pytest.fixture
 def brief_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of connections that are made after this."""
-    monkeypatch.setattr(keeper_connection, "SILENCE_S", 0.02)
+    monkeypatch.setattr(connection, "SILENCE_S", 0.02)
 
 
 @pytest.fixture
@@ -190,9 +190,9 @@ async def owner(keeper: Keeper) -> Owner:
 
 
 @pytest.fixture
-async def peer(owner: Owner, door: Door) -> Peer:
+async def peer(owner: Owner, listener: Listener) -> Peer:
     """Of the first connection."""
-    return await door.peer()
+    return await listener.peer()
 
 
 # ---------------------------------------------------------------------------------------------- versions
@@ -200,13 +200,13 @@ async def peer(owner: Owner, door: Door) -> Peer:
 
 @pytest.mark.parametrize("greeting", [{"pid": 7, "version": "0.0.9"}, {"pid": 7, "version": "99.0"}, {"pid": 7}])
 async def test_a_keeper_of_another_version_is_left_alone_until_it_is_gone(
-    keeper: Keeper, door: Door, greeting: Message
+    keeper: Keeper, listener: Listener, greeting: Message
 ) -> None:
     """Whatever it would be asked, it might take for something else."""
-    door.greetings.append({"result": greeting})
+    listener.greetings.append({"result": greeting})
     owner = Owner()
     await keeper.listen("exp", owner)
-    stranger = await door.peer()
+    stranger = await listener.peer()
     await stranger.is_over.wait()
     assert f"(process 7) is version {greeting.get('version')}, this daemon is {protocol.VERSION}" in keeper.trouble
     assert stranger.requests.empty()
@@ -214,8 +214,8 @@ async def test_a_keeper_of_another_version_is_left_alone_until_it_is_gone(
     assert keeper.trouble == ""
 
 
-async def test_a_keeper_of_a_patch_release_is_fine(keeper: Keeper, door: Door) -> None:
-    door.greetings.append({"result": {"pid": 7, "version": ".".join([*protocol.VERSION.split(".")[:2], "99"])}})
+async def test_a_keeper_of_a_patch_release_is_fine(keeper: Keeper, listener: Listener) -> None:
+    listener.greetings.append({"result": {"pid": 7, "version": ".".join([*protocol.VERSION.split(".")[:2], "99"])}})
     owner = Owner()
     await keeper.listen("exp", owner)
     await owner.hears("connected")
@@ -256,9 +256,9 @@ async def test_a_refusal_says_that_nothing_was_done(keeper: Keeper, peer: Peer) 
 
 
 async def test_a_keeper_that_answers_nothing_is_given_up(
-    keeper: Keeper, peer: Peer, owner: Owner, door: Door, monkeypatch: pytest.MonkeyPatch
+    keeper: Keeper, peer: Peer, owner: Owner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
     request = asyncio.create_task(keeper.request("spawn"))
     await peer.requests.get()
     with pytest.raises(PlatformUnavailable, match=r"no answer for 0\.05 s") as silent:
@@ -267,15 +267,15 @@ async def test_a_keeper_that_answers_nothing_is_given_up(
     await owner.hears("disconnected", "connected")
     await peer.is_over.wait()
     again = asyncio.create_task(keeper.request("spawn"))
-    await (await door.peer()).answer(result="done")
+    await (await listener.peer()).answer(result="done")
     assert await again == "done"
 
 
 async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
     keeper: Keeper, peer: Peer, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(keeper_client, "MAX_UNSTORED_LINES", 2)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(client, "MAX_UNSTORED_LINES", 2)
     can_store = asyncio.Event()
     owner.store = can_store.wait
     peer.lines("exp", 0, count=3)
@@ -293,7 +293,7 @@ async def test_a_keeper_is_not_blamed_while_nobody_reads_its_answers(
 async def test_a_keeper_that_hangs_is_given_up_though_nobody_asks_anything(
     owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(keeper_client, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.2)
     peer.transport.pause_reading()
     await owner.hears("disconnected", "connected")
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
@@ -304,15 +304,15 @@ async def test_a_keeper_that_hangs_is_given_up_though_nobody_asks_anything(
 @pytest.mark.usefixtures("brief_silence")
 @pytest.mark.parametrize("kind", [protocol.UNAVAILABLE, protocol.INVALID])
 async def test_a_keeper_that_answers_when_it_was_silent_is_kept(
-    keeper: Keeper, owner: Owner, peer: Peer, door: Door, kind: str
+    keeper: Keeper, owner: Owner, peer: Peer, listener: Listener, kind: str
 ) -> None:
-    door.greetings.append({"error": {"kind": kind, "message": "not today"}})
+    listener.greetings.append({"error": {"kind": kind, "message": "not today"}})
     for _ in range(4):  # the first comes with the connection
         await peer.hellos.get()
     request = asyncio.create_task(keeper.request("list"))
     await peer.answer(result="still here")
     assert await request == "still here"
-    assert owner.has_heard_nothing() and door.connections == 1
+    assert owner.has_heard_nothing() and listener.connections == 1
 
 
 async def test_when_the_connection_breaks_nothing_is_known_of_a_request(keeper: Keeper, peer: Peer) -> None:
@@ -338,12 +338,12 @@ async def test_without_a_connection_a_request_says_why() -> None:
             await keeper.request("list")
 
 
-async def test_a_request_waits_for_a_connection_that_is_being_made(door: Door) -> None:
+async def test_a_request_waits_for_a_connection_that_is_being_made(listener: Listener) -> None:
     go_on = asyncio.Event()
 
     async def slowly(make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         await go_on.wait()
-        return await door.connect(make_protocol)
+        return await listener.connect(make_protocol)
 
     async with at_work(Keeper(slowly)) as keeper:
         await keeper.listen("exp", Owner())
@@ -351,7 +351,7 @@ async def test_a_request_waits_for_a_connection_that_is_being_made(door: Door) -
         await _few_turns()
         assert not request.done()
         go_on.set()
-        await (await door.peer()).answer(result="answered")
+        await (await listener.peer()).answer(result="answered")
         assert await request == "answered"
 
 
@@ -381,14 +381,16 @@ async def test_a_request_does_not_wait_for_ever_for_a_connection() -> None:
             await keeper.request("list")
 
 
-async def test_a_listener_that_asks_on_a_connection_just_lost_holds_nobody_up(keeper: Keeper, door: Door) -> None:
+async def test_a_listener_that_asks_on_a_connection_just_lost_holds_nobody_up(
+    keeper: Keeper, listener: Listener
+) -> None:
     class Slow(Owner):
         """Asks when the connection it was told of is gone."""
 
         async def on_connected(self) -> None:
             await super().on_connected()
-            if door.connections == 1:
-                (await door.peer()).hang_up()
+            if listener.connections == 1:
+                (await listener.peer()).hang_up()
                 await self.hears("connected", "disconnected")
                 with pytest.raises(PlatformUnavailable, match="the connection broke"):
                     await keeper.request("follow")
@@ -396,7 +398,7 @@ async def test_a_listener_that_asks_on_a_connection_just_lost_holds_nobody_up(ke
     owner = Slow()
     await keeper.listen("exp", owner)
     await owner.hears("connected")
-    assert door.connections == 2
+    assert listener.connections == 2
 
 
 async def test_a_request_given_up_disturbs_no_other(keeper: Keeper, peer: Peer) -> None:
@@ -430,24 +432,24 @@ async def test_waits_between_tries_grow(caplog: pytest.LogCaptureFixture) -> Non
     assert [record.getMessage() for record in caplog.records] == ["keeper local: nobody is at home"]  # once
 
 
-async def test_nobody_connects_before_somebody_listens(door: Door, keeper: Keeper) -> None:
+async def test_nobody_connects_before_somebody_listens(listener: Listener, keeper: Keeper) -> None:
     await asyncio.sleep(0)
-    assert door.connections == 0
+    assert listener.connections == 0
     await keeper.listen("exp", Owner())
-    await door.peer()
+    await listener.peer()
 
 
-async def test_a_lost_connection_is_made_again(keeper: Keeper, owner: Owner, peer: Peer, door: Door) -> None:
+async def test_a_lost_connection_is_made_again(keeper: Keeper, owner: Owner, peer: Peer, listener: Listener) -> None:
     peer.hang_up()
     await owner.hears("disconnected", "connected")
-    again = await door.peer()
+    again = await listener.peer()
     request = asyncio.create_task(keeper.request("list"))
     await again.answer(result="answered")
     assert await request == "answered"
 
 
 async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
-    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
     sleep = asyncio.sleep
@@ -460,15 +462,15 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
     for _ in range(4):
         peer.hang_up()
         await owner.hears("disconnected", "connected")
-        peer = await door.peer()
+        peer = await listener.peer()
     assert waits == [0.02, 0.1, 0.3, 1.0]
 
 
 async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
-    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What ends while there is no keeper, nobody sees end: the gaps must not grow with the number of deaths."""
-    monkeypatch.setattr(keeper_client, "_WELL_STARTED_S", 0.0)
+    monkeypatch.setattr(client, "_WELL_STARTED_S", 0.0)
     waits: list[float] = []
     sleep = asyncio.sleep
 
@@ -480,14 +482,14 @@ async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
     for _ in range(6):
         peer.hang_up()
         await owner.hears("disconnected", "connected")
-        peer = await door.peer()
+        peer = await listener.peer()
     assert waits == []
 
 
 async def test_a_connection_that_we_give_up_again_and_again_is_not_made_again_at_once(
-    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_client, "_WELL_STARTED_S", 0.0)
+    monkeypatch.setattr(client, "_WELL_STARTED_S", 0.0)
     waits: list[float] = []
     sleep = asyncio.sleep
 
@@ -499,19 +501,21 @@ async def test_a_connection_that_we_give_up_again_and_again_is_not_made_again_at
     for _ in range(3):
         peer.send({"neither": "an answer nor an event"})
         await owner.hears("disconnected", "connected")
-        peer = await door.peer()
+        peer = await listener.peer()
     assert waits == [0.02, 0.1, 0.3]
 
 
 @pytest.mark.parametrize("greeting", [{"error": {"kind": protocol.INVALID, "message": "not today"}}, {"result": None}])
-async def test_an_odd_greeting_harms_nobody(keeper: Keeper, door: Door, greeting: Message) -> None:
-    door.greetings.append(greeting)
+async def test_an_odd_greeting_harms_nobody(keeper: Keeper, listener: Listener, greeting: Message) -> None:
+    listener.greetings.append(greeting)
     owner = Owner()
     await keeper.listen("exp", owner)
     await owner.hears("disconnected", "connected")
 
 
-async def test_the_last_to_leave_closes_the_connection(keeper: Keeper, owner: Owner, peer: Peer, door: Door) -> None:
+async def test_the_last_to_leave_closes_the_connection(
+    keeper: Keeper, owner: Owner, peer: Peer, listener: Listener
+) -> None:
     other = Owner()
     await keeper.listen("other", other)
     await other.hears("connected")
@@ -530,33 +534,33 @@ async def test_the_last_to_leave_closes_the_connection(keeper: Keeper, owner: Ow
     assert owner.has_heard_nothing()
     await keeper.listen("exp", owner)
     await owner.hears("connected")
-    assert door.connections == 2
+    assert listener.connections == 2
 
 
-async def test_whoever_leaves_before_the_connection_is_made_leaves_none(door: Door) -> None:
+async def test_whoever_leaves_before_the_connection_is_made_leaves_none(listener: Listener) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         begun.set()
         await go_on.wait()
-        return await door.connect(make_protocol)
+        return await listener.connect(make_protocol)
 
     async with at_work(Keeper(slowly)) as keeper:
         await keeper.listen("exp", Owner())
         await begun.wait()
         keeper.leave("exp")
         go_on.set()
-        await (await door.peer()).is_over.wait()
+        await (await listener.peer()).is_over.wait()
 
 
-async def test_a_stopping_daemon_closes_the_connection(door: Door) -> None:
+async def test_a_stopping_daemon_closes_the_connection(listener: Listener) -> None:
     owner = Owner()
-    async with at_work(Keeper(door.connect)) as keeper:
+    async with at_work(Keeper(listener.connect)) as keeper:
         await keeper.listen("exp", owner)
         await owner.hears("connected")
         request = asyncio.create_task(keeper.request("list"))
         await asyncio.sleep(0)
-    await (await door.peer()).is_over.wait()
+    await (await listener.peer()).is_over.wait()
     with pytest.raises(PlatformUnavailable, match="the daemon is stopping"):
         await request
 
@@ -587,7 +591,7 @@ async def test_every_owner_hears_of_a_broken_connection(keeper: Keeper, owner: O
 
 
 async def test_a_listener_with_a_fault_keeps_no_other_from_its_connection(
-    keeper: Keeper, owner: Owner, peer: Peer, door: Door, caplog: pytest.LogCaptureFixture
+    keeper: Keeper, owner: Owner, peer: Peer, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(Owner):
         async def on_connected(self) -> None:
@@ -608,7 +612,7 @@ async def test_a_listener_with_a_fault_keeps_no_other_from_its_connection(
 
 
 async def test_what_was_not_stored_is_asked_for_on_a_new_connection(
-    owner: Owner, peer: Peer, door: Door, caplog: pytest.LogCaptureFixture
+    owner: Owner, peer: Peer, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail() -> None:
         raise OSError("no space left")
@@ -617,7 +621,7 @@ async def test_what_was_not_stored_is_asked_for_on_a_new_connection(
     peer.lines("exp", 0)
     await owner.hears("lines", "disconnected", "connected")
     owner.store = _at_once
-    (await door.peer()).lines("exp", 0)
+    (await listener.peer()).lines("exp", 0)
     await owner.hears("lines")
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in errors] == [
@@ -649,7 +653,7 @@ async def test_what_an_owner_drops_when_it_leaves_disturbs_nobody(keeper: Keeper
 async def test_nothing_more_is_read_while_too_many_lines_are_not_stored(
     keeper: Keeper, owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_client, "MAX_UNSTORED_LINES", 100)
+    monkeypatch.setattr(client, "MAX_UNSTORED_LINES", 100)
     stores: asyncio.Queue[asyncio.Event] = asyncio.Queue()
 
     async def hold() -> None:
@@ -675,16 +679,16 @@ async def test_nothing_more_is_read_while_too_many_lines_are_not_stored(
 
 
 async def test_a_new_connection_begins_with_nothing_unstored(
-    owner: Owner, peer: Peer, door: Door, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_client, "MAX_UNSTORED_LINES", 100)
+    monkeypatch.setattr(client, "MAX_UNSTORED_LINES", 100)
     gate = asyncio.Event()
     owner.store = gate.wait
     peer.lines("exp", 0, 99)
     await owner.hears("lines")
     peer.hang_up()
     await owner.hears("disconnected", "connected")
-    again = await door.peer()
+    again = await listener.peer()
     for start in (0, 2):
         again.lines("exp", start)
     await owner.hears("lines", "lines")
@@ -723,7 +727,7 @@ async def _few_turns() -> None:
     ids=range(14),
 )
 async def test_nonsense_ends_the_connection_and_nothing_else(
-    keeper: Keeper, owner: Owner, peer: Peer, door: Door, nonsense: bytes
+    keeper: Keeper, owner: Owner, peer: Peer, listener: Listener, nonsense: bytes
 ) -> None:
     request = asyncio.create_task(keeper.request("spawn"))
     await peer.requests.get()
@@ -731,7 +735,7 @@ async def test_nonsense_ends_the_connection_and_nothing_else(
     with pytest.raises(PlatformUnavailable):
         await request
     await owner.hears("disconnected", "connected")
-    (await door.peer()).lines("exp", 0)
+    (await listener.peer()).lines("exp", 0)
     await owner.hears("lines")
 
 

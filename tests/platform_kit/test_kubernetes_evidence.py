@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit import kubernetes_evidence as evidence
 from nni_manager.platform_kit.kubernetes_job_memory import STUCK_S, JobMemory
 

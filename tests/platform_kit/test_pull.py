@@ -19,7 +19,7 @@ from nni_manager.domain.errors import StoreUnavailable, VersionRefused
 from nni_manager.domain.job import JobHandle
 from nni_manager.platform_kit import outbox_file, pull
 from nni_manager.platform_kit.pull import Pull
-from nni_manager.platform_kit.testing import Chunk, Lag, Recorder, lagging_storage, unreachable_keeper
+from nni_manager.platform_kit.testing import DeliveredLines, Lag, Recorder, lagging_storage, unreachable_keeper
 from tests.trial_runner.deep_tree import deep_tree_at
 from trial_runner import protocol
 
@@ -138,7 +138,7 @@ async def test_what_the_store_lost_is_handed_over_again(attempt: Attempt) -> Non
 
 
 async def test_a_store_that_cannot_be_written_costs_nothing(attempt: Attempt, caplog: pytest.LogCaptureFixture) -> None:
-    async def refuse(_chunk: Chunk) -> None:
+    async def refuse(_chunk: DeliveredLines) -> None:
         raise StoreUnavailable("the disk is full")
 
     attempt.greet()
@@ -284,7 +284,7 @@ async def test_a_stale_outbox_holds_up_neither_the_others_nor_the_end(
     attempt.exit(0, outboxes={MAIN: SIZE, "outbox/2.jsonl": 3})
     next_stretch = outbox_file.next_stretch
 
-    def stale(folder: Path, outbox: str, start: int, **more: Any) -> outbox_file.Stretch | None:
+    def stale(folder: Path, outbox: str, start: int, **more: Any) -> outbox_file.OutboxLines | None:
         if outbox == "outbox/2.jsonl":
             raise OSError(errno.ESTALE, "Stale file handle")
         return next_stretch(folder, outbox, start, **more)
@@ -338,7 +338,7 @@ async def test_an_outbox_whose_name_is_no_text_is_one_all_the_same(attempt: Atte
 async def test_a_fault_in_what_one_trial_left_costs_no_other(
     attempt: Attempt, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail_for_one(chunk: Chunk) -> None:
+    async def fail_for_one(chunk: DeliveredLines) -> None:
         if chunk.job_name == JOB:
             raise TypeError("a fault of ours")
 

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit.keeper_process import LocalKeeper
+from nni_manager.platform_kit.keeper.local_process import LocalKeeper
 from nni_manager.platform_kit.testing import Recorder, World
 from tests.platforms.counting_keeper import CountingKeeper
 from tests.platforms.obedient_job import SCRIPT, Pipes, ended

@@ -13,10 +13,10 @@ import pytest
 
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
-from nni_manager.scheduler import watched_tuner
-from nni_manager.scheduler.live_spec import LiveSpec
-from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.tuner_hosts import HostPlace
+from nni_manager.scheduler.tuning import watched
+from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.tuning.host import HostPlace
+from nni_manager.scheduler.turns.process_state import LiveSpec
 from nni_manager.store.database import Database
 
 Arguments = dict[str, Any]
@@ -137,7 +137,7 @@ async def feeding(
 ) -> AsyncIterator[Feed]:
     """Runs a feed on the database at `path`."""
     script = script or Script()
-    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     database = database_class(path)
     feed = Feed(database, spec, script, told)
     task = asyncio.create_task(feed.feed.run())

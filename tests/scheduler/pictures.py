@@ -9,9 +9,9 @@ from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, Experim
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobState
 from nni_manager.domain.trial import StopRequest, TrialStatus
-from nni_manager.scheduler.decisions import AskTuner, Cancel, Decisions, Forget, Submit
-from nni_manager.scheduler.plan import SUBMITTED, plan
-from nni_manager.scheduler.snapshot import Proposal, Service, ServiceState, Snapshot, Surroundings
+from nni_manager.scheduler.planning.decisions import AskTuner, Cancel, Decisions, Forget, Submit
+from nni_manager.scheduler.planning.plan import SUBMITTED, plan
+from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, Service, ServiceState, Snapshot
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.jobs import AttemptRow
 from nni_manager.store.trials import OpenTrial
@@ -105,7 +105,7 @@ class Plan:
         every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
         states = {p.service: ServiceState(**every) for p in chosen.platforms} | here.pop("services", {})
         holds = here.pop("holds", {})
-        surroundings = Surroundings(**{"now_ms": NOW, "services": states, **here})
+        surroundings = ProcessState(**{"now_ms": NOW, "services": states, **here})
         services = tuple(
             Service(name=p.service, state=states[p.service], limit=p.trial_concurrency, hold=holds.get(p.service))
             for p in chosen.platforms

@@ -14,9 +14,9 @@ import pytest
 from nni_manager.config import experiment_file
 from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.platform_kit.runner_token import RunnerTokens
-from nni_manager.scheduler.open_experiment import OpenExperiment
-from nni_manager.scheduler.runner_desk import RunnerDesk, RunnerOf
-from nni_manager.scheduler.submission import Submission
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.submission import Submission
+from nni_manager.scheduler.turns.runner_reports import RunnerOf, RunnerReports
 from nni_manager.store import answers
 from tests.api.world import MemoryPlatform, World, config, make_world
 
@@ -27,7 +27,7 @@ VERSION = "0.6.0"
 class RunnerWorld:
     """`who`: the runner of the one trial."""
 
-    def __init__(self, world: World, desk: RunnerDesk, id: str) -> None:
+    def __init__(self, world: World, desk: RunnerReports, id: str) -> None:
         self.world = world
         self.desk = desk
         self.id = id
@@ -83,7 +83,7 @@ async def make_runner_world(
         text = json.dumps(config(world.code, world.data, **fields))
         (world.code / "trial.py").write_text("print('hello')\n")
         id_ = await world.service.create(Submission(spec=experiment_file.load(text, directory=world.code)))
-        desk = RunnerDesk(world.supervisor, RunnerTokens(b"secret"), version)
+        desk = RunnerReports(world.supervisor, RunnerTokens(b"secret"), version)
         made = RunnerWorld(world, desk, id_)
         made.who = await made.add_trial()
         yield made

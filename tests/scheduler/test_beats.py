@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nni_manager.scheduler.beats import Beats
+from nni_manager.scheduler.turns.process_state import Beats
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 

@@ -22,26 +22,23 @@ from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
-from nni_manager.scheduler import forgetting, training_service, watched_tuner
-from nni_manager.scheduler import inbox as inboxes
-from nni_manager.scheduler.actions import Actions
-from nni_manager.scheduler.beats import Beats
-from nni_manager.scheduler.deliveries import Deliveries
-from nni_manager.scheduler.experiment_loop import ExperimentLoop
-from nni_manager.scheduler.inbox import Inbox
-from nni_manager.scheduler.job_factory import JobFactory
-from nni_manager.scheduler.job_messages import JobMessages
-from nni_manager.scheduler.live_spec import LiveSpec
 from nni_manager.scheduler.services import Services
-from nni_manager.scheduler.tally import tally
-from nni_manager.scheduler.training_service import TrainingService
-from nni_manager.scheduler.tuner_feed import TunerFeed
-from nni_manager.scheduler.tuner_hosts import HostPlace
-from nni_manager.scheduler.turn import Result
+from nni_manager.scheduler.tuning import watched
+from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.tuning.host import HostPlace
+from nni_manager.scheduler.turns import forgetting, training_service
+from nni_manager.scheduler.turns import inbox as inboxes
+from nni_manager.scheduler.turns.actions import Actions, JobFactory
+from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
+from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.process_state import Beats, LiveSpec, tally
+from nni_manager.scheduler.turns.training_service import TrainingService
+from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import experiments, jobs, services, trials
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
-from tests.scheduler.fake_door import FakeDoor
+from tests.scheduler.fake_listener import FakeListener
 from tests.scheduler.fake_platform import KILLED, RUNNING, SUCCEEDED, FakePlatform
 from tests.scheduler.fake_tuner import FakeHost, Script
 from tests.scheduler.pictures import spec
@@ -74,7 +71,7 @@ class AtWork:
         inbox, live = Inbox(), LiveSpec(config)
         beats = Beats(inbox.wake)
         feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
-        self.door = FakeDoor()
+        self.listener = FakeListener()
         self.messages = JobMessages(
             experiment_id="exp1", spec=live, database=self.database, inbox=inbox,
             deliveries=Deliveries(self.database, inbox, self.now_ms), judge=feed.judge, changed=lambda: None,
@@ -83,19 +80,19 @@ class AtWork:
         self.services = {p.service: self._service(p, inbox, platform) for p in config.platforms}
         factory = JobFactory(
             experiment_id="exp1", spec=live, folder_of_trials=path.parent / "trials",
-            caller_environment={"SECRET": "x"}, runner_door=self.door, nonce="n0",
+            caller_environment={"SECRET": "x"}, trial_listener=self.listener, nonce="n0",
         )  # fmt: skip
         actions = Actions(
             services=self.services, inbox=inbox, jobs=factory, spec=live, beats=beats, want=feed.want, clock=self.now_ms
         )
         services = Services(
-            experiment_id="exp1", folder=cast(Any, None), database=self.database, means=cast(Any, None), inbox=inbox,
+            experiment_id="exp1", folder=cast(Any, None), database=self.database, shared=cast(Any, None), inbox=inbox,
             messages=self.messages, changed=lambda: None, spec=live,
         )  # fmt: skip
         services.all = self.services
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=services,
-            actions=actions, beats=beats, runner_door=self.door, clock=self.now_ms, safety_poll_s=30,
+            actions=actions, beats=beats, trial_listener=self.listener, clock=self.now_ms, safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.service = next(iter(self.services.values()))
@@ -169,13 +166,13 @@ class AtWork:
 async def at_work(
     monkeypatch: pytest.MonkeyPatch, path: Path, config: ExperimentSpec, *, script: Script | None = None,
     prepare: Callable[[FakePlatform], None] = lambda _: None, platform: type[FakePlatform] = FakePlatform,
-    closed_door: Sequence[Exception] = (),
+    closed_listener: Sequence[Exception] = (),
 ) -> AsyncIterator[AtWork]:  # fmt: skip
     """Runs a loop as the supervisor does; on leaving, jobs run on."""
     script = script or Script()
-    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
+    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": script}))
     work = AtWork(path, config, script, platform)
-    work.door.raises += closed_door
+    work.listener.raises += closed_listener
     prepare(work.platform)
     task = asyncio.create_task(work.loop.run())
     try:
@@ -477,7 +474,7 @@ async def test_what_is_to_be_forgotten_is_gathered_but_not_when_the_experiment_i
 
 async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     never = asyncio.Event()
     forgets = asyncio.Event()
     forget = work.platform.forget
@@ -556,32 +553,32 @@ class RunnerPlatform(FakePlatform):
     capabilities = dataclasses.replace(FakePlatform.capabilities, has_runner=True)
 
 
-async def test_the_door_is_open_while_the_experiment_is(monkeypatch: Patch, path: Path) -> None:
+async def test_the_listener_is_open_while_the_experiment_is(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec(manager_ip="10.1.2.3"), platform=RunnerPlatform) as work:
         names = await work.runs(2)
-        assert work.door.users == {"exp1"}
+        assert work.listener.users == {"exp1"}
         environment = work.platform.specs[0].runner_environment
         trial_id = names[0].rpartition("_")[2]
         by_name = {job.name: job.runner_environment for job in work.platform.specs}
         assert by_name[names[0]][protocol.ENV_MANAGER_URL] == f"http://10.1.2.3:9999/trial/v1/exp1/{trial_id}/1"
-        assert by_name[names[0]][protocol.ENV_TOKEN] == work.door.tokens.token(names[0])
+        assert by_name[names[0]][protocol.ENV_TOKEN] == work.listener.tokens.token(names[0])
         assert set(environment) == {protocol.ENV_MANAGER_URL, protocol.ENV_TOKEN}  # the platform knows the rest
         assert environment[protocol.ENV_TOKEN] not in repr(work.platform.specs[0])
         await work.stop()
-        await work.until(lambda: work.loop.closed.is_set() and not work.door.users)
+        await work.until(lambda: work.loop.closed.is_set() and not work.listener.users)
 
 
-async def test_jobs_without_runners_need_no_door(monkeypatch: Patch, path: Path) -> None:
+async def test_jobs_without_runners_need_no_listener(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec()) as work:
         await work.runs(2)
-        assert work.door.opened == [] and dict(work.platform.specs[0].runner_environment) == {}
+        assert work.listener.opened == [] and dict(work.platform.specs[0].runner_environment) == {}
 
 
-async def test_a_door_that_cannot_be_opened_is_tried_again(monkeypatch: Patch, path: Path) -> None:
+async def test_a_listener_that_cannot_be_opened_is_tried_again(monkeypatch: Patch, path: Path) -> None:
     """Nothing is submitted meanwhile, and the status says why."""
     monkeypatch.setattr(training_service, "_RETRY_WAITS_MS", (20,))
     busy = PlatformUnavailable("the trial listener cannot be opened: port 8081 is in use", refused=True)
-    async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_door=[busy] * 8) as work:
+    async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_listener=[busy] * 8) as work:
         await work.until(lambda: work.loop.derived_hold)
         assert work.loop.derived_hold is not None and work.loop.derived_hold.sentence == str(busy)
         await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE wait_code = 'PLATFORM_UNAVAILABLE'") == 2)
@@ -590,9 +587,9 @@ async def test_a_door_that_cannot_be_opened_is_tried_again(monkeypatch: Patch, p
         assert work.loop.derived_hold is None
 
 
-async def test_behind_a_closed_door_an_experiment_can_be_stopped(monkeypatch: Patch, path: Path) -> None:
+async def test_behind_a_closed_listener_an_experiment_can_be_stopped(monkeypatch: Patch, path: Path) -> None:
     busy = PlatformUnavailable("the trial listener cannot be opened: port 8081 is in use", refused=True)
-    async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_door=[busy] * 999) as work:
+    async with at_work(monkeypatch, path, spec(), platform=RunnerPlatform, closed_listener=[busy] * 999) as work:
         await work.until(lambda: work.ask("SELECT count(*) FROM trials WHERE status = 'WAITING'") == 2)
         await work.stop()
         await work.until(lambda: work.loop.closed.is_set())
@@ -602,7 +599,7 @@ async def test_what_the_platform_says_after_the_decision_is_compared(
     monkeypatch: Patch, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = AtWork(path, spec(max_trial_number=2, trial_concurrency=1), Script())
-    monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
+    monkeypatch.setattr(watched, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
     task = asyncio.create_task(work.loop.run())
     (name,) = await work.runs(1)
     await work.messages.exited(name, json.dumps({"exitCode": 0}))

@@ -14,10 +14,10 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host
-from nni_manager.scheduler import forgetting
-from nni_manager.scheduler.decisions import Forget
-from nni_manager.scheduler.forgetting import Forgetting
-from nni_manager.scheduler.observer import Observer
+from nni_manager.scheduler.planning.decisions import Forget
+from nni_manager.scheduler.turns import forgetting
+from nni_manager.scheduler.turns.forgetting import Forgetting
+from nni_manager.scheduler.turns.observer import Observer
 from tests.scheduler.fake_platform import RUNNING, SUCCEEDED, FakePlatform
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]

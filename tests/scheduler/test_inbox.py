@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nni_manager.domain.experiment import Hold, HoldCode
-from nni_manager.scheduler.inbox import Inbox
+from nni_manager.scheduler.turns.inbox import Inbox
 
 pytestmark = pytest.mark.unit
 

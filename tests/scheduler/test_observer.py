@@ -14,7 +14,7 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
-from nni_manager.scheduler.observer import Observer
+from nni_manager.scheduler.turns.observer import Observer
 from nni_manager.store.connection import connect
 from nni_manager.store.database import Database
 from tests.scheduler.fake_platform import RUNNING, SUCCEEDED, FakePlatform

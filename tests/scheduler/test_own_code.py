@@ -13,8 +13,8 @@ from nni_manager.config import experiment_file
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.archive import pack, unpack
 from nni_manager.platform_kit.contract import Capabilities
-from nni_manager.scheduler import experiment_folder
-from nni_manager.scheduler.submission import Submission
+from nni_manager.scheduler.experiments import experiment_folder
+from nni_manager.scheduler.experiments.submission import Submission
 from nni_manager.store.folder import Folder
 
 pytestmark = pytest.mark.unit

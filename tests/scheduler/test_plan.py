@@ -9,9 +9,9 @@ import pytest
 
 from nni_manager.domain.evidence import NEVER_HEARD, UNHEARD
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode, PlatformSpec
+from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
-from nni_manager.domain.wait import WaitCode
-from nni_manager.scheduler.decisions import (
+from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     AskStop,
     Finish,
@@ -24,8 +24,8 @@ from nni_manager.scheduler.decisions import (
     StartAttempt,
     StartTrial,
 )
-from nni_manager.scheduler.plan import MAX_ASKED
-from nni_manager.scheduler.snapshot import ServiceState
+from nni_manager.scheduler.planning.plan import MAX_ASKED
+from nni_manager.scheduler.planning.snapshot import ServiceState
 from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, ended, experiment, hold, proposals, running, spec, trial, waiting
 

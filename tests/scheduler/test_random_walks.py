@@ -14,9 +14,9 @@ from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.trial import StopRequest, TrialStatus
-from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.snapshot import Proposal, ServiceState, Surroundings
-from nni_manager.scheduler.turn import Seen, take_turn
+from nni_manager.scheduler.planning import decisions as d
+from nni_manager.scheduler.planning.snapshot import ProcessState, Proposal, ServiceState
+from nni_manager.scheduler.turns.turn import Seen, take_turn
 from nni_manager.store import experiments, trials
 from tests.scheduler.pictures import hold, spec
 from tests.store.life import add_with
@@ -65,7 +65,7 @@ class World:
         pytest.fail("it never comes to rest")
 
     def _turn(self, seen: Seen) -> int | None:
-        here = Surroundings(
+        here = ProcessState(
             now_ms=self.now, submitting=frozenset(self.submitting), cancelled=frozenset(self.cancelled),
             services={"fake": self.service()}, proposals=tuple(self.proposals), asked=self.asked,
             exhausted=self.exhausted, ahead=1,

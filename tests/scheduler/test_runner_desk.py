@@ -15,8 +15,8 @@ import pytest
 
 from nni_manager.domain.errors import AttemptDecided, InvalidInput, NotFound, StoreUnavailable, TooBusy, VersionRefused
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.scheduler import runner_desk
-from nni_manager.scheduler.runner_desk import RunnerOf
+from nni_manager.scheduler.turns import runner_reports
+from nni_manager.scheduler.turns.runner_reports import RunnerOf
 from tests.api.world import MemoryPlatform
 from tests.scheduler.runner_world import OUTBOX, RunnerWorld, lines_of, make_runner_world
 from trial_runner import protocol
@@ -229,7 +229,7 @@ async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed
     await world.desk.exited(world.who, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
     trial = await world.ended()
     exit_ = trial["attempts"][0]["runnerExit"]
-    now_ms = world.world.supervisor.means.clock()
+    now_ms = world.world.supervisor.shared.clock()
     submitted_ms = trial["attempts"][0]["submittedMs"]
     assert submitted_ms <= exit_["startedMs"] <= exit_["endedMs"] <= now_ms
     assert submitted_ms <= trial["endedMs"] <= now_ms
@@ -239,7 +239,7 @@ async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed
 
 
 async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_desk, "MAX_UNSTORED_LINES", 5)
+    monkeypatch.setattr(runner_reports, "MAX_UNSTORED_LINES", 5)
     await world.greet()
     lines, size = lines_of(1, 2, 3, 4)
     other = await world.add_trial()
@@ -253,7 +253,7 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
 
 
 async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_desk, "MAX_UNSTORED_LINES", 5)
+    monkeypatch.setattr(runner_reports, "MAX_UNSTORED_LINES", 5)
     await world.greet()
     lines, size = lines_of(*range(9))
     for start in (0, size):
@@ -264,7 +264,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
     world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is posted is refused, and stays with the runner; so does what was taken and is not stored in time."""
-    monkeypatch.setattr(runner_desk, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(runner_reports, "_PATIENCE_S", 0.05)
     await world.greet()
     lines, size = lines_of(1)
     lock = sqlite3.connect(world.experiment.database.path)
@@ -311,7 +311,7 @@ async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorl
 
 
 async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_desk, "MOST_SOURCES", 2)
+    monkeypatch.setattr(runner_reports, "MOST_SOURCES", 2)
     await world.greet()
     for source in ("a", "b"):
         assert await world.desk.write_log(world.who, "stdout", 0, b"x", source) == 1

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
-from nni_manager.domain.wait import Wait, WaitCode
-from nni_manager.scheduler.decisions import (
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.scheduler.planning.decisions import (
     AddTrial,
     Cancel,
     Finish,
@@ -21,7 +21,7 @@ from nni_manager.scheduler.decisions import (
     StartAttempt,
     Submit,
 )
-from nni_manager.scheduler.snapshot import ServiceState
+from nni_manager.scheduler.planning.snapshot import ServiceState
 from nni_manager.store.trials import OpenTrial
 from tests.scheduler.pictures import NOW, Plan, experiment, hold, proposals, running, spec, trial, waiting
 

@@ -16,7 +16,7 @@ import pytest
 
 from nni_manager.domain.errors import TunerDied
 from nni_manager.platform_kit.payload import TUNER_HOST
-from nni_manager.scheduler.tuner_host import TunerHost
+from nni_manager.scheduler.tuning.host import TunerHost
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder, encode
 from trial_runner.tuner_host.process import STACK_FILE
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).parents[2]
 #: What hosts our own algorithms; without it, users' classes.
-OURS = ("-m", "nni_manager.scheduler.tuner_process")
+OURS = ("-m", "nni_manager.scheduler.tuning.process")
 STAND_IN = ROOT / "trial_runner" / "stand_in"
 
 
@@ -265,7 +265,7 @@ def test_a_thread_left_running_does_not_keep_it(child: Callable[..., Child], tmp
 def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
     code = (
         "import sys\n"
-        "from nni_manager.scheduler.tuner_process import own_verbs\n"
+        "from nni_manager.scheduler.tuning.process import own_verbs\n"
         f"verbs = own_verbs(); verbs.answer({start(tuner={'name': name})!r} | {{'id': 0}})\n"
         "assert b'proposals' in verbs.answer({'id': 1, 'verb': 'propose', 'ids': [0]})\n"
         "sys.exit(', '.join({'asyncio', 'numpy', 'optuna', 'pydantic'} & set(sys.modules)) or 0)"

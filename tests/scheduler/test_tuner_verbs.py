@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.scheduler.tuner_process import own_verbs
+from nni_manager.scheduler.tuning.process import own_verbs
 from tests.scheduler.tuner_requests import Message, item, start
 from trial_runner.protocol import Decoder
 

@@ -12,11 +12,11 @@ from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.trial import StopRequest
-from nni_manager.scheduler import decisions as d
-from nni_manager.scheduler.snapshot import ServiceState, Surroundings
-from nni_manager.scheduler.turn import Result, Seen, take_turn
+from nni_manager.scheduler.planning import decisions as d
+from nni_manager.scheduler.planning.snapshot import ProcessState, ServiceState
+from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
 from nni_manager.store import experiments, jobs, metrics, trials
-from nni_manager.store.metrics import Chunk, Stored
+from nni_manager.store.metrics import OutboxPart, Stored
 from tests.scheduler.pictures import NOW, hold, proposals, spec
 
 pytestmark = pytest.mark.unit
@@ -35,7 +35,7 @@ class Turns:
 
     def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
         every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
-        surroundings = Surroundings(**{"now_ms": NOW, "services": {"fake": ServiceState(**every)}, **here})
+        surroundings = ProcessState(**{"now_ms": NOW, "services": {"fake": ServiceState(**every)}, **here})
         result = take_turn(
             self.connection, self.config, seen or Seen(), surroundings, told=self.told, assessed=assessed
         )
@@ -190,7 +190,9 @@ def test_time_is_counted_now_and_then(turns: Turns) -> None:
 def last_lines(job_name: str, start: int = 0) -> Seen:
     """And the end that came with them."""
     metric = Metric(number=0, type=MetricType.FINAL, data="7", value=7.0)
-    chunk = Chunk(job_name=job_name, outbox="outbox/main.jsonl", start=start, end=start + 9, lines=1, metrics=[metric])
+    chunk = OutboxPart(
+        job_name=job_name, outbox="outbox/main.jsonl", start=start, end=start + 9, lines=1, metrics=[metric]
+    )
     return Seen(last_lines=(chunk,), reports={job_name: SUCCEEDED})
 
 
@@ -232,7 +234,7 @@ def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns)
     (first,) = turns.submitted(proposals=proposals(0))
     assert first.stored == {}
     metric = Metric(type=MetricType.PERIODICAL, data="1", value=1.0, number=0)
-    metrics.store(turns.connection, Chunk(job_name=first.job_name, outbox="outbox/main.jsonl", start=0, end=30,
+    metrics.store(turns.connection, OutboxPart(job_name=first.job_name, outbox="outbox/main.jsonl", start=0, end=30,
                   lines=1, metrics=[metric]), NOW)  # fmt: skip
     assert turns.submitted(submitting=frozenset({first.job_name})) == []
     (again,) = turns.submitted()

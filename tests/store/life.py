@@ -9,10 +9,10 @@ from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import Reason, TrialStatus
-from nni_manager.domain.wait import WaitCode
 from nni_manager.store import jobs, metrics, trials
-from nni_manager.store.metrics import Chunk, Receipt
+from nni_manager.store.metrics import OutboxPart, Receipt
 
 
 def add(
@@ -58,7 +58,7 @@ def report(
     """`values`: (``intermediate`` or ``final``, JSON text, value), a line of ten bytes each."""
     found = tuple(_metric(number, *value) for number, value in enumerate(values))
     end = start + 10 * len(values) if end is None else end
-    chunk = Chunk(job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found)
+    chunk = OutboxPart(job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found)
     return metrics.store(connection, chunk, at)
 
 

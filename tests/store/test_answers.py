@@ -13,10 +13,10 @@ from nni_manager.domain.errors import NotFound
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType, default_number
 from nni_manager.domain.parameters import Parameters
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.store import answers, jobs, metrics, trials
 from nni_manager.store.answers import TRIAL_ORDERS, Page
-from nni_manager.store.metrics import Chunk
+from nni_manager.store.metrics import OutboxPart
 from tests.store.life import add, add_with, end, final, intermediate, report, start
 
 pytestmark = pytest.mark.unit
@@ -104,7 +104,7 @@ def test_a_success_without_a_usable_result_says_why(
         for number, (kind, data, value) in enumerate(reports)
     ]  # fmt: skip
     if lines:
-        chunk = Chunk(job_name=job, outbox="outbox/main.jsonl", start=0, end=9, lines=lines, metrics=found)
+        chunk = OutboxPart(job_name=job, outbox="outbox/main.jsonl", start=0, end=9, lines=lines, metrics=found)
         metrics.store(connection, chunk, 0)
     end(connection, "aaaaa", message="its end was not seen")
     shown = strict(answers.trial(connection, "aaaaa"))["message"]

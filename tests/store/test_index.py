@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.view import View
 from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
@@ -61,12 +61,12 @@ def test_entries_come_back_oldest_first(connection: sqlite3.Connection) -> None:
 
 
 def test_a_view_is_kept_until_the_experiment_is_stopped(connection: sqlite3.Connection) -> None:
-    view = View(port=8080, prefix="my/pre")
+    view = Endpoint(port=8080, prefix="my/pre")
     index.put(connection, viewed := replace(ENTRY, view=view, launched_ms=8))
     assert index.get(connection, "exp1") == viewed
-    index.set_view(connection, "exp1", View(port=8081))
+    index.set_view(connection, "exp1", Endpoint(port=8081))
     index.set_status(connection, "exp1", ExperimentStatus.DONE, 9, is_open=True)
-    assert index.get(connection, "exp1").view == View(port=8081)
+    assert index.get(connection, "exp1").view == Endpoint(port=8081)
     index.set_status(connection, "exp1", ExperimentStatus.STOPPED, 9, is_open=False)
     assert index.get(connection, "exp1").view is None
     index.put(connection, viewed)

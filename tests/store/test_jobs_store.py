@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.store import jobs, runners, trials
 from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, one

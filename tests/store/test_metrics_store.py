@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.store import history, jobs, trials
-from nni_manager.store.metrics import Chunk, Stored, store
+from nni_manager.store.metrics import OutboxPart, Stored, store
 from tests.store.life import add, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
@@ -70,7 +70,7 @@ def test_a_gap_at_the_very_start(connection: sqlite3.Connection, job: str) -> No
 
 
 def test_broken_lines_count_but_store_nothing(connection: sqlite3.Connection, job: str) -> None:
-    chunk = Chunk(job_name=job, outbox="outbox/main.jsonl", start=0, end=25, lines=3, metrics=())
+    chunk = OutboxPart(job_name=job, outbox="outbox/main.jsonl", start=0, end=25, lines=3, metrics=())
     receipt = store(connection, chunk, 0)
     assert (receipt.stored, receipt.has_intermediates) == (Stored.NEW, False)
     report(connection, job, intermediate(1), start=25)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.store import mounts
-from nni_manager.store.mounts import is_on_network
+from nni_manager.store import folder
+from nni_manager.store.folder import is_on_network
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(mounts, "_TABLE", tmp_path / "mounts")
+    monkeypatch.setattr(folder, "_TABLE", tmp_path / "mounts")
     return tmp_path / "mounts"
 
 
@@ -39,7 +39,7 @@ def test_is_on_network(
     path: str, partitions: list[tuple[str, str]], on_network: bool, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(table, *partitions)
-    monkeypatch.setattr(mounts.os.path, "realpath", str)
+    monkeypatch.setattr(folder.os.path, "realpath", str)
     assert is_on_network(Path(path)) is on_network
 
 
@@ -56,4 +56,4 @@ def test_where_the_kernel_does_not_tell_nothing_is_on_a_network(table: Path) -> 
 
 
 def test_this_machines_own_table_is_understood() -> None:
-    assert ("/proc", "proc") in mounts._mounted() and not is_on_network(Path(os.sep, "proc"))
+    assert ("/proc", "proc") in folder._mounted() and not is_on_network(Path(os.sep, "proc"))

@@ -11,7 +11,7 @@ import pytest
 
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.parameters import Parameters, ParameterSource
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.store import experiments, jobs, nni_answers, trials
 from tests.store.life import add, end, final, intermediate, report, start
 

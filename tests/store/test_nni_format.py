@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.store import experiments, jobs, trials
 from tests.store.life import add, end, intermediate, report, start
 

@@ -11,8 +11,8 @@ from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.metrics import Metric, MetricType
+from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
-from nni_manager.domain.wait import WaitCode
 from nni_manager.store import answers, experiments, jobs, metrics, runners, trials
 from nni_manager.store.jobs import AttemptRow
 from tests.store.life import add, end, final, intermediate, one, report, start
@@ -182,7 +182,7 @@ def send(
         for number, value in enumerate(values)
     )
     end = start + 10 * len(values)
-    chunk = metrics.Chunk(
+    chunk = metrics.OutboxPart(
         job_name=job, outbox=outbox, start=start, end=end, lines=len(values), metrics=found, container=container
     )
     return metrics.store(connection, chunk, 7)
@@ -250,7 +250,9 @@ def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Conne
 
 def test_why_results_were_dropped_is_kept_once(connection: sqlite3.Connection, job: str) -> None:
     for begin, doubt in ((0, "too long"), (10, "another"), (20, "too long")):
-        chunk = metrics.Chunk(job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt)
+        chunk = metrics.OutboxPart(
+            job_name=job, outbox=MAIN, start=begin, end=begin + 10, lines=1, metrics=(), doubt=doubt
+        )
         metrics.store(connection, chunk, 7)
     assert attempt(connection).doubt == "too long; another"
 

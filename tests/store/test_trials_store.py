@@ -9,8 +9,8 @@ import pytest
 
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
 from nni_manager.domain.parameters import Parameters
+from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest, TrialStatus
-from nni_manager.domain.wait import WaitCode
 from nni_manager.store import experiments, history, jobs, trials
 from tests.store.life import add, end, final, intermediate, one, report, start
 

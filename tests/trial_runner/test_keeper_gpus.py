@@ -14,7 +14,7 @@ from tests.fake_driver import FakeDriver, OnCard
 from trial_runner import processes
 from trial_runner.keeper import gpus
 from trial_runner.keeper.gpus import Gpus
-from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.job import Jobs
 from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.unit

@@ -11,11 +11,10 @@ import pytest
 from trial_runner import processes, protocol
 from trial_runner.keeper import spawn
 from trial_runner.keeper.files import StateFiles
-from trial_runner.keeper.follow import Follow
-from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.job import Jobs
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.refusal import Refusal
-from trial_runner.keeper.requests import SpawnRequest, spawn_request
+from trial_runner.keeper.outbox_follower import Follow
+from trial_runner.keeper.requests import Refusal, SpawnRequest, spawn_request
 from trial_runner.keeper.spawn import Spawn
 from trial_runner.loop import Loop
 

@@ -7,11 +7,11 @@ import pytest
 
 from trial_runner import inotify
 from trial_runner.inotify import Event, Inotify
-from trial_runner.keeper import watches
+from trial_runner.keeper import outbox_follower
 from trial_runner.keeper.files import Claim
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.watches import Watches
+from trial_runner.keeper.outbox_follower import Watches
 from trial_runner.loop import Loop
 
 pytestmark = pytest.mark.unit
@@ -101,8 +101,8 @@ def test_without_inotify_every_job_is_told_of_now_and_then(tmp_path: Path, monke
     def no_inotify() -> Inotify:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(watches, "Inotify", no_inotify)
-    monkeypatch.setattr(watches, "_UNWATCHED_S", 0.01)
+    monkeypatch.setattr(outbox_follower, "Inotify", no_inotify)
+    monkeypatch.setattr(outbox_follower, "_UNWATCHED_S", 0.01)
     notes = Notes(tmp_path)
     notes.job("a")
     notes.watches.listen()
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_watched_is_looked_at(
     def full(self: Inotify, folder: str, mask: int) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(watches, "_UNWATCHED_S", 0.01)
+    monkeypatch.setattr(outbox_follower, "_UNWATCHED_S", 0.01)
     notes.job("watched")
     monkeypatch.setattr(Inotify, "add", full)
     notes.job("unwatched")

@@ -9,8 +9,8 @@ from listener_for_tests import PATH, TOKEN, Answer, Body, FakeListener, Runner, 
 
 from nni_manager.platform_kit.testing.middlebox import ANSWERS, FAULTS, Each, Fault, middlebox
 from trial_runner import protocol
-from trial_runner.client import Client, Denied, Unavailable
-from trial_runner.credential import Credential
+from trial_runner.runner.client import Client, Denied, Unavailable
+from trial_runner.runner.settings import Credential
 
 pytestmark = pytest.mark.acceptance
 

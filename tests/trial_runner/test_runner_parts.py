@@ -8,18 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from trial_runner import changes, credential, protocol, settings
-from trial_runner.backoff import FIRST_S, LONGEST_S, Backoff
+from trial_runner import changes, protocol
 from trial_runner.changes import Changes
-from trial_runner.client import Client
-from trial_runner.echo import Copy, Echo
 from trial_runner.inotify import Event, Inotify
-from trial_runner.log_forward import LogFile, LogForward, text_of
 from trial_runner.loop import Loop
-from trial_runner.outbox_forward import OutboxForward
 from trial_runner.outboxes import Outboxes
-from trial_runner.settings import BadSetting
-from trial_runner.stdout_metrics import StdoutMetrics
+from trial_runner.runner import settings
+from trial_runner.runner.client import FIRST_S, LONGEST_S, Backoff, Client
+from trial_runner.runner.outbox_forward import OutboxForward
+from trial_runner.runner.output import Copy, Echo, LogFile, LogForward, text_of
+from trial_runner.runner.settings import BadSetting
+from trial_runner.runner.stdout_metrics import StdoutMetrics
 
 pytestmark = pytest.mark.unit
 
@@ -66,13 +65,13 @@ def test_a_bad_setting_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize("token", ["", "two\nlines", "with blank", "ümlaut"])
 def test_a_token_that_no_header_may_hold_is_not_repeated(token: str) -> None:
     with pytest.raises(BadSetting, match=protocol.ENV_TOKEN) as refusal:
-        credential.take({protocol.ENV_TOKEN: token})
+        settings.take_credential({protocol.ENV_TOKEN: token})
     assert not token or token not in str(refusal.value)
 
 
 def test_a_token_is_taken_and_not_shown() -> None:
     environment = {protocol.ENV_TOKEN: "secret", "OTHER": "stays"}
-    taken = credential.take(environment)
+    taken = settings.take_credential(environment)
     assert environment == {"OTHER": "stays"}
     assert "secret" not in repr(taken) + str(taken)
     assert taken.headers() == {"Authorization": "Bearer secret"}

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from tests.api.doors import tcp_door
+from tests.api.listeners import tcp_listener
 
 #: What is about the one connection, and not for who is behind.
 _OWN_HEADERS = ("connection", "content-length", "host", "keep-alive", "origin", "transfer-encoding")
@@ -31,7 +31,7 @@ async def front(static: Path, view: str) -> AsyncIterator[str]:
     """The page's address, below the same prefix as the view; `view`: its address, which ends in ``/``."""
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         application = _Front(static, httpx.URL(view), client)
-        async with tcp_door(application) as address:
+        async with tcp_listener(application) as address:
             yield f"http://127.0.0.1:{address.port}{application.prefix}/"
 
 

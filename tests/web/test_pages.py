@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, StoreUnavailable
-from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.warning import ExperimentWarning
+from nni_manager.domain.experiment import ExperimentStatus, ExperimentWarning, Hold, HoldCode
 from nni_manager.store.ownership import Ownership
 from tests.api.world import World
 
@@ -135,7 +134,7 @@ async def test_a_page_shows_what_to_be_warned_of(visitor: httpx.AsyncClient, wor
     hold = Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised ValueError")
     await world.add("seeded", hold=hold)
     warning = ExperimentWarning(code="TRIAL_PORT_MOVED", message="the trial listener is <elsewhere>")
-    world.supervisor.means.warnings.set("seeded", warning)
+    world.supervisor.shared.warnings.set("seeded", warning)
     page = await get(visitor, "/experiments/seeded")
     for words in ("it was on hold when it was closed: the tuner raised ValueError", warning.message, warning.code):
         assert words in page.text, words

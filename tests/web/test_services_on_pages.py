@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Room
 from tests.api.services import Acted, add_trial, create, shown
 from tests.api.world import World

@@ -8,10 +8,9 @@ from trial_runner import processes, protocol
 from trial_runner.keeper import attempt_folder, files, marks
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.files import End, MainProcess, Record, StateFiles
-from trial_runner.keeper.follow import Follow
-from trial_runner.keeper.job import Job
-from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.job import Job, Jobs
 from trial_runner.keeper.log import Log
+from trial_runner.keeper.outbox_follower import Follow
 from trial_runner.keeper.saving import Saving
 
 

@@ -13,8 +13,7 @@ from typing import Any, Dict, List, Optional
 from trial_runner import code_archive, protocol
 from trial_runner.keeper import requests
 from trial_runner.keeper.errands import Errands, Then
-from trial_runner.keeper.refusal import Refusal
-from trial_runner.keeper.requests import Message
+from trial_runner.keeper.requests import Message, Refusal
 from trial_runner.wire import removal
 from trial_runner.wire.foreign_files import write_all
 

@@ -14,8 +14,7 @@ from typing import Callable, Iterable, List, Optional
 from trial_runner import processes, protocol
 from trial_runner.keeper import attempt_folder, descriptors, marks
 from trial_runner.keeper.files import End
-from trial_runner.keeper.job import Job
-from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.job import Job, Jobs
 from trial_runner.keeper.saving import Saving
 from trial_runner.loop import Loop
 from trial_runner.processes import Exit

@@ -9,7 +9,7 @@ import signal
 from typing import Callable, Optional
 
 from trial_runner import protocol
-from trial_runner.keeper.refusal import Refusal, system_refusal
+from trial_runner.keeper.requests import Refusal, system_refusal
 from trial_runner.loop import Loop
 
 #: Bytes of a sentence that tells why it failed.

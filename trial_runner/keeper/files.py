@@ -1,9 +1,4 @@
-"""What a keeper keeps on disk: a state file per job, and an exit file in the job's folder.
-
-A state file has up to three lines, each one JSON object, appended as they become true: the *claim* on the name,
-written before anything is started; the main process; the end. `jobs/<name>.jsonl` is there with a whole claim or not at
-all, and is never replaced: one name, one job.
-"""
+"""The keeper's own folder, which is its working directory: its names are relative to it, so it may be moved."""
 
 import errno
 import json
@@ -13,6 +8,31 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import write_all
+
+JOBS = "jobs"
+LOG = "keeper.log"
+
+
+class Home:
+    """`directory`: its path when the keeper began."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def is_deleted(self) -> bool:
+        """Not when it was moved, nor when the disk does not answer: jobs must not end because of that."""
+        try:
+            os.stat(JOBS)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def is_there_again(self, job_name: str) -> bool:
+        """A copy with this job was put back in its place: a keeper that begins there takes the job over."""
+        return os.path.exists(os.path.join(self._directory, JOBS, job_name + ".jsonl"))
+
 
 _SUFFIX = ".jsonl"
 _SPARE_SUFFIX = ".spare"

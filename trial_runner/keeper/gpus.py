@@ -15,8 +15,7 @@ from typing import Any, Callable, Dict, List, Optional
 import trial_runner
 from trial_runner import processes
 from trial_runner.keeper import marks
-from trial_runner.keeper.job import Job
-from trial_runner.keeper.jobs import Jobs
+from trial_runner.keeper.job import Job, Jobs
 from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
 

@@ -36,7 +36,7 @@ def new_tag() -> str:
     return "{}:{}".format(_VARIABLE, _random_number())
 
 
-def variable(name: str, tag: str) -> str:
+def tag_variable(name: str, tag: str) -> str:
     """The value of `NNI_MANAGER_JOB` in this job's processes."""
     return "{}:{}".format(name, tag)
 
@@ -58,7 +58,7 @@ def bearing(tag: str) -> Iterator[None]:
 
 def is_marked(pid: int, name: str, tag: str) -> bool:
     """Whether the process bears the job's tag or its variable."""
-    return _bears(pid, tag) or _has_variable(pid, variable(name, tag))
+    return _bears(pid, tag) or _has_variable(pid, tag_variable(name, tag))
 
 
 def marked_processes(claim: Claim) -> List[int]:

@@ -1,11 +1,46 @@
-"""Arguments of requests, checked: what is past here has the right types."""
+"""A request that is answered with an error, and which errors of the system mean *try again*."""
 
+import errno
 import os
 import re
 from typing import Any, Dict, List, NamedTuple
 
 from trial_runner import protocol
-from trial_runner.keeper.refusal import Refusal
+
+#: Conditions that pass without anybody changing the request.
+_PASSING = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EAGAIN,
+        errno.ENOMEM,
+        errno.EIO,
+    }
+)
+
+
+class Refusal(Exception):
+    """The answer to a request is an error of this kind (see `trial_runner.protocol`) and with this sentence."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+def system_refusal(error: OSError, attempted: str) -> Refusal:
+    """`attempted` is the beginning of a sentence, such as ``Starting job x``."""
+    is_passing = error.errno in _PASSING
+    advice = "It can be tried again when that has changed." if is_passing else "Trying again will not help."
+    place = " ({})".format(error.filename) if error.filename else ""
+    message = "{} failed: {}{}. {}".format(attempted, error.strerror or error, place, advice)
+    return Refusal(protocol.UNAVAILABLE if is_passing else protocol.REJECTED, message)
+
 
 #: A job's name is also a file's name.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")

@@ -9,19 +9,15 @@ from typing import Callable, Deque, Optional
 from trial_runner import processes, protocol
 from trial_runner.keeper import code
 from trial_runner.keeper.adoption import Adoption
-from trial_runner.keeper.connection import Connection
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.errands import Errands
-from trial_runner.keeper.files import StateFiles
-from trial_runner.keeper.follow import Follow
+from trial_runner.keeper.files import JOBS, LOG, Home, StateFiles
 from trial_runner.keeper.gpus import Gpus
-from trial_runner.keeper.home import JOBS, LOG, Home
-from trial_runner.keeper.job import Job
-from trial_runner.keeper.jobs import Jobs
-from trial_runner.keeper.listener import Listener
+from trial_runner.keeper.job import Job, Jobs
+from trial_runner.keeper.listener import Connection, Listener
 from trial_runner.keeper.log import Log
-from trial_runner.keeper.refusal import Refusal, system_refusal
-from trial_runner.keeper.requests import Message
+from trial_runner.keeper.outbox_follower import Follow
+from trial_runner.keeper.requests import Message, Refusal, system_refusal
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 from trial_runner.keeper.verbs import READING, Verbs

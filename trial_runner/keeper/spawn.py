@@ -13,10 +13,9 @@ from typing import Callable, Tuple
 from trial_runner import processes, protocol
 from trial_runner.keeper import attempt_folder, descriptors, marks
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
-from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.job import Job
-from trial_runner.keeper.refusal import Refusal, system_refusal
-from trial_runner.keeper.requests import SpawnRequest
+from trial_runner.keeper.outbox_follower import Follow
+from trial_runner.keeper.requests import Refusal, SpawnRequest, system_refusal
 from trial_runner.launch import Streams, launch
 
 
@@ -99,7 +98,7 @@ class Spawn:
 
     def _run(self, request: SpawnRequest, claim: Claim, undo: ExitStack) -> Tuple[int, int]:
         environment = dict(request.environment)
-        environment[protocol.ENV_JOB] = marks.variable(claim.name, claim.tag)
+        environment[protocol.ENV_JOB] = marks.tag_variable(claim.name, claim.tag)
         with ExitStack() as outputs:
             stdout = attempt_folder.open_output(claim.attempt_directory, protocol.STDOUT_FILE, undo)
             outputs.callback(os.close, stdout)

@@ -8,11 +8,10 @@ from trial_runner import protocol
 from trial_runner.keeper import attempt_folder, code, requests
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.facts import read_facts
-from trial_runner.keeper.follow import Follow
 from trial_runner.keeper.gpus import Gpus
-from trial_runner.keeper.jobs import Jobs
-from trial_runner.keeper.refusal import Refusal, system_refusal
-from trial_runner.keeper.requests import Message
+from trial_runner.keeper.job import Jobs
+from trial_runner.keeper.outbox_follower import Follow
+from trial_runner.keeper.requests import Message, Refusal, system_refusal
 from trial_runner.keeper.saving import Saving
 from trial_runner.keeper.spawn import Spawn
 

@@ -15,9 +15,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.api.ascii_json import AsciiJson
 from nni_manager.api.context import ApiContext
-from nni_manager.api.errors import Barrier, sentence_of
+from nni_manager.api.errors import AsciiJson, Barrier, sentence_of
 from nni_manager.api.nni import experiment, tensorboard
 from nni_manager.api.nni.addressed import ROOT, require_known
 from nni_manager.api.nni.files import log_file, trial_file

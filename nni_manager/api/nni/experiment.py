@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nni_manager.api.context import ApiContext
-from nni_manager.api.masking import mask
+from nni_manager.api.experiment_description import mask
 from nni_manager.api.nni.addressed import (
     addressed,
     folder,
@@ -25,7 +25,7 @@ from nni_manager.api.nni.addressed import (
 from nni_manager.domain.errors import Conflict, InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.text import require_finite
-from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store import experiments, nni_answers, overview
 from nni_manager.store.experiments import ExperimentRow
 

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from nni_manager.api import attempt_file
 from nni_manager.api.context import ApiContext
-from nni_manager.api.log_file import stretch
+from nni_manager.api.logs import file_response
 from nni_manager.api.nni.addressed import addressed, folder, trial_of
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import attempt_directory
@@ -53,7 +53,7 @@ def _empty(name: str) -> Response:
 
 async def log_file(request: Request) -> Response:
     """A file of the experiment's `log` folder."""
-    return await stretch((await folder(request)).log, _plain(request), 0, None)
+    return await file_response((await folder(request)).log, _plain(request), 0, None)
 
 
 def _plain(request: Request) -> str:

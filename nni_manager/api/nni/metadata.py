@@ -1,4 +1,4 @@
-"""What NNI's clients read of experiments before they speak to one: its door, its process, where it lies."""
+"""What NNI's clients read of experiments before they speak to one: its listener, its process, where it lies."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class MetadataAnswers:
 
     async def _described(self, context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
         """With a process only where the client can want it: of the experiment that it asked."""
-        pid = await context.presences.pid(entry.id) if entry.id == asked else None
-        service = [urlsplit(door["address"]).port for door in context.doors() if door["kind"] == "service"]
+        pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
+        service = [
+            urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service"
+        ]
         port = service[0] if service else None
         described = nni_registry.describe(entry, service_port=port, url=context.service.view_url)
         return described if pid is None else {**described, "pid": pid}

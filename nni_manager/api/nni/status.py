@@ -15,8 +15,8 @@ from starlette.types import Scope, Send
 from nni_manager.api.context import ApiContext
 from nni_manager.api.nni.addressed import ROOT, addressed, experiment_of, json_text
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.scheduler.open_experiment import OpenExperiment
-from nni_manager.scheduler.service import Readable
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.service import Readable
 from nni_manager.store import experiments, overview
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.index import Entry
@@ -27,7 +27,7 @@ _PATH = f"{ROOT}/check-status"
 NOT_READY = "INITIALIZING"
 
 
-#: What an answer was made from: the number of changes, or what the index says; and what is known of doors.
+#: What an answer was made from: the number of changes, or what the index says; and what is known of listeners.
 _State = tuple[int | Entry | None, str]
 
 

@@ -22,7 +22,7 @@ from nni_manager.api.nni.addressed import (
 from nni_manager.api.nni.growing_list import GrowingLists, ListResponse, Room
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.trial import TrialStatus
-from nni_manager.scheduler.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store import nni_answers, trials
 
 #: Seconds that the end of a trial is waited for at most: NNI's clients wait 20 for an answer.

@@ -1,19 +1,67 @@
-"""The daemon itself."""
+"""The base of all models, refusals, the daemon itself, code that was sent, and what was left on training services.
+
+camelCase outside, snake_case inside.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticSerializationError
 
-from nni_manager.api.schemas.wire import Wire
+
+class Wire(BaseModel):
+    """Unknown fields are refused, so that a misspelt one is noticed."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
+        extra="forbid", frozen=True,
+    )  # fmt: skip
+
+    def json_text(self) -> str:
+        """All of it. What pydantic cannot spell, halves of characters, becomes escapes; what is no number is null."""
+        try:
+            return self.model_dump_json(by_alias=True)
+        except PydanticSerializationError:
+            plain = json.dumps(self.model_dump(by_alias=True))
+            return json.dumps(json.loads(plain, parse_constant=lambda _: None))
+
+
+class Problem(Wire):
+    """One thing wrong with an experiment file."""
+
+    message: str = Field(description="What is wrong and what to do, one sentence.")
+    field: str = Field(description="Dotted path of the field as the user wrote it; empty for the whole file.")
+    file: str = Field(description="File the problem is in; empty when the text came without one.")
+    line: int = Field(description="1-based line in that file; 0 when unknown.")
+
+
+class FileWarning(Problem):
+    """Something about an experiment file that refuses nothing."""
+
+    code: str = Field(description="The kind, for programs.")
+
+
+class Error(Wire):
+    """Every answer that is not of the 2xx kind."""
+
+    error: str = Field(description="For the user: what happened, which field or thing, what to do next.")
+    problems: list[Problem] | None = Field(
+        default=None, description="Only when an experiment file or a changed value cannot be used: every reason found."
+    )
+    warnings: list[FileWarning] | None = Field(
+        default=None, description="Only with `problems`: what was found besides and would have refused nothing."
+    )
 
 
 class Health(Wire):
     status: Literal["ok"] = Field(description="Always `ok`; who is not well does not answer.")
 
 
-class Door(Wire):
+class Listener(Wire):
     """Where clients may come in."""
 
     kind: str = Field(description="`control` (Unix socket), `service`, `view` or `trials`.")
@@ -25,7 +73,7 @@ class Daemon(Wire):
     pid: int = Field(description="Its process id.")
     data_directory: str = Field(description="Absolute path of its data directory.")
     started_ms: int = Field(description="When it was started, milliseconds since the epoch.")
-    doors: list[Door] = Field(description="All open doors.")
+    listeners: list[Listener] = Field(description="All open listeners.")
     experiments: int = Field(description="How many experiments it knows, stopped ones included.")
     ends_by_itself: bool = Field(
         description="True: a command started it, and it ends with its last open experiment. False: it goes on without."
@@ -40,3 +88,49 @@ class StopDaemon(Wire):
 
 class Stopping(Wire):
     status: Literal["stopping"] = Field(description="Always `stopping`; the daemon is gone a moment later.")
+
+
+class Clean(Wire):
+    """What is to be ended."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    platforms: list[str] = Field(default_factory=list, description="Only on these platforms; empty: on all.")
+
+
+class Cleaned(Wire):
+    """Jobs of one experiment on one of its training services."""
+
+    experiment: str = Field(description="Id of the experiment, which may be deleted.")
+    service: str = Field(description="The training service, as the experiment calls it.")
+    platform: str = Field(description="What it is.")
+    jobs: int | None = Field(description="How many jobs were left there; null: not known.")
+    trouble: str = Field(description="Why they could not be ended, one sentence; empty: they are.")
+
+
+class CleanedList(Wire):
+    cleaned: list[Cleaned] = Field(description="Everything that was left, oldest first.")
+
+
+class ServicePlan(Wire):
+    """Where the first trials of an experiment would go on one of its training services, if it had that alone."""
+
+    service: str = Field(description="The training service, as the experiment calls it.")
+    platform: str = Field(description="What it is.")
+    trials: int = Field(description="How many it was asked about: so many may run there at a time.")
+    places: list[str] | None = Field(
+        description="Of each trial that would start now, where; null: the service decides that itself."
+    )
+    why_not: dict[str, str] = Field(description="Machine → why no trial more would go there now.")
+    trouble: str = Field(description="Why the service could not be asked; empty: it could.")
+
+
+class ServicePlanList(Wire):
+    services: list[ServicePlan] = Field(description="In the order of the config.")
+
+
+class Code(Wire):
+    """A code directory that experiments can be made of."""
+
+    sha256: str = Field(description="SHA-256 of the packed code, in hex; `code` of a new experiment.")
+    directory: str = Field(description="Where it lies as it was sent, unpacked, on the daemon's machine.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 
-from nni_manager.api.schemas.wire import Wire
+from nni_manager.api.schemas.daemon import Wire
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.service import ServiceStatus

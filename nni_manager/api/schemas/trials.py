@@ -1,4 +1,4 @@
-"""Trials and their attempts. Built by SQLite (`store.answers`); these models are for the API's description."""
+"""Trials, their attempts and results. Built by SQLite (`store.answers`); these models are for the API's description."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from nni_manager.api.schemas.wire import Wire
+from nni_manager.api.schemas.daemon import Wire
+from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.parameters import ParameterSource
+from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
-from nni_manager.domain.wait import WaitCode
 
 
 class Wait(Wire):
@@ -117,3 +118,26 @@ class NewTrial(Wire):
 class AddedTrial(Wire):
     id: str = Field(description="Id of the new trial.")
     sequence_id: int = Field(description="Its sequence id.")
+
+
+class Metric(Wire):
+    """One reported value."""
+
+    id: int = Field(description="Grows in the order of storing; ask for what comes `after` the last one you have.")
+    trial_id: str = Field(description="The trial that reported it.")
+    attempt: int = Field(description="Which of its attempts.")
+    type: MetricType = Field(description="PERIODICAL: an intermediate result; FINAL: the final one.")
+    sequence: int = Field(description="0, 1, …: its place among the attempt's intermediate results; 0 for a final one.")
+    stored_ms: int = Field(description="When it was stored, milliseconds since the epoch.")
+    result: str = Field(description="JSON text of the value as reported; NaN and Infinity may stand in it.")
+    value: float | None = Field(description="Its number: itself, or its entry `default`; null: none, NaN or infinite.")
+    outbox: str = Field(description="File below the attempt's folder that it came from.")
+    number: int = Field(description="Its 0-based line in that file.")
+    epoch: int = Field(
+        description="0, 1, …: how often a new container of the attempt had begun its results afresh before. Less than "
+        "the attempt's: of a container that is gone."
+    )
+
+
+class MetricList(Wire):
+    metrics: list[Metric] = Field(description="In the order they were stored.")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
 from nni_manager.domain.algorithm import Algorithm
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
@@ -31,13 +31,13 @@ _TIMEOUT_S = 60.0
 _SLOW_S = 5.0
 
 
-def look() -> Iterator[Finding]:
+def look() -> Iterator[CheckFinding]:
     for catalogue in (TUNERS, ASSESSORS):
         for algorithm in catalogue.built_in:
             yield _use(catalogue.kind, algorithm)
 
 
-def _use(kind: str, algorithm: Algorithm) -> Finding:
+def _use(kind: str, algorithm: Algorithm) -> CheckFinding:
     command = [sys.executable, "-P", "-c", _PROGRAM, kind, algorithm.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 
 #: Seconds that the two clocks are watched for, and that they may go apart meanwhile.
 _WATCHED_S, _APART_S = 0.2, 0.05
@@ -19,7 +19,7 @@ _UNSYNCHRONISED = 5
 _TIMEX_BYTES = 512
 
 
-def look() -> Iterator[Finding]:
+def look() -> Iterator[CheckFinding]:
     now = time.gmtime()
     if now.tm_year < _FIRST_YEAR:
         yield failure("clock", f"it says {time.strftime('%Y-%m-%d', now)}, which is past", "set the clock")

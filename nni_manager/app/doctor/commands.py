@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nni_manager.app.doctor.finding import Finding, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, ok, warning
 
 _NAME = "nnictl"
 _INSTEAD = "write nni-manager in place of nnictl; it has every command"
@@ -17,7 +17,7 @@ _OWNERS = {b"nni_manager": "this program", b"nni.tools": "NNI itself"}
 _MOST = 65536
 
 
-def look(environment: Mapping[str, str]) -> Iterator[Finding]:
+def look(environment: Mapping[str, str]) -> Iterator[CheckFinding]:
     found = shutil.which(_NAME, path=environment.get("PATH", os.defpath))
     ours = Path(sys.executable).with_name(_NAME)
     if found is None:

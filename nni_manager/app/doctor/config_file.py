@@ -9,24 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
-from nni_manager.app.doctor.finding import Finding, Verdict, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, experiment_file
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
-from nni_manager.platform_kit import keeper_machines
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
-from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
-from nni_manager.scheduler import preflight
-from nni_manager.scheduler.lone_host import lone_host
+from nni_manager.platform_kit.keeper import machines
+from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
+from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.scheduler.experiments import preflight
+from nni_manager.scheduler.experiments.preflight import lone_host
 
 #: Seconds that a keeper without jobs may take to end.
 _KEEPER_END_S = 5.0
 
 
-def look(path: Path, data_dir: Path) -> Iterator[Finding]:
+def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
     """`data_dir`: where algorithms of one's own are registered."""
     try:
         reading = experiment_file.read_file(path, data_dir, os.environ)
@@ -55,12 +55,12 @@ def _names(spec: ExperimentSpec) -> str:
     return " and ".join(platform.service for platform in spec.platforms)
 
 
-def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[Finding]:
+def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
     """What the training service itself says."""
     folder = Path(spec.working_directory) / "doctor"
     for found in asyncio.run(_ask(service, folder, secrets)):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"
-        yield Finding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
+        yield CheckFinding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
 
 
 async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) -> Sequence[PreflightFinding]:
@@ -69,7 +69,7 @@ async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) 
     with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
         process = LocalKeeper(Path(name) / "keeper", Path(name) / "keeper.sock")
         async with connected(process, "doctor's") as keeper:
-            connections.offer(keeper_machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
+            connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
             try:
                 return await preflight.ask(service, secrets, lone_host("doctor", service.service, folder, connections))
             finally:
@@ -77,6 +77,6 @@ async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) 
 
 
 _VERDICTS = {
-    Severity.WRONG: Verdict.FAIL, Severity.AWAY: Verdict.WARN, Severity.WARNING: Verdict.WARN,
-    Severity.FINE: Verdict.OK,
+    Severity.WRONG: CheckOutcome.FAIL, Severity.AWAY: CheckOutcome.WARN, Severity.WARNING: CheckOutcome.WARN,
+    Severity.FINE: CheckOutcome.OK,
 }  # fmt: skip

@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.platform_kit.lock_holder import holders
-from nni_manager.store.mounts import is_on_network
+from nni_manager.store.folder import is_on_network
 
 _CHECK = "data directory"
 _MIB = 2**20
@@ -22,7 +22,7 @@ _FEW_FILES = 10_000
 _LOCKED = ("start.lock", "daemon.lock", "index.sqlite", "index.sqlite-shm")
 
 
-def look(path: Path) -> Iterator[Finding]:
+def look(path: Path) -> Iterator[CheckFinding]:
     place, wrong = _nearest(path), trouble(path)
     if wrong:
         yield failure(_CHECK, wrong, "choose another with --data-dir, or change its owner")
@@ -51,7 +51,7 @@ def trouble(path: Path) -> str:
     return ""
 
 
-def _private(path: Path) -> Finding:
+def _private(path: Path) -> CheckFinding:
     status = path.stat()
     mode = stat.S_IMODE(status.st_mode)
     if status.st_uid != os.getuid():
@@ -64,7 +64,7 @@ def _private(path: Path) -> Finding:
     return ok("privacy", f"only you may enter it (mode {mode:04o})")
 
 
-def _locked_by_others(path: Path) -> Iterator[Finding]:
+def _locked_by_others(path: Path) -> Iterator[CheckFinding]:
     """Whoever can open one of our files can hold it for ever."""
     for name in _LOCKED:
         for holder in holders(path / name):
@@ -73,14 +73,14 @@ def _locked_by_others(path: Path) -> Iterator[Finding]:
                 yield failure("privacy", sentence, f"end that process; chmod 0700 {path}")
 
 
-def _file_system(place: Path) -> Finding:
+def _file_system(place: Path) -> CheckFinding:
     if is_on_network(place):
         sentence = f"{place} lies on a network file system, where SQLite's log does not work between machines"
         return failure("file system", sentence, "choose a local disk with --data-dir; experiments may lie elsewhere")
     return ok("file system", "a local disk, as SQLite needs it")
 
 
-def _room(place: Path) -> Finding:
+def _room(place: Path) -> CheckFinding:
     found = os.statvfs(place)
     free = found.f_bavail * found.f_frsize
     sentence = f"{free / 2**30:.1f} GiB are free"

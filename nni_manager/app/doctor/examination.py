@@ -17,15 +17,15 @@ from nni_manager.app.doctor import (
     python,
     running_daemon,
 )
-from nni_manager.app.doctor.finding import Finding, failure, ok
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok
 from nni_manager.config import settings as configured
 from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import NniManagerError
 
-_Look = Callable[[], Iterator[Finding]]
+_Look = Callable[[], Iterator[CheckFinding]]
 
 
-def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | None = None) -> Iterator[Finding]:
+def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | None = None) -> Iterator[CheckFinding]:
     """One finding after the other, as they are made. `config`: an experiment file that is meant to run here."""
     settings, finding = _settings(data_dir, environment)
     looks: list[tuple[str, _Look]] = [
@@ -45,7 +45,7 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
         yield from _guarded(name, look)
 
 
-def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings, Finding]:
+def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings, CheckFinding]:
     """The defaults where what is set cannot be used."""
     try:
         found = configured.load({"data_dir": str(data_dir)}, environment)
@@ -55,7 +55,7 @@ def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings,
     return found, ok("settings", "the daemon's settings can be read")
 
 
-def _guarded(name: str, look: _Look) -> Iterator[Finding]:
+def _guarded(name: str, look: _Look) -> Iterator[CheckFinding]:
     """A look that fails by itself hides none of the others."""
     try:
         yield from look()

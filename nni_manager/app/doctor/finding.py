@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class CheckOutcome(StrEnum):
     #: As it should be.
     OK = "OK"
     #: It works, and may not for long, or not for everybody.
@@ -16,10 +16,10 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckFinding:
     """One line of the report."""
 
-    verdict: Verdict
+    verdict: CheckOutcome
     #: What was looked at, in one or two words.
     check: str
     sentence: str
@@ -27,13 +27,13 @@ class Finding:
     advice: str = ""
 
 
-def ok(check: str, sentence: str) -> Finding:
-    return Finding(verdict=Verdict.OK, check=check, sentence=sentence)
+def ok(check: str, sentence: str) -> CheckFinding:
+    return CheckFinding(verdict=CheckOutcome.OK, check=check, sentence=sentence)
 
 
-def warning(check: str, sentence: str, advice: str) -> Finding:
-    return Finding(verdict=Verdict.WARN, check=check, sentence=sentence, advice=advice)
+def warning(check: str, sentence: str, advice: str) -> CheckFinding:
+    return CheckFinding(verdict=CheckOutcome.WARN, check=check, sentence=sentence, advice=advice)
 
 
-def failure(check: str, sentence: str, advice: str) -> Finding:
-    return Finding(verdict=Verdict.FAIL, check=check, sentence=sentence, advice=advice)
+def failure(check: str, sentence: str, advice: str) -> CheckFinding:
+    return CheckFinding(verdict=CheckOutcome.FAIL, check=check, sentence=sentence, advice=advice)

@@ -12,14 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import NniManagerError, PlatformError
 from nni_manager.domain.experiment import HoldCode
-from nni_manager.platform_kit.keeper_client import Job
-from nni_manager.platform_kit.keeper_process import LocalKeeper, connected
+from nni_manager.platform_kit.keeper.client import Job
+from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.lock_holder import lock_holder
 from trial_runner import protocol
 from trial_runner.wire import removal
@@ -30,7 +30,7 @@ _ANSWER_S, _END_S = 30.0, 5.0
 _ANSWER_AT_WORK_S = 5.0
 
 
-def look(data_dir: Path) -> Iterator[Finding]:
+def look(data_dir: Path) -> Iterator[CheckFinding]:
     folder = Path(tempfile.mkdtemp(prefix="nni-doctor-", dir=TEMPORARY))  # short: paths of sockets are
     try:
         yield _try(folder)
@@ -39,7 +39,7 @@ def look(data_dir: Path) -> Iterator[Finding]:
     yield from _at_work(data_dir)
 
 
-def _try(folder: Path) -> Finding:
+def _try(folder: Path) -> CheckFinding:
     try:
         facts = asyncio.run(_facts(folder))
     except (PlatformError, OSError, TimeoutError) as error:
@@ -87,7 +87,7 @@ def _described(facts: dict[str, Any]) -> str:
     return f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
 
 
-def _at_work(data_dir: Path) -> Iterator[Finding]:
+def _at_work(data_dir: Path) -> Iterator[CheckFinding]:
     """The real one. A daemon that runs asks it itself, and has a hold for what it does not answer."""
     lock = data_dir / "keeper" / "keeper.lock"
     pid = lock_holder(lock)
@@ -103,7 +103,7 @@ def _at_work(data_dir: Path) -> Iterator[Finding]:
         yield warning("trials", sentence, "start the daemon; it takes them up")
 
 
-def _holds(data_dir: Path) -> Iterator[Finding]:
+def _holds(data_dir: Path) -> Iterator[CheckFinding]:
     found = address.find(data_dir)
     with suppress(NniManagerError):  # that it does not answer is said elsewhere
         for experiment in ManagerClient(found).experiments() if found is not None else ():

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from nni_manager.app import ports, trial_door, trial_tls
+from nni_manager.app import ports, trial_listener, trial_tls
 from nni_manager.app.doctor import running_daemon
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
-from nni_manager.app.exposure import SHORTEST_TOKEN, is_loopback
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
+from nni_manager.app.ports import SHORTEST_TOKEN, is_loopback
 from nni_manager.config.settings import Settings
+from nni_manager.domain.endpoint import DEFAULT_PORT
 from nni_manager.domain.errors import AlreadyOwned, InvalidInput
-from nni_manager.domain.view import DEFAULT_PORT
 
 
-def look(settings: Settings) -> Iterator[Finding]:
+def look(settings: Settings) -> Iterator[CheckFinding]:
     ours = running_daemon.open_ports(settings.data_dir)
     yield _address(settings)
     yield _port("service port", settings.host, settings.port, "", ours)
@@ -27,18 +27,20 @@ def look(settings: Settings) -> Iterator[Finding]:
         yield _port("view port", settings.host, DEFAULT_PORT, "", ours)
 
 
-def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> Finding:
+def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> CheckFinding:
     try:
-        trial_door.check(settings)
+        trial_listener.check(settings)
     except InvalidInput as error:
         sentence, _, advice = str(error).partition("; ")
         return failure("trial port", sentence, advice)
     return _port("trial port", settings.trial_host, port, "trial-", ours)
 
 
-def _certificate(settings: Settings) -> Finding:
+def _certificate(settings: Settings) -> CheckFinding:
     check = "trial certificate"
-    host = trial_door.host_of(settings, "") if not settings.trial_url else urlsplit(settings.trial_url).hostname or ""
+    host = (
+        trial_listener.host_of(settings, "") if not settings.trial_url else urlsplit(settings.trial_url).hostname or ""
+    )
     try:
         tls = trial_tls.of(settings)
         assert tls is not None, "one is set"
@@ -51,7 +53,7 @@ def _certificate(settings: Settings) -> Finding:
     return ok(check, f"trial runners that reach this machine as {host} accept it for {days:.0f} days")
 
 
-def _address(settings: Settings) -> Finding:
+def _address(settings: Settings) -> CheckFinding:
     is_own = is_loopback(settings.host)
     if settings.token and not is_own and len(settings.token) < SHORTEST_TOKEN:
         sentence = f"the token of the service on {settings.host} is so short that it can be guessed; `serve` refuses it"
@@ -64,11 +66,11 @@ def _address(settings: Settings) -> Finding:
     return failure("access", sentence, "set NNI_MANAGER_TOKEN, or host: 127.0.0.1")
 
 
-def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) -> Finding:
+def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) -> CheckFinding:
     if port == 0:
         return ok(check, f"any free one on {host}")
     if port in ours:
-        return ok(check, f"{port} is open: the {ours[port]} door of the running daemon")
+        return ok(check, f"{port} is open: the {ours[port]} listener of the running daemon")
     try:
         taken = ports.reserve(host, port, options=options)
     except AlreadyOwned as error:

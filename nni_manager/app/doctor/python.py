@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterator
 
 from nni_manager import __version__
-from nni_manager.app.doctor.finding import Finding, failure, ok
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok
 
 _OLDEST = (3, 11)
 #: The first with RETURNING and JSON functions that are always there.
 _OLDEST_SQLITE = (3, 38)
 
 
-def look() -> Iterator[Finding]:
+def look() -> Iterator[CheckFinding]:
     found = f"nni-manager {__version__} on Python {platform.python_version()} ({sys.executable})"
     if sys.version_info < _OLDEST:
         yield failure("python", found, f"install it with Python {_numbers(_OLDEST)} or newer")

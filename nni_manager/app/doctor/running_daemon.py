@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nni_manager import __version__
-from nni_manager.app.doctor.finding import Finding, failure, ok, warning
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.client import address
 from nni_manager.client.manager_client import ManagerClient
 from nni_manager.domain.errors import NniManagerError
@@ -15,7 +15,7 @@ from nni_manager.platform_kit.lock_holder import lock_holder
 _CHECK = "daemon"
 
 
-def look(data_dir: Path) -> Iterator[Finding]:
+def look(data_dir: Path) -> Iterator[CheckFinding]:
     holder = lock_holder(data_dir / "daemon.lock")
     found = address.find(data_dir)
     if found is not None:
@@ -36,13 +36,13 @@ def open_ports(data_dir: Path) -> dict[int, str]:
     if found is None:
         return {}
     try:
-        doors = ManagerClient(found).daemon()["doors"]
+        listeners = ManagerClient(found).daemon()["listeners"]
     except NniManagerError:
         return {}
-    return {int(d["address"].rpartition(":")[2]): str(d["kind"]) for d in doors if d["kind"] != "control"}
+    return {int(d["address"].rpartition(":")[2]): str(d["kind"]) for d in listeners if d["kind"] != "control"}
 
 
-def _ask(client: ManagerClient) -> Finding:
+def _ask(client: ManagerClient) -> CheckFinding:
     try:
         known = client.daemon()
     except NniManagerError as error:

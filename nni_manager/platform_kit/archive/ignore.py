@@ -1,18 +1,179 @@
-"""`.nniignore` files: which entries of a code directory stay behind, in gitignore's semantics.
+"""One line of `.nniignore` as a rule: git's patterns, to the letter, as regular expressions.
 
-A folder's own file speaks before those of the folders above it, and in a file the last rule that matches decides.
-Nothing below an ignored folder can be brought back, because such a folder is not walked.
+pathspec's own translation is not used: it takes `a/**` to match `a` itself, reads sets such as `[]!]`, `[[:digit:]]`
+or `[\\]]` in Python's way, and fails on some lines that git takes. Text here is bytes decoded as Latin-1, because git
+matches bytes: `?` is one byte. A line break in a file's name is written `NEWLINE`, so that `.` and `$` need no flags.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import string
 from dataclasses import dataclass
 
 from pathspec import PathSpec
 from pathspec.pattern import RegexPattern
 
-from nni_manager.platform_kit.archive.glob import NEWLINE, Rule, parse_rule
+NEWLINE = "\u2424"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What one line says."""
+
+    #: Matches whole paths, relative to the folder of the rule's file.
+    regex: re.Pattern[str]
+    #: False for a line that begins with ``!``.
+    ignores: bool
+    #: The line ends with a slash.
+    folders_only: bool
+
+
+def parse_rule(line: str) -> Rule | None:
+    """None for blank lines, comments, and patterns that match nothing."""
+    if line.startswith("#"):
+        return None
+    glob = _without_trailing_spaces(line.removesuffix("\r"))
+    negated, glob = glob.startswith("!"), glob.removeprefix("!")
+    folders_only, glob = glob.endswith("/"), glob.removesuffix("/")
+    regex = _regex(glob)
+    if regex is None:
+        return None
+    return Rule(regex=re.compile(regex), ignores=not negated, folders_only=folders_only)
+
+
+def _without_trailing_spaces(line: str) -> str:
+    # tabs stay, and so does a space behind a backslash
+    bare = line.rstrip(" ")
+    backslashes = len(bare) - len(bare.rstrip("\\"))
+    return line[: len(bare) + 1] if backslashes % 2 else bare
+
+
+def _regex(glob: str) -> str | None:
+    """Whole paths that match; None when nothing can."""
+    if not glob:
+        return None
+    if "/" not in glob:
+        # a name alone matches at any depth
+        wild = _wild(glob)
+        return None if wild is None else f"^(?:.*/)?{wild}$"
+    literal, rest = _split(glob.removeprefix("/"))
+    wild = _wild(rest)
+    return None if wild is None else f"^{re.escape(literal)}{wild}$"
+
+
+def _split(glob: str) -> tuple[str, str]:
+    """What stands before the first special character is compared apart; where `**` stands is judged in the rest."""
+    literal = re.match(r"[^*?\[\\]*", glob)
+    assert literal is not None
+    return literal[0], glob[literal.end() :]
+
+
+def _wild(glob: str) -> str | None:
+    regex, at = "", 0
+    while at < len(glob):
+        element, at = _element(glob, at)
+        if element is None:
+            return None
+        regex += element
+    return regex
+
+
+def _element(glob: str, at: int) -> tuple[str | None, int]:
+    """The regular expression of what begins at `at`, None when nothing matches it, and where the next begins."""
+    if glob[at] == "*":
+        return _stars(glob, at)
+    if glob[at] == "?":
+        return "[^/]", at + 1
+    if glob[at] == "[":
+        return _set(glob, at + 1)
+    if glob[at] == "\\":
+        at += 1
+    return (re.escape(glob[at]), at + 1) if at < len(glob) else (None, at)
+
+
+def _stars(glob: str, at: int) -> tuple[str, int]:
+    end = at
+    while glob.startswith("*", end):
+        end += 1
+    if end - at == 1 or (at > 0 and glob[at - 1] != "/"):
+        return "[^/]*", end
+    if glob.startswith("/", end):
+        return "(?:.*/)?", end + 1
+    return (".*" if end == len(glob) or glob.startswith("\\/", end) else "[^/]*"), end
+
+
+def _set(glob: str, at: int) -> tuple[str | None, int]:
+    """`at` is behind the opening bracket."""
+    negated = glob.startswith(("!", "^"), at)
+    first = at = at + negated
+    members: frozenset[str] = frozenset()
+    previous = ""
+    while at == first or not glob.startswith("]", at):
+        found, previous, at = _member(glob, at, previous)
+        if found is None:
+            return None, at
+        members |= found
+    return _set_regex(members, negated), at + 1
+
+
+_Member = tuple[frozenset[str] | None, str, int]
+
+
+def _member(glob: str, at: int, previous: str) -> _Member:
+    """The characters of one member, None when the set is malformed; the start of a possible range; the next place."""
+    if glob.startswith("[:", at):
+        return _character_class(glob, at)
+    if previous and glob.startswith("-", at) and glob[at + 1 : at + 2] not in ("", "]"):
+        high, at = _character(glob, at + 1)
+        return (_between(previous, high) if high else None), "", at
+    one, at = _character(glob, at)
+    return (frozenset(one) if one else None), one, at
+
+
+def _character(glob: str, at: int) -> tuple[str, int]:
+    """Empty when the pattern ends here."""
+    at += glob.startswith("\\", at)
+    return glob[at : at + 1], at + 1
+
+
+def _between(low: str, high: str) -> frozenset[str]:
+    return frozenset(map(chr, range(ord(low), ord(high) + 1)))
+
+
+def _character_class(glob: str, at: int) -> _Member:
+    begin, close = at + 2, glob.find("]", at + 2)
+    if close > begin and glob[close - 1] == ":":
+        return _CLASSES.get(glob[begin : close - 1]), "", close + 1
+    return (frozenset("[") if close >= 0 else None), "[", at + 1
+
+
+_PRINTABLE = frozenset(string.digits + string.ascii_letters + string.punctuation + " ")
+_CLASSES = {
+    "alnum": frozenset(string.digits + string.ascii_letters),
+    "alpha": frozenset(string.ascii_letters),
+    "blank": frozenset(" \t"),
+    "cntrl": frozenset(map(chr, (*range(32), 127))),
+    "digit": frozenset(string.digits),
+    "graph": _PRINTABLE - {" "},
+    "lower": frozenset(string.ascii_lowercase),
+    "print": _PRINTABLE,
+    "punct": frozenset(string.punctuation),
+    "space": frozenset(" \t\n\r"),  # git knows no others
+    "upper": frozenset(string.ascii_uppercase),
+    "xdigit": frozenset(string.hexdigits),
+}
+
+
+def _set_regex(members: frozenset[str], negated: bool) -> str | None:
+    """No set matches a slash."""
+    characters = sorted(members - {"/"})
+    escaped = "".join(NEWLINE if character == "\n" else f"\\x{ord(character):02x}" for character in characters)
+    if negated:
+        return f"[^{escaped}/]"
+    return f"[{escaped}]" if escaped else None
+
 
 IGNORE_FILE = ".nniignore"
 

@@ -8,8 +8,7 @@ import stat
 
 from nni_manager.platform_kit.archive import limits
 from nni_manager.platform_kit.archive.ignore import IGNORE_FILE, IgnoreFiles, is_ignored, read_ignore_file
-from nni_manager.platform_kit.archive.links import contained_target
-from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing, join
+from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing, contained_target, join
 from nni_manager.platform_kit.archive.tree import Tree
 
 #: Rules are text that a person wrote.

@@ -22,10 +22,17 @@ pytest.register_assert_rewrite(
 from nni_manager.platform_kit.testing.feature import Feature  # noqa: E402
 from nni_manager.platform_kit.testing.lagging_storage import Lag, LaggingStorage, lagging_storage  # noqa: E402
 from nni_manager.platform_kit.testing.platform_contract import PlatformContract  # noqa: E402
-from nni_manager.platform_kit.testing.recorder import Chunk, Recorder  # noqa: E402
+from nni_manager.platform_kit.testing.recorder import DeliveredLines, Recorder  # noqa: E402
 from nni_manager.platform_kit.testing.world import World, unreachable_keeper  # noqa: E402
 
 __all__ = [
-    "Chunk", "Feature", "Lag", "LaggingStorage", "PlatformContract", "Recorder", "World", "lagging_storage",
+    "DeliveredLines",
+    "Feature",
+    "Lag",
+    "LaggingStorage",
+    "PlatformContract",
+    "Recorder",
+    "World",
+    "lagging_storage",
     "unreachable_keeper",
 ]  # fmt: skip

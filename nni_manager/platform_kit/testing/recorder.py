@@ -12,12 +12,12 @@ from nni_manager.domain.job import JobHandle, JobReport
 from nni_manager.domain.text import require_text
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Delivery, Host
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.platform_kit.keeper_machines import LOCAL, KeeperConnection
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.keeper.machines import LOCAL, KeeperConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class DeliveredLines:
     """Lines of an outbox between two byte offsets, as they were handed over."""
 
     job_name: str
@@ -39,9 +39,9 @@ class Recorder:
         #: Set by every `wake`.
         self.news = asyncio.Event()
         #: Every call of `deliver`, whatever became of it.
-        self.handed_over: list[Chunk] = []
+        self.handed_over: list[DeliveredLines] = []
         #: Awaited before a chunk is stored; may be exchanged for something slow or something that raises.
-        self.before_storing: Callable[[Chunk], Awaitable[None]] = _go_on
+        self.before_storing: Callable[[DeliveredLines], Awaitable[None]] = _go_on
         #: The experiment's folder, and its packed code; set by worlds of adapters that use them.
         self.folder = Path("no-folder")
         self.code_archive = Path("no-archive")
@@ -139,7 +139,7 @@ class Recorder:
         container: str = "",
     ) -> Delivery:  # fmt: skip
         require_text("outbox", outbox)
-        chunk = Chunk(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
+        chunk = DeliveredLines(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
         self.handed_over.append(chunk)
         await self.before_storing(chunk)
         newest = self.containers.get(job_name, [])[-1:]
@@ -150,7 +150,7 @@ class Recorder:
             self.news.set()
         return delivery
 
-    def _store(self, chunk: Chunk) -> Delivery:
+    def _store(self, chunk: DeliveredLines) -> Delivery:
         stored = self.offset(chunk.job_name, chunk.outbox)
         if chunk.end <= stored:
             return Delivery(resend=False)
@@ -162,5 +162,5 @@ class Recorder:
         return Delivery(resend=False)
 
 
-async def _go_on(_chunk: Chunk) -> None:
+async def _go_on(_chunk: DeliveredLines) -> None:
     """Stores at once."""

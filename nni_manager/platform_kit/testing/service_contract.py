@@ -14,7 +14,7 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.domain.wait import Wait
+from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.feature import Feature
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers

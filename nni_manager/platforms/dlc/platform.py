@@ -21,7 +21,7 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of

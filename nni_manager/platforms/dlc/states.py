@@ -33,7 +33,7 @@ from datetime import datetime
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 
 log = logging.getLogger(__name__)
 

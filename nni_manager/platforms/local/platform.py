@@ -14,10 +14,10 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of, gpu_environment
-from nni_manager.platform_kit.keeper_jobs import KeeperJobs
-from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.machines.ledger import Reservation
+from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
-from nni_manager.platform_kit.places import KeeperMachine
 from nni_manager.platforms.local.config import LocalConfig
 from trial_runner import protocol
 

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.job_folders import JobFolders
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of

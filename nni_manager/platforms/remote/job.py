@@ -9,7 +9,7 @@ from typing import Any
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.gpu_machines import gpu_environment
-from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.payload import directory_environment
 from nni_manager.platforms.remote.arrival import Greeting
 from nni_manager.platforms.remote.site import Entry

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.keeper_client import Keeper
-from nni_manager.platform_kit.keeper_machines import KeeperConnection
-from nni_manager.platform_kit.places import Places
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.keeper.machines import KeeperConnection
+from nni_manager.platform_kit.machines.line import Places
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from trial_runner import protocol

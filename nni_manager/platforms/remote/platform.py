@@ -20,11 +20,11 @@ from nni_manager.domain.errors import (
 )
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
-from nni_manager.platform_kit.ledger import Demand, Reservation
+from nni_manager.platform_kit.machines.ledger import Demand, Reservation
 from nni_manager.platforms.remote import cleaning, job
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.machine import Machine

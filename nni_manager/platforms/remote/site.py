@@ -14,8 +14,8 @@ from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformErro
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper_jobs import KeeperJobs
-from nni_manager.platform_kit.places import KeeperMachine
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import ScriptedConfig, Span
 from nni_manager.platforms.scripted.jobs import Jobs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platforms.scripted import runner
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import Job, Jobs

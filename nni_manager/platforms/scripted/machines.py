@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.ledger import Demand, Reservation
-from nni_manager.platform_kit.placement import Placement
-from nni_manager.platform_kit.places import KeeperMachine
+from nni_manager.platform_kit.machines.ledger import Demand, Reservation
+from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.machines.placement import Placement
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
 #: Of a job on a machine: its name.

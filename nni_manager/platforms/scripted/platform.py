@@ -21,7 +21,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
-from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platforms.scripted import machines, runner
 from nni_manager.platforms.scripted.account import AccountUse

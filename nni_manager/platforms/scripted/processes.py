@@ -11,8 +11,8 @@ from pathlib import Path
 
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper_jobs import KeeperJobs
-from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platforms.scripted.jobs import Jobs
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.ledger import Reservation
+from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.runner_archive import runner_archive
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import write_private

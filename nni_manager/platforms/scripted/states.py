@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import Rule
 from nni_manager.platforms.scripted.jobs import Job
 from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, end_after_s, is_deed, says_exit

@@ -14,7 +14,7 @@ from virtual_dlc import VirtualDlc, until_ended
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing import Recorder
 from nni_manager.platforms.dlc import account

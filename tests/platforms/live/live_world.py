@@ -25,7 +25,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper_client import Keeper
+from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.payload import job_spec
 from nni_manager.platform_kit.testing import Feature, Recorder, World
 from nni_manager.platform_kit.testing.listener import FakeListener

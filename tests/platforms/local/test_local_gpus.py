@@ -13,7 +13,7 @@ import pytest
 from local_world import LocalWorld
 
 from nni_manager.domain.job import JobHandle, JobState
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform, Severity
 from nni_manager.platform_kit.testing.observing import insist, seen
 from nni_manager.platforms.local.platform import LocalPlatform

@@ -14,9 +14,9 @@ from local_world import LocalWorld
 
 from nni_manager.domain.errors import NotFound, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.platform_kit import keeper_client
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing import Chunk
+from nni_manager.platform_kit.keeper import client
+from nni_manager.platform_kit.testing import DeliveredLines
 from nni_manager.platform_kit.testing.leftovers import leftovers, new_leftovers
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, unavailable
 from tests.platforms.obedient_job import ended
@@ -178,7 +178,7 @@ async def test_zero_gpus_hides_them_and_unset_leaves_them_alone(
 # ---------------------------------------------------------------------------------------------- results
 
 
-def is_seamless(chunks: list[Chunk]) -> bool:
+def is_seamless(chunks: list[DeliveredLines]) -> bool:
     """Each begins where the one before ended, from the beginning on."""
     return [chunk.start for chunk in chunks] == [0, *(chunk.end for chunk in chunks[:-1])]
 
@@ -197,7 +197,7 @@ async def test_the_end_waits_for_results_that_are_being_stored(world: LocalWorld
     gate = asyncio.Event()
     arrived = asyncio.Event()
 
-    async def hold(_chunk: Chunk) -> None:
+    async def hold(_chunk: DeliveredLines) -> None:
         arrived.set()
         await gate.wait()
 
@@ -245,7 +245,7 @@ async def test_a_missing_stretch_is_sent_again(world: LocalWorld) -> None:
 async def test_results_that_could_not_be_stored_come_again(world: LocalWorld) -> None:
     failures = [OSError("no space left"), OSError("no space left")]
 
-    async def fail(_chunk: Chunk) -> None:
+    async def fail(_chunk: DeliveredLines) -> None:
         if failures:
             raise failures.pop()
 
@@ -262,8 +262,8 @@ async def test_while_storing_is_slow_the_file_is_the_buffer(world: LocalWorld) -
     def handed_over() -> int:
         return sum(len(chunk.lines) for chunk in world.recorder.handed_over)
 
-    async def hold(_chunk: Chunk) -> None:
-        if handed_over() > keeper_client.MAX_UNSTORED_LINES:
+    async def hold(_chunk: DeliveredLines) -> None:
+        if handed_over() > client.MAX_UNSTORED_LINES:
             is_full.set()
         await gate.wait()
 
@@ -284,11 +284,11 @@ async def test_while_storing_is_slow_the_file_is_the_buffer(world: LocalWorld) -
 async def test_leaving_does_not_wait_for_a_store_that_hangs(world: LocalWorld) -> None:
     arrived = asyncio.Event()
 
-    async def hang(_chunk: Chunk) -> None:
+    async def hang(_chunk: DeliveredLines) -> None:
         arrived.set()
         await asyncio.Event().wait()
 
-    async def go_on(_chunk: Chunk) -> None:
+    async def go_on(_chunk: DeliveredLines) -> None:
         pass
 
     world.recorder.before_storing = hang

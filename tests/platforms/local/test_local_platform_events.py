@@ -11,9 +11,9 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.keeper_client import Keeper, Listener
-from nni_manager.platform_kit.keeper_states import job_report
-from nni_manager.platform_kit.testing import Chunk, Recorder, unreachable_keeper
+from nni_manager.platform_kit.keeper.client import Keeper, Listener
+from nni_manager.platform_kit.keeper.leaving import job_report
+from nni_manager.platform_kit.testing import DeliveredLines, Recorder, unreachable_keeper
 from nni_manager.platforms.local.platform import LocalPlatform
 from trial_runner import protocol
 
@@ -205,7 +205,7 @@ async def test_following_waits_for_results_that_are_being_stored(
 ) -> None:
     gate = asyncio.Event()
 
-    async def hold(_chunk: Chunk) -> None:
+    async def hold(_chunk: DeliveredLines) -> None:
         await gate.wait()
 
     recorder.before_storing = hold
@@ -226,7 +226,7 @@ async def test_an_end_is_not_told_when_results_before_it_were_not_stored(
 ) -> None:
     gate = asyncio.Event()
 
-    async def fail(chunk: Chunk) -> None:
+    async def fail(chunk: DeliveredLines) -> None:
         await gate.wait()
         if chunk.start == 0:
             raise OSError("no space left")

@@ -14,7 +14,7 @@ import yaml
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken

@@ -12,7 +12,7 @@ from test_scripted_platform import Cluster, written
 from nni_manager.config.experiment_file import load_file
 from nni_manager.domain.errors import ConfigInvalid, PlatformUnavailable
 from nni_manager.domain.job import JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
 

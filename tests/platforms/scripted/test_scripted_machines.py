@@ -12,7 +12,7 @@ import pytest
 from scripted_world import ScriptedWorld
 
 from nni_manager.domain.job import JobHandle, JobReport, JobState
-from nni_manager.domain.wait import WaitCode
+from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing import Recorder
 from nni_manager.platform_kit.testing.observing import insist, seen

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.experiment import Hold, HoldCode
 from nni_manager.domain.ids import job_name
-from nni_manager.domain.view import View
 from nni_manager.store import experiments, runners, secrets
 from nni_manager.store.connection import connect
 from nni_manager.store.migrate import migrate
@@ -49,7 +49,7 @@ def make(path: Path) -> None:
     experiments.add_import(connection, '[{"parameter": {"x": 0.5}, "value": 1}]', 1012)
     experiments.set_hold(connection, Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))
     secrets.put(connection, {"${TOKEN}": "not-a-real-token"})
-    experiments.set_view(connection, View(port=8080, prefix="my/pre"))
+    experiments.set_view(connection, Endpoint(port=8080, prefix="my/pre"))
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.execute("VACUUM")
     connection.close()

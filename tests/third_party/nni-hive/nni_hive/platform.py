@@ -15,7 +15,7 @@ from nni_hive.states import UNHEARD_OF, job_report
 from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room, Severity
 from nni_manager.platform_kit.runner_archive import runner_archive

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.domain.wait import Wait, WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 
 STATES = {
     "queued": JobState.PENDING,

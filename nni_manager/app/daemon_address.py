@@ -1,0 +1,107 @@
+"""How clients find this daemon: its control socket, and the file in the data directory that says where that is.
+
+Both may be removed under a daemon that lives on, the folder of the socket at every log-out. Level-based: what should be
+there is looked at now and then and made again, or nobody could reach the daemon, nor start another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from nni_manager import __version__
+from nni_manager.app.listeners import Listeners
+from nni_manager.client.address import POINTER_FILE
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.store.ownership import Ownership
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks.
+LOOK_S = 2.0
+
+
+class DaemonAddress:
+    """`lock`: of the data directory. `socket`: where the control socket belongs at the moment. `on_homeless`: called
+    when the data directory was moved, deleted or exchanged, where this daemon has nothing more to do."""
+
+    def __init__(
+        self, listeners: Listeners, data_directory: Path, lock: Ownership, socket: Callable[[], Path],
+        on_homeless: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._listeners = listeners
+        self._lock = lock
+        self._on_homeless = on_homeless
+        self._pointer = data_directory / POINTER_FILE
+        self._socket = socket
+        self._trouble = ""
+        #: What stands in the pointer file is an earlier daemon's.
+        self._is_written_late = False
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """For as long as the daemon can be reached. Raises OSError when the socket cannot be opened at the beginning;
+        a file that cannot be written yet, on a full disk for instance, is written later."""
+        await self._listeners.open_control(self._socket())
+        try:
+            self._write()
+        except OSError as error:
+            self._is_written_late = True
+            self._note(error)
+        watching = asyncio.create_task(self._watch(), name="daemon_address")
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+            with suppress(OSError):
+                if self._lock.is_in_place:  # else it is another daemon's
+                    self._pointer.unlink(missing_ok=True)
+
+    async def look(self) -> None:
+        """Makes again what is gone; says once why it cannot."""
+        if not self._lock.is_in_place:
+            log.error("the data directory %s was moved, deleted or exchanged: the daemon ends", self._pointer.parent)
+            return self._on_homeless()
+        try:
+            await self._restore()
+            self._trouble = ""
+        except (OSError, NniManagerError) as error:
+            self._note(error)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def _restore(self) -> None:
+        is_lost = not self._listeners.is_control_there()
+        if is_lost:
+            await self._listeners.open_control(self._socket())
+            log.warning(
+                "the control socket was gone, and is %s now", self._listeners.control, extra={"action": "listener"}
+            )
+        if is_lost or self._is_written_late or not self._pointer.exists():
+            self._write()
+
+    def _note(self, error: Exception) -> None:
+        if str(error) != self._trouble:
+            log.error("clients cannot find this daemon: %s; it is tried again", error, extra={"action": "listener"})
+        self._trouble = str(error)
+
+    def _write(self) -> None:
+        draft = self._pointer.with_suffix(".tmp")
+        entry = {"socket": str(self._listeners.control), "pid": os.getpid(), "version": __version__}
+        try:
+            draft.write_text(json.dumps(entry), encoding="utf-8")
+            draft.replace(self._pointer)
+        except OSError:
+            with suppress(OSError):  # half of it may be there
+                draft.unlink()
+            raise
+        self._is_written_late = False

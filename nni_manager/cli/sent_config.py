@@ -1,0 +1,93 @@
+"""What is sent to a manager on another machine: the experiment file, read here, and the packed code directory.
+
+Everything that the file names by path is looked up on this machine. Paths in the code directory become relative to it:
+the manager finds them where it has unpacked the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nni_manager.domain.errors import ConfigInvalid, Problem
+
+if TYPE_CHECKING:
+    from nni_manager.client.manager_client import ManagerClient
+
+
+#: Where experiments' folders would go by default; what is set there is meant for the manager's machine.
+_DEFAULT_FOLDER = "/proc/nni-manager-default"
+_DIRECTORY = "trialCodeDirectory"
+
+
+def read(
+    text: str, directory: str, file: str, environment: Mapping[str, str]
+) -> tuple[dict[str, Any], Mapping[str, str], Path, tuple[str, ...]]:
+    """The config as the manager is to get it, its secrets by reference, the code directory on this machine, and what
+    is to be warned of.
+
+    Raises ConfigInvalid."""
+    from nni_manager.config import experiment_file
+
+    reading = experiment_file.read(
+        text, directory=Path(directory), file=file, working_directory=Path(_DEFAULT_FOLDER), elsewhere=True,
+        environment=environment,
+    )  # fmt: skip
+    spec = reading.spec
+    warnings = tuple(map(str, spec.warnings))
+    config = _relative(dict(spec.canonical), spec.trial_code_directory, file)
+    return config, reading.secrets, Path(spec.trial_code_directory), warnings
+
+
+def send_code(client: ManagerClient, directory: Path) -> str:
+    """Packs a code directory and sends it unless the manager has it; answers its SHA-256. Raises InvalidInput."""
+    from nni_manager.platform_kit.archive import pack
+
+    with tempfile.TemporaryDirectory(prefix="nnictl-") as folder:
+        archive = pack(directory, Path(folder)).path
+        with open(archive, "rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if not client.has_code(sha256):
+            client.send_code(archive, sha256)
+    return sha256
+
+
+def as_text(config: dict[str, Any]) -> str:
+    return json.dumps(config, ensure_ascii=False)
+
+
+def _relative(config: dict[str, Any], directory: str, file: str) -> dict[str, Any]:
+    if config["experimentWorkingDirectory"] == _DEFAULT_FOLDER:
+        del config["experimentWorkingDirectory"]
+    config[_DIRECTORY] = "."
+    for name in ("tuner", "assessor"):
+        if "codeDirectory" in config.get(name, {}):
+            config[name] = {**config[name], "codeDirectory": _inside(config[name], directory, name, file)}
+    services = config["trainingService"]
+    several = services if isinstance(services, list) else [services]
+    kept = [_without_directory(one, directory, file) for one in several]
+    config["trainingService"] = kept if isinstance(services, list) else kept[0]
+    return config
+
+
+def _inside(algorithm: dict[str, Any], directory: str, name: str, file: str) -> str:
+    path = os.path.relpath(algorithm["codeDirectory"], directory)
+    if path == ".." or path.startswith("../"):
+        raise _invalid(f"{name}.codeDirectory", f"must lie in {_DIRECTORY} ({directory}), as that alone is sent", file)
+    return path
+
+
+def _without_directory(service: dict[str, Any], directory: str, file: str) -> dict[str, Any]:
+    """It inherits the one of the top level."""
+    if service.get(_DIRECTORY, directory) != directory:
+        raise _invalid(f"trainingService.{_DIRECTORY}", f"must be {directory}, as one folder alone is sent", file)
+    return {key: value for key, value in service.items() if key != _DIRECTORY}
+
+
+def _invalid(field: str, message: str, file: str) -> ConfigInvalid:
+    return ConfigInvalid([Problem(message=message, field=field, file=file)])

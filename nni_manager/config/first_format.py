@@ -1,0 +1,176 @@
+"""`tuner`, `assessor` and `advisor` of NNI's first format → the second's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from nni_manager.config.document import Path
+from nni_manager.config.first_format_paths import ENTRY, Found, split
+from nni_manager.config.scalars import flag, kind, text
+from nni_manager.config.section import Section
+from nni_manager.config.source import Source, spell, steps
+from nni_manager.platform_kit.first_format import FirstFormat
+
+_CLASS = ("codeDir", "classFileName", "className")
+_OTHERS = ("classArgs", "gpuIndices", "includeIntermediateResults")
+
+
+def name_field(noun: str) -> str:
+    """``builtinTunerName`` and the like."""
+    return f"builtin{noun.title()}Name"
+
+
+def fields(noun: str) -> dict[str, str]:
+    """Path in the file → path in the second format, of what a message may be about."""
+    names = {
+        name_field(noun): "name", "className": "className", "codeDir": "codeDirectory", "classArgs": "classArgs",
+    }  # fmt: skip
+    whole = {f"{noun}.{old}": f"/{noun}.{new}" for old, new in names.items()}
+    return whole | ({} if noun == "assessor" else {f"{noun}.gpuIndices": "/tunerGpuIndices"})
+
+
+def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The section of the second format, and what of it stands at the config's top level."""
+    path: Path = (noun,)
+    if not isinstance(raw, dict):
+        source.refuse(path, f"must be a mapping such as {{{name_field(noun)}: …}}, not {kind(raw)}")
+        return {}, {}
+    source.note_foreign_names(path, {"name": name_field(noun), "codeDirectory": "codeDir"})
+    section = Section(raw, (name_field(noun), *_CLASS, *_OTHERS), path, source)
+    top: dict[str, Any] = {}
+    if section.has("gpuIndices"):
+        top["tunerGpuIndices"] = section.raw("gpuIndices")
+    if section.take("includeIntermediateResults", flag) is not None:
+        top["deprecated"] = {"includeIntermediateResults": section.raw("includeIntermediateResults")}
+    arguments = {"classArgs": section.raw("classArgs")} if section.has("classArgs") else {}
+    return _which(section, noun, source) | arguments, top
+
+
+def _which(section: Section, noun: str, source: Source) -> dict[str, Any]:
+    name, given = name_field(noun), [one for one in _CLASS if section.has(one)]
+    if section.has(name):
+        for one in given:
+            section.refuse(one, f"belongs to a class of your own, and {name} is given too; keep one")
+        return {"name": section.raw(name)}
+    missing = [one for one in _CLASS if one not in given]
+    if not given:
+        section.require(name, f"name a built-in {noun}, or give {', '.join(_CLASS)} of your own")
+    elif missing:
+        for one in missing:
+            section.require(one, f"a class of your own has {', '.join(_CLASS)}")
+    return {} if missing else _class(section, source)
+
+
+def _class(section: Section, source: Source) -> dict[str, Any]:
+    directory, class_name = section.take("codeDir", text), section.take("className", text)
+    file = section.take("classFileName", lambda raw: _module_file(raw, directory, source))
+    if directory is None or class_name is None or file is None:
+        return {}
+    return {"className": f"{file.removesuffix('.py').replace('/', '.')}.{class_name}", "codeDirectory": directory}
+
+
+def _module_file(raw: object, directory: str | None, source: Source) -> str:
+    name = text(raw)
+    if not name.endswith(".py"):
+        raise ValueError("must name a Python file, with .py at its end")
+    path = os.path.join(source.path(directory or "."), name)
+    if directory is not None and not source.elsewhere and not os.path.isfile(path):
+        raise ValueError(f"there is no file {path}; relative paths start at {source.directory}")
+    return name
+
+
+#: Fields that the second format has no place for → why that harms nothing.
+LOST: Mapping[str, str] = {
+    "authorName": "the second format has no author",
+    "description": "the second format has no description",
+}
+#: Fields whose place in the second format is ours, or another than NNI's reader of it knows → what NNI 3.0 does.
+_OURS: Mapping[str, str] = {
+    "multiThread": "NNI 3.0 does not know `deprecated`",
+    "versionCheck": "`versionCheck` is nni_manager's own there; NNI 3.0 does not know it",
+    "logCollection": "`logCollection` is nni_manager's own there; NNI 3.0 does not know it",
+}
+#: Tuners that need no search space.
+_WITHOUT_SPACE = ("networkmorphism",)
+
+
+def check_first_format(
+    file: Mapping[str, Any], config: dict[str, Any], found: list[Found], tables: list[FirstFormat], source: Source
+) -> None:
+    """Refuses and warns in `source`; completes `config`."""
+    _check_algorithms(config, source)
+    for one in found:
+        if one.pattern == "logDir":
+            _check_directory(one, source)
+    for table in tables:
+        for path in _missing(table.required, file):
+            source.refuse(path, "is required and not set; add it")
+        for name, sentence in table.faults(file):
+            source.refuse(steps(name), sentence)
+        for one in found:
+            if one.pattern in table.dropped:
+                source.warn(one.path, "NO_EFFECT", f"changes nothing: {table.dropped[one.pattern]}")
+
+
+def losses(found: list[Found], tables: list[FirstFormat]) -> Iterator[tuple[str, str]]:
+    """(field of the file, what becomes of it)."""
+    dropped = {**LOST, **{name: why for table in tables for name, why in table.dropped.items()}}
+    ours = {target for table in tables for target in table.ours}
+    targets = {name: target for table in tables for name, target in table.fields.items()}
+    for one in found:
+        if one.pattern in dropped:
+            yield spell(one.path), f"is left out: {dropped[one.pattern]}"
+        elif one.pattern in _OURS:
+            yield spell(one.path), _OURS[one.pattern]
+        elif targets.get(one.pattern) in ours:
+            yield spell(one.path), f"becomes {targets[one.pattern]}, which NNI 3.0 does not know"
+
+
+def _check_algorithms(config: dict[str, Any], source: Source) -> None:
+    if "advisor" in config:
+        for other in ("tuner", "assessor"):
+            if other in config:
+                source.refuse(
+                    (other,), "advisor is given too, which is a tuner and an assessor in one; keep it or the others"
+                )
+        return
+    if "tuner" not in config:
+        source.refuse(("tuner",), "is required and not set; add for example tuner: {builtinTunerName: TPE}")
+    tuner = config.get("tuner") or {}
+    if "searchSpaceFile" not in config:
+        if "className" in tuner or _needs_no_space(tuner):
+            config["searchSpace"] = {}
+        else:
+            source.refuse(("searchSpacePath",), "is required and not set; name a file that holds a search space")
+
+
+def _needs_no_space(tuner: Mapping[str, Any]) -> bool:
+    return str(tuner.get("name", "")).lower() in _WITHOUT_SPACE
+
+
+def _check_directory(one: Found, source: Source) -> None:
+    if isinstance(one.value, str) and not source.elsewhere and not os.path.isdir(path := source.path(one.value)):
+        source.refuse(one.path, f"there is no folder {path}; make it, or name another one")
+
+
+def _missing(required: Iterable[str], file: Mapping[str, Any]) -> Iterator[Path]:
+    """The path that is missing; what stands in something that is missing itself is not asked for."""
+    if file.get("trial") is None:
+        yield ("trial",)
+    for pattern in required:
+        yield from _missing_in(file, split(pattern), ())
+
+
+def _missing_in(node: Any, pattern: list[str], path: Path) -> Iterator[Path]:
+    step, *rest = pattern
+    if step == ENTRY:
+        for number, item in enumerate(node if isinstance(node, list) else ()):
+            yield from _missing_in(item, rest, (*path, number))
+    elif isinstance(node, dict):
+        inner = node.get(step)
+        if inner is None and not rest:
+            yield (*path, step)
+        elif inner is not None and rest:
+            yield from _missing_in(inner, rest, (*path, step))

@@ -1,0 +1,57 @@
+"""An experiment's own port, where its page and NNI's API are served as NNI serves them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nni_manager.domain.errors import InvalidInput
+
+#: Where NNI listens unless it is told otherwise.
+DEFAULT_PORT = 8080
+_SEGMENT = re.compile(r"[A-Za-z0-9._~-]+")
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A view as it is recorded and opened."""
+
+    #: TCP port, 1 to 65535.
+    port: int
+    #: What stands before every path, without slashes at its ends; empty: nothing.
+    prefix: str = ""
+
+    @property
+    def path(self) -> str:
+        """``/`` or ``/my/pre/``."""
+        return f"/{self.prefix}/" if self.prefix else "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointWish:
+    """A view as it is asked for."""
+
+    #: 0: any free port. None: a view is needed only where no service shows the experiment; 8080, or the next free one.
+    port: int | None = None
+    prefix: str = ""
+
+    @property
+    def is_explicit(self) -> bool:
+        """Somebody counts on it, so that it must be opened or refused."""
+        return self.port is not None or bool(self.prefix)
+
+
+def parse_prefix(text: str) -> str:
+    """``/my/pre/`` → ``my/pre``. Raises InvalidInput for what cannot stand before a path."""
+    prefix = text.strip("/")
+    if len(prefix) > _LONGEST:
+        raise InvalidInput(
+            f"urlPrefix: has {len(prefix)} characters, and {_LONGEST} are the most; choose a shorter one"
+        )
+    for segment in prefix.split("/") if prefix else ():
+        if segment in (".", "..") or _SEGMENT.fullmatch(segment) is None:
+            raise InvalidInput(
+                f"urlPrefix: {segment!r} cannot be a part of it; use letters, digits, . _ ~ - with single slashes"
+            )
+    return prefix

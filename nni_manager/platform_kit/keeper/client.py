@@ -1,0 +1,325 @@
+"""Speaks to a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
+
+The keeper's words are in `trial_runner.protocol`; one connection is `keeper_connection`'s. Lines and ends of jobs go to
+the listener that owns the job. While too many lines wait to be stored the socket is not read: the trial's own file is
+the buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, cast
+
+from nni_manager.domain import version
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable
+from nni_manager.platform_kit.keeper.connection import Connection, Requests, ask_in_silence
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+#: Lines handed over and not stored yet, above which the socket is not read.
+MAX_UNSTORED_LINES = 20_000
+#: Waits between two tries to reach a keeper, in seconds; the last one repeats.
+_RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
+#: A keeper that ends so many seconds after its greeting, or later, had started well: it is followed at once by another.
+#: What ends while there is none, nobody sees end. One that ends sooner would be started again and again for nothing.
+_WELL_STARTED_S = 0.1
+#: A connection that we gave up is made again without a wait when it had lasted so many seconds.
+_STEADY_S = 3.0
+
+#: How long a request waits for a connection that is being made, in seconds.
+_CONNECT_TIMEOUT_S = 20.0
+#: A keeper that answers nothing for so many seconds hangs, or was stopped; a spawn takes milliseconds.
+ANSWER_TIMEOUT_S = 20.0
+
+#: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
+Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
+Job = dict[str, Any]
+#: Of log records: a fault that ends here.
+_BARRIER = {"action": "barrier"}
+
+
+class Listener(Protocol):
+    """Whoever owns jobs at the keeper."""
+
+    async def on_connected(self) -> None:
+        """The keeper was (re)connected: say which jobs to follow. Nothing comes before that."""
+
+    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
+        """Complete lines of one outbox; the awaitable ends when they are stored, and fails when they are not."""
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        """`on_lines` was called with all lines of the job before this; they need not be stored yet."""
+
+    def on_disconnected(self) -> None:
+        """Nothing is known until `on_connected`."""
+
+
+class Watcher(Protocol):
+    """Whoever has to know of the keeper itself and of all its jobs."""
+
+    async def on_up(self) -> None:
+        """It was (re)connected; no listener has heard of it yet. Raises PlatformUnavailable: it is of no use."""
+
+    def on_down(self, why: str) -> None:
+        """It cannot be asked; called again when there is more to say about why."""
+
+    def on_end(self, job_name: str) -> None:
+        """No process of this job is left; before its listener hears of that."""
+
+
+class Keeper:
+    """One keeper, of this machine or of another."""
+
+    def __init__(self, connect: Connect, name: str = "local") -> None:
+        self.name = name
+        self._connect = connect
+        self._listeners: dict[str, Listener] = {}
+        self.watchers: list[Watcher] = []
+        self._requests = Requests()
+        self._connection: Connection | None = None
+        self._needed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._unstored = 0
+        #: When the keeper of this connection answered first, by the loop's clock; None: not yet.
+        self._greeted_s: float | None = None
+        #: Why there is no connection; empty while there is one or none is needed.
+        self.trouble = ""
+
+    @property
+    def is_needed(self) -> bool:
+        """Some experiment has jobs there."""
+        return self._needed.is_set()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def questions(self) -> int:
+        """How many questions it was asked."""
+        return self._requests.asked
+
+    def has_listener(self, owner: str) -> bool:
+        return owner in self._listeners
+
+    async def run(self) -> None:
+        """Keeps the connection while anybody listens. Ends only by cancellation; jobs run on."""
+        attempt = 0
+        try:
+            while True:
+                self._lost.clear()
+                await self._needed.wait()
+                if await self._serve():
+                    attempt = 0
+                else:
+                    await asyncio.sleep(_RETRY_WAITS_S[min(attempt, len(_RETRY_WAITS_S) - 1)])
+                    attempt += 1
+        finally:
+            self._close("the daemon is stopping")
+
+    async def listen(self, owner: str, listener: Listener) -> None:
+        """From now on `owner` (an experiment) hears of its jobs."""
+        self._listeners[owner] = listener
+        if not self._needed.is_set():
+            self.trouble = ""  # that it was sought in vain was long ago: whoever asks now waits for another try
+        self._needed.set()
+        if self._connection is not None:
+            await listener.on_connected()
+
+    def leave(self, owner: str) -> None:
+        """Idempotent. The connection stays: other experiments, or none, use it."""
+        self._listeners.pop(owner, None)
+        if not self._listeners:
+            self._needed.clear()
+            self._note_change()
+            self._close("no experiment needs it")
+
+    async def request(self, verb: str, *, patience_s: float | None = None, **arguments: Any) -> Any:
+        """Asks and waits; without an answer the connection is given up.
+
+        Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
+        """
+        connection = self._connection or await self._until_connected()
+        number, answer = self._requests.add()
+        connection.send({"verb": verb, "id": number, **arguments})
+        patience = connection.lose_patience_after(ANSWER_TIMEOUT_S if patience_s is None else patience_s)
+        try:
+            return await answer
+        finally:
+            patience.cancel()
+
+    # Connection
+
+    async def _until_connected(self) -> Connection:
+        """A keeper that is being started or sought is worth a moment; one that was sought in vain or lost is not."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                while self._connection is None and not self._is_in_vain():
+                    await self._changed.wait()
+        if self._connection is None:
+            reason = self._is_in_vain() or "no answer"
+            raise PlatformUnavailable(f"the {self.name} keeper cannot be reached: {reason}")
+        return self._connection
+
+    def _is_in_vain(self) -> str:
+        """Why it would be to wait for a connection now; empty while one is being made."""
+        if not self._needed.is_set():
+            return "nobody listens to it"
+        # `run` may be waiting for the very listener that asks, so it cannot make another one.
+        return self.trouble or ("the connection broke" if self._lost.is_set() else "")
+
+    def _note_change(self) -> None:
+        """Wakes whoever waits for the connection."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _serve(self) -> bool:
+        """One connection from begin to end; whether another may be made at once."""
+        self._greeted_s = None
+        connection: Connection | None = None
+        try:
+            connection = await self._open()
+            if self._connection is not None:
+                await ask_in_silence(self._connection, self._lost, lambda: self.request("hello"))
+        except (OSError, PlatformError) as error:
+            self._note_trouble(error)
+            if self._connection is not None:
+                self._connection.drop()
+            self._close(str(error))
+        return self._went_well(connection) or not self._needed.is_set()
+
+    def _went_well(self, connection: Connection | None) -> bool:
+        """The keeper answered, and it was the keeper that ended, or the connection that was of use for long enough."""
+        if self._greeted_s is None:
+            return False
+        lasted_s = asyncio.get_running_loop().time() - self._greeted_s
+        was_dropped = connection is None or connection.is_dropped
+        return lasted_s >= (_STEADY_S if was_dropped else _WELL_STARTED_S)
+
+    async def _open(self) -> Connection:
+        transport = await self._connect(lambda: Connection(self))
+        connection: Connection = transport.get_protocol()  # type: ignore[assignment]
+        self._connection = connection
+        if not self._needed.is_set():  # everybody left meanwhile
+            self._close("no experiment needs it")
+            return connection
+        greeting = await self.request("hello")  # one that hangs takes connections all the same
+        self._check_version(greeting)
+        self.trouble = ""
+        self._greeted_s = asyncio.get_running_loop().time()
+        self._note_change()
+        log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
+        for watcher in tuple(self.watchers):
+            await watcher.on_up()
+        for owner, listener in list(self._listeners.items()):
+            await self._greet(owner, listener)
+        return connection
+
+    async def _greet(self, owner: str, listener: Listener) -> None:
+        """Raises OSError or PlatformError: the connection is of no use. One with a fault harms no other."""
+        try:
+            await listener.on_connected()
+        except (OSError, PlatformError):
+            raise
+        except Exception:
+            log.exception("experiment %s cannot follow its trials at keeper %s", owner, self.name, extra=_BARRIER)
+
+    def _check_version(self, greeting: object) -> None:
+        """One that runs jobs outlives an upgrade of the daemon. Left alone, it ends with the last of them, and what it
+        kept of them is read by the next. Raises PlatformUnavailable."""
+        told = greeting if isinstance(greeting, Mapping) else {}
+        theirs = str(told.get("version"))
+        if not version.fits(protocol.VERSION, theirs):
+            raise PlatformUnavailable(
+                f"the {self.name} keeper (process {told.get('pid')}) is version {theirs}, this daemon is"
+                f" {protocol.VERSION}: its trials run on, and their results are read when the last of them has ended;"
+                " to go on with them at once, start the daemon of that version again"
+            )
+
+    def _note_trouble(self, error: Exception) -> None:
+        if str(error) != self.trouble:
+            log.warning("keeper %s: %s", self.name, error)
+        self.trouble = str(error)
+        for watcher in tuple(self.watchers):
+            watcher.on_down(self.trouble)
+        self._note_change()
+
+    def _close(self, why: str) -> None:
+        if self._connection is not None:
+            self._connection.transport.close()
+            self.on_lost(self._connection, why)
+
+    def on_lost(self, connection: Connection, why: str) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self._unstored = 0
+        self._lost.set()
+        self._note_change()
+        self._requests.fail_all(f"the connection to the {self.name} keeper broke: {why}")
+        for watcher in tuple(self.watchers):
+            watcher.on_down(why)
+        for listener in list(self._listeners.values()):
+            listener.on_disconnected()
+
+    def on_silence(self, connection: Connection, why: str) -> None:
+        self._note_trouble(PlatformUnavailable(why))
+        self.on_lost(connection, why)
+
+    # Messages
+
+    def on_message(self, message: object) -> None:
+        """Raises ValueError when it is none of the wire contract's."""
+        match message:
+            case {
+                "event": "lines", "owner": str(owner), "name": str(), "outbox": str(), "start": int(), "end": int(),
+                "lines": list(),
+            }:  # fmt: skip
+                self._on_lines(owner, cast(dict[str, Any], message))
+            case {"event": "ended", "owner": str(owner), "name": str(name), "job": {"state": str()} as job}:
+                self._on_ended(owner, name, job)
+            case {"id": int(number), "result": result}:
+                self._requests.answer(number, result)
+            case {"id": int() | None as number, "error": {"kind": kind, "message": str(sentence)}}:
+                self._requests.refuse(number, kind, sentence)
+            case {"event": str(event)} if event not in ("lines", "ended"):
+                pass  # of a newer keeper, and not for us
+            case _:
+                raise ValueError("neither an answer nor an event")
+
+    def _on_ended(self, owner: str, name: str, job: Job) -> None:
+        for watcher in tuple(self.watchers):
+            watcher.on_end(name)
+        if (listener := self._listeners.get(owner)) is not None:
+            listener.on_ended(name, job)
+
+    def _on_lines(self, owner: str, message: dict[str, Any]) -> None:
+        listener = self._listeners.get(owner)
+        if listener is None:
+            return
+        lines = message["lines"]
+        stored = asyncio.ensure_future(
+            listener.on_lines(message["name"], message["outbox"], message["start"], message["end"], lines)
+        )
+        connection = self._connection
+        self._unstored += len(lines)
+        if self._unstored > MAX_UNSTORED_LINES and connection is not None:
+            connection.transport.pause_reading()
+        stored.add_done_callback(lambda done: self._on_stored(connection, owner, done, len(lines)))
+
+    def _on_stored(self, connection: Connection | None, owner: str, stored: asyncio.Future[object], count: int) -> None:
+        error = None if stored.cancelled() else stored.exception()
+        if connection is None or connection is not self._connection:
+            return
+        if (stored.cancelled() or error is not None) and owner in self._listeners:
+            log.error("results were not stored; connecting again to get them once more", exc_info=error)
+            connection.drop()
+            return
+        self._unstored -= count
+        if self._unstored <= MAX_UNSTORED_LINES // 2 and not connection.transport.is_reading():
+            connection.transport.resume_reading()

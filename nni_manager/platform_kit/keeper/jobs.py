@@ -1,0 +1,256 @@
+"""Jobs of one training service at a keeper: what adapters whose jobs are kept by one share.
+
+The keeper tells of every change; questions are answered from what it told, and it is asked about jobs that it has not
+named. The end of a job is told when all its results are stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from typing import Any
+
+from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUnavailable
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.connections import Lease
+from nni_manager.platform_kit.contract import Host, NoRoom
+from nni_manager.platform_kit.keeper import abandoned, machines
+from nni_manager.platform_kit.keeper.leaving import Deliveries, Known, Leaving, job_report
+from nni_manager.platform_kit.keeper.machines import GPU_AGE_S, KeeperConnection
+from nni_manager.platform_kit.machines.ledger import Reservation
+from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.machines.placement import Placement
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+
+class KeeperJobs:
+    """A keeper's `Listener`. Between `enter` and `leave`; methods raise PlatformUnavailable.
+
+    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
+    a keeper that does not answer for so long when a job is to be stopped is away.
+    """
+
+    def __init__(
+        self, host: Host, *, has_results: bool = True, known: Known | None = None, key: str = machines.LOCAL,
+        place: str = "this machine", stop_patience_s: float | None = None,
+    ) -> None:  # fmt: skip
+        self._host = host
+        self._key = key
+        #: Whose keeper it is, in sentences.
+        self._place = place
+        self._when_stopping = {} if stop_patience_s is None else {"patience_s": stop_patience_s}
+        self.owner = owner_of(host)
+        self._held = AsyncExitStack()
+        self._connection: KeeperConnection | None = None
+        self.unheard_of = JobReport(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
+        self._no_word = JobReport(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
+        #: What this connection to the keeper told of each job.
+        self._reports: dict[str, JobReport] = {}
+        self._is_connected = False
+        #: Two at a time would have the keeper send the same results twice.
+        self._following = asyncio.Lock()
+        self._deliveries = Deliveries(host, self._tell) if has_results else None
+        self._leaving = Leaving(self, known)
+
+    # Its life
+
+    async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
+        """Hears of its jobs from now on. `machines`: those whose jobs are at this keeper and have places there."""
+        await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
+
+    async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
+        """As `enter`, at a connection that somebody else has leased, and gives back after `leave`."""
+        self._connection = connection
+        try:
+            with suppress(PlatformError):  # they are read when it answers
+                await self._connection.serve(machines)
+            await self._connection.keeper.listen(self.owner, self)
+        except BaseException:
+            await self.leave()
+            raise
+
+    async def leave(self) -> None:
+        """Jobs run on. What is not stored by now, the keeper sends again to whoever enters next."""
+        if self._connection is not None:
+            self._connection.keeper.leave(self.owner)
+            await self._connection.hear_of_the_rest()
+            self._connection = None
+        self._forget_told()
+        if self._deliveries is not None:
+            await self._deliveries.cancel()
+        await self._leaving.cancel()
+        await self._held.aclose()
+
+    # Its machines
+
+    async def until_read(self) -> None:
+        """The ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
+        await self._entered.until_read()
+
+    async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
+        """What the ledger knows of the GPUs is no older. Raises PlatformUnavailable."""
+        await self._entered.read_gpus(max_age_s)
+
+    # Verbs
+
+    async def reserve(self, placement: Placement, name: str, *, is_repeat: bool) -> Reservation | NoRoom | None:
+        """Places for a job about to be submitted. None: it needs none any more, since it has ended.
+
+        Nothing is given away before the keeper's list was read: jobs of a daemon before this one may have the places.
+        """
+        try:
+            await self._entered.until_read()
+        except PlatformUnavailable as error:
+            raise PlatformUnavailable(str(error), refused=not is_repeat) from error
+        if is_repeat and (await self.listed()).get(name, _RUNS)["state"] != protocol.RUNNING:
+            return None
+        return placement.reserve(name, is_repeat=is_repeat) or NoRoom(why=placement.why())
+
+    async def submit(self, name: str, job: Mapping[str, Any], reservation: Reservation | None = None) -> JobReport:
+        """`job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
+        reserved = {} if reservation is None else {"reservation": reservation.as_json()}
+        told = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
+        if told["state"] == protocol.RUNNING:  # of one that has ended, `reports` asks for what it reported
+            self._note_running(name, told)
+        elif reservation is not None:
+            self._entered.on_end(name)
+        return self.report_of(told)
+
+    async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
+        """What is known of these jobs."""
+        if not self._is_connected:
+            raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
+        if any(name not in self._reports for name in names):
+            await self._follow(names)
+        return {name: self._reports.get(name, self._no_word) for name in names}
+
+    async def listed(self) -> dict[str, dict[str, Any]]:
+        """Name → job, of this service."""
+        jobs: dict[str, dict[str, Any]] = (await self.request("list"))["jobs"]
+        return {name: job for name, job in jobs.items() if job["owner"] == self.owner}
+
+    async def cancel(self, names: Sequence[str], grace_s: float) -> None:
+        """Asks all their processes to end; quiet for unknown ones."""
+        for name in names:
+            await self.request("signal", name=name, grace_s=grace_s, **self._when_stopping)
+
+    async def forget(self, names: Sequence[str]) -> None:
+        """Ends what still runs of them, and has the keeper forget them, if need be when the last process is gone."""
+        await self._leaving.send_off([name for name in names if self._may_run(name)])
+        await self.request("forget", names=list(names))
+        for name in names:
+            if name not in self._leaving:
+                self._reports.pop(name, None)
+
+    async def clean(self, names: Sequence[str]) -> None:
+        """Ends and removes these jobs, and when it was not entered, all there are of the service."""
+        if self._connection is not None:
+            return await self.forget(names)
+        async with self._lease() as lease:
+            await abandoned.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
+
+    async def request(self, verb: str, **arguments: Any) -> Any:
+        """Asks the keeper."""
+        return await self._entered.keeper.request(verb, **arguments)
+
+    # What the keeper tells
+
+    async def on_connected(self) -> None:
+        self._is_connected = True
+        try:
+            await self._follow(())
+            await self._leaving.end_strays()
+        except NniManagerError as error:
+            log.warning("the keeper's jobs cannot be followed yet: %s", error)
+        self._host.wake("")
+
+    def on_disconnected(self) -> None:
+        self._forget_told()
+        self._host.wake("")
+
+    def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[None]:
+        if self._deliveries is None or job_name in self._leaving:
+            return asyncio.sleep(0)  # they come another way, or too late
+        return self._deliveries.add(job_name, outbox, start, end, lines)
+
+    def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
+        if job_name in self._leaving:
+            self._reports.pop(job_name, None)
+            self._leaving.note_end(job_name, self._host.wake)
+        elif self._deliveries is None or not self._deliveries.hold_end(job_name, self.report_of(job)):
+            self._tell(job_name, self.report_of(job))
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """What the keeper told of a job, in our words; on other machines there is more to say."""
+        return job_report(job)
+
+    # Helpers
+
+    @property
+    def _entered(self) -> KeeperConnection:
+        if self._connection is None:
+            raise PlatformUnavailable(f"the keeper of {self._place} is not connected yet", refused=True)
+        return self._connection
+
+    def _lease(self) -> AbstractAsyncContextManager[Lease[KeeperConnection]]:
+        return self._host.connections.lease(self._key, f"{self._host.experiment_id}/{self._host.service}")
+
+    @property
+    def _trouble(self) -> str:
+        return self._connection.keeper.trouble if self._connection is not None else "not entered"
+
+    async def _follow(self, names: Sequence[str]) -> None:
+        """Asks for these and all undecided jobs that the keeper has not named on this connection."""
+        async with self._following:
+            if self._deliveries is not None:
+                await self._deliveries.settled()  # they move the offsets that are read now
+            followed = await self._host.followed(names)
+            has_results = self._deliveries is not None
+            unheard = {n: dict(at) if has_results else {} for n, at in followed.items() if n not in self._reports}
+            if unheard:
+                self._note_all(await self.request("follow", jobs=unheard))
+
+    def _note_all(self, answer: dict[str, Any]) -> None:
+        for name, job in answer["jobs"].items():
+            if job["state"] == protocol.RUNNING:
+                self._note_running(name, job)
+            else:  # its end is told after its last lines
+                self._reports.setdefault(name, _DRAINING)
+        for name in answer["unknown"]:
+            self._tell(name, self.unheard_of)
+
+    def _note_running(self, name: str, job: dict[str, Any]) -> None:
+        """Its end may have come in the moment between the keeper's answer and now."""
+        known = self._reports.get(name)
+        if known is None or known is self.unheard_of or not known.state.is_final:
+            self._tell(name, self.report_of(job))
+
+    def _tell(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
+        self._reports[name] = report
+        if is_news:
+            self._host.wake(name)
+
+    def _may_run(self, name: str) -> bool:
+        report = self._reports.get(name)
+        return report is None or not (report.state.is_final or report is _DRAINING)
+
+    def _forget_told(self) -> None:
+        """The next connection begins with nothing: what this one does not hear, it must ask about."""
+        self._is_connected = False
+        self._reports.clear()
+        if self._deliveries is not None:
+            self._deliveries.drop_ends()
+
+
+def owner_of(host: Host) -> str:
+    """Whose the jobs are at a keeper, ``service:experiment``."""
+    # what earlier versions called those of `local`, some of which may still run
+    return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
+
+
+_RUNS = {"state": protocol.RUNNING}
+_DRAINING = JobReport(state=JobState.UNKNOWN, message="ended; its last results are being read")

@@ -1,0 +1,212 @@
+"""Reaches the keeper of this machine, starting one when none answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from nni_manager.domain.environment import without_settings
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.lock_holder import lock_holder
+
+log = logging.getLogger(__name__)
+
+#: A keeper that has not said that it is ready by then has failed, in seconds.
+_START_TIMEOUT_S = 20.0
+
+
+class LocalKeeper:
+    """`directory`: the keeper's own folder; `socket`: where it listens (at most 107 bytes)."""
+
+    def __init__(self, directory: Path, socket: Path) -> None:
+        self._directory = directory
+        self._socket = socket
+        #: The folder it is in, kept open, so that it stays the same one on every file system; None until it is there.
+        self._home = _open(directory.parent)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = asyncio.Event()
+
+    async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+        """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
+        await asyncio.to_thread(self._require_home)
+        if (found := await self._find(make_protocol)) is not None:
+            return found
+        await self._start()
+        if (found := await self._find(make_protocol)) is not None:
+            return found
+        pid = await asyncio.to_thread(lock_holder, self._lock)
+        raise PlatformUnavailable(
+            f"the keeper of {self._directory} (process {pid}) does not answer at {self._socket}: if that does not pass,"
+            " its trials run on, and their results are read when the last of them has ended"
+        )
+
+    async def reap(self) -> None:
+        """Takes a keeper of ours that has ended off the process table. Ends only by cancellation."""
+        while True:
+            await self._started.wait()
+            self._started.clear()
+            if self._process is not None and self._process.poll() is None:
+                await _end_of(self._process.pid)
+                self._process.poll()
+
+    async def ended(self, within_s: float) -> None:
+        """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
+        if (pid := await asyncio.to_thread(lock_holder, self._lock)) is not None:
+            with suppress(TimeoutError, ProcessLookupError):
+                await asyncio.wait_for(_end_of(pid), within_s)
+
+    def _require_home(self) -> None:
+        """What this daemon knows is in a folder that was there when it began: a keeper in another would be another
+        daemon's. Raises PlatformUnavailable."""
+        if self._home is None:
+            self._home = _open(self._directory.parent)
+        elif not _is_at(self._home, self._directory.parent):
+            raise PlatformUnavailable(
+                f"the folder {self._directory.parent} was moved, deleted or exchanged while this daemon (process"
+                f" {os.getpid()}) ran: end the daemon and start it again"
+            )
+
+    async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
+        """A running one; a daemon before us, with another runtime directory, may have started it elsewhere."""
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            if (found := await self._join(make_protocol, str(self._socket))) is not None:
+                return found
+        for path in await asyncio.to_thread(self._recorded):
+            with suppress(OSError):  # it may be in another user's directory; if it lives, it holds the lock
+                if (found := await self._join(make_protocol, path)) is not None:
+                    return found
+        return None
+
+    def _recorded(self) -> list[str]:
+        """Where the last keeper listened, or listens."""
+        with suppress(FileNotFoundError):
+            return self._lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:2]
+        return []
+
+    async def _join(self, make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport | None:
+        """None when the keeper of another directory answers: one that had this name, and was moved or deleted."""
+        ours = await asyncio.to_thread(lock_holder, self._lock)
+        transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, path)
+        if _peer(transport) == ours:
+            return transport
+        transport.abort()
+        return None
+
+    async def _start(self) -> None:
+        """Starts a keeper in its own session and waits for its word. One that finds another running ends quietly."""
+        await asyncio.to_thread(self._directory.mkdir, mode=0o700, parents=True, exist_ok=True)
+        if self._process is not None:
+            self._process.poll()  # takes the dead one off the process table
+        read_end, write_end = os.pipe()
+        try:
+            self._process = await asyncio.to_thread(self._spawn, write_end)
+            self._started.set()
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        try:
+            word = await asyncio.wait_for(_read(read_end), _START_TIMEOUT_S)
+        except TimeoutError:
+            self._process.kill()
+            raise PlatformUnavailable(f"the keeper did not start within {_START_TIMEOUT_S:.0f} s") from None
+        if not word:
+            raise PlatformUnavailable(f"the keeper did not start: {await asyncio.to_thread(self._last_words)}")
+
+    def _last_words(self) -> str:
+        words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
+        return words[-500:] or f"see {self._errors.with_name('keeper.log')}"
+
+    @property
+    def _lock(self) -> Path:
+        return self._directory / "keeper.lock"
+
+    @property
+    def _errors(self) -> Path:
+        return self._directory / "keeper.err"
+
+    def _spawn(self, ready: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "trial_runner.keeper", "serve"]
+        command += ["--directory", str(self._directory), "--socket", str(self._socket), "--ready-fd", str(ready)]
+        with self._errors.open("wb") as errors:
+            return subprocess.Popen(
+                command, pass_fds=(ready,), start_new_session=True, cwd="/",
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, env=without_settings(os.environ),
+            )  # fmt: skip
+
+
+@asynccontextmanager
+async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[Keeper]:
+    """The keeper as its clients see it, connected while anybody listens. Its jobs run on when this is left."""
+    keeper = Keeper(process.connect, name)
+    tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
+    for task in tasks:
+        task.add_done_callback(_note_end)
+    try:
+        yield keeper
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _note_end(task: asyncio.Task[None]) -> None:
+    """Both end only by cancellation; nobody waits for them before the daemon stops."""
+    if not task.cancelled():
+        log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
+
+
+def _open(folder: Path) -> int | None:
+    with suppress(OSError):
+        return os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _peer(transport: asyncio.Transport) -> int:
+    """The process that listens there."""
+    # uvloop's stand-in for a socket tells no options
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as ours:
+        return int.from_bytes(ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), sys.byteorder)
+
+
+async def _end_of(pid: int) -> None:
+    """Raises ProcessLookupError."""
+    process = os.pidfd_open(pid)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(process, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(process)
+        os.close(process)
+
+
+async def _read(descriptor: int) -> bytes:
+    """The word that comes through the pipe; empty when it is closed without one. Closes this end.
+
+    uvloop's `connect_read_pipe` would close it twice, and the second time, perhaps, what a thread has just opened.
+    """
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+        return os.read(descriptor, 64)
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

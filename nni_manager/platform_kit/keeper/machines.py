@@ -1,0 +1,155 @@
+"""A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
+
+GPUs are read when the keeper is connected, before a job gets one, and again and again while somebody waits for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.errors import PlatformError
+from nni_manager.platform_kit.cards import Reading
+from nni_manager.platform_kit.connections import Connection
+from nni_manager.platform_kit.keeper.client import Job, Keeper
+from nni_manager.platform_kit.machines.ledger import MachineLedger, Reservation
+from nni_manager.platform_kit.machines.line import KeeperMachine, Places
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+#: Key of the keeper of this machine.
+LOCAL = "keeper:local"
+#: Seconds after which what is known of GPUs is too old to give one away by, or to say why one is not free.
+GPU_AGE_S = 2.0
+
+
+class KeeperConnection(Connection):
+    """A keeper's `Watcher`: before anybody is told that it is connected, its list is read into the ledgers."""
+
+    def __init__(self, keeper: Keeper, places: Places, key: str = LOCAL, clock: Clock = now_ms) -> None:
+        super().__init__(key, clock)
+        self.keeper = keeper
+        self.places = places
+        self._machines: dict[str, MachineLedger] = {}
+        #: Questions for the list that are under way, and jobs that ended meanwhile.
+        self._reading = 0
+        self._ended: set[str] = set()
+        #: When the GPUs were read last, by a clock that never goes back.
+        self._gpus_read_s: float | None = None
+        self._gpus_wanted = asyncio.Event()
+        self._gpu_reader: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self.keeper.watchers.append(self)
+
+    async def close(self) -> None:
+        self.keeper.watchers.remove(self)
+        if self._gpu_reader is not None:
+            self.places.on_want.remove(self._gpus_wanted.set)
+            self._gpu_reader.cancel()
+            await asyncio.gather(self._gpu_reader, return_exceptions=True)
+        self.on_down("nobody uses it")
+
+    async def serve(self, machines: Sequence[KeeperMachine]) -> None:
+        """Jobs on these machines are this keeper's; at most one of them has GPUs."""
+        for declared in machines:
+            self._machines[declared.name] = self.places.machine(declared)
+        if self._gpu_machine is not None and self._gpu_reader is None:
+            self._gpu_reader = asyncio.create_task(self._read_gpus_while_wanted(), name=f"GPUs of {self.key}")
+            self.places.on_want.append(self._gpus_wanted.set)
+        if self.keeper.is_connected:
+            await self.read()
+
+    async def read(self) -> None:
+        """Reads the list. Raises PlatformUnavailable."""
+        if not self._machines:
+            return
+        listed = await self._list()
+        reserved = {name: found for name, job in listed.items() if (found := self._reservation(name, job)) is not None}
+        for name, machine in self._machines.items():
+            machine.read({job: place for job, place in reserved.items() if place.machine == name})
+        if not self._reading:
+            self._ended.clear()
+        self._gpus_wanted.set()
+        self.places.note_change()
+        left = [name for name in reserved if not self.keeper.has_listener(listed[name]["owner"])]
+        if left:  # nobody else asks for word of their ends
+            await self.keeper.request("follow", jobs={name: {} for name in left})
+
+    async def until_read(self) -> None:
+        """The ledgers know of all jobs that run. Raises PlatformUnavailable."""
+        if not all(machine.is_read for machine in self._machines.values()):
+            await self.keeper.request("hello")  # waits for a connection that is being made
+            await self.read()
+
+    async def hear_of_the_rest(self) -> None:
+        """One of its users has left: jobs of theirs may still have places, and nobody asks for word of their ends."""
+        if self.keeper.is_connected and self.keeper.is_needed:
+            with suppress(PlatformError):  # they are read on the next connection
+                await self.read()
+
+    async def _list(self) -> dict[str, Job]:
+        self._reading += 1
+        try:
+            return (await self.keeper.request("list"))["jobs"]  # type: ignore[no-any-return]
+        finally:
+            self._reading -= 1
+
+    def _reservation(self, name: str, job: Job) -> Reservation | None:
+        has_processes = job["state"] == protocol.RUNNING and name not in self._ended
+        return Reservation.parse(job.get("reservation") or {}) if has_processes else None
+
+    # GPUs
+
+    async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
+        """What is known of them is no older. Raises PlatformUnavailable; what the driver says no to is a reading."""
+        machine = self._gpu_machine
+        if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
+            return
+        told = (await self.keeper.request("facts", gpus=max_age_s)).get("gpus")
+        self._gpus_read_s = time.monotonic() - (told["age_s"] if told else 0.0)
+        reading = Reading.parse(told)
+        if reading.error and (machine.reading is None or machine.reading.error != reading.error):
+            log.warning("the GPUs of %s cannot be read: %s", machine.called, reading.error)
+        self.places.note_reading(machine, reading)
+
+    async def _read_gpus_while_wanted(self) -> None:
+        machine = self._gpu_machine
+        assert machine is not None, "it is the reason for this task"
+        while True:
+            await self._gpus_wanted.wait()
+            self._gpus_wanted.clear()
+            while self.keeper.is_connected and (
+                machine.reading is None or self.places.line.is_waited_for(machine.name)
+            ):
+                with suppress(PlatformError):
+                    await self.read_gpus(GPU_AGE_S / 2)
+                await asyncio.sleep(GPU_AGE_S)
+
+    @property
+    def _gpu_machine(self) -> MachineLedger | None:
+        return next((machine for machine in self._machines.values() if machine.has_gpus), None)
+
+    # What the keeper tells
+
+    async def on_up(self) -> None:
+        self._gpus_read_s = None
+        await self.read()
+        self.note_up()
+
+    def on_down(self, why: str) -> None:
+        for machine in self._machines.values():
+            machine.disconnect()
+        self.note_down(why)
+
+    def on_end(self, job_name: str) -> None:
+        if self._machines:
+            self._ended.add(job_name)
+        for machine in self._machines.values():
+            if machine.release(job_name):
+                self.places.note_change()

@@ -1,0 +1,1 @@
+"""Places of machines, and which experiment has which."""

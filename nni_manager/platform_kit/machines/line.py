@@ -1,0 +1,230 @@
+"""All places of a daemon's machines: `ledger` knows who has which, `line` whose turn it is; here they meet the clock.
+
+One `Places` lives in a daemon, beside its connections, so that experiments that share a machine share its ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nni_manager.platform_kit.cards import Reading
+from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Reservation, best, choose, rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperMachine:
+    """A machine whose jobs a keeper keeps."""
+
+    #: In the ledger: all experiments that mean this machine give it this name, e.g. ``remote:user@host:22``.
+    name: str
+    #: As people call it, e.g. ``hostA``; empty: the name without its kind.
+    title: str = ""
+    #: How many places it has, with indices from 0; None: its GPUs, which the keeper reads.
+    places: int | None = 0
+
+
+class Places:
+    """Of all machines. `now_s`: a clock that never goes back."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._machines: dict[str, MachineLedger] = {}
+        self.line = Line(self._machines, now_s)
+        self._alarm: asyncio.TimerHandle | None = None
+        #: Called when somebody begins to wait for places.
+        self.on_want: list[Callable[[], None]] = []
+
+    def machine(self, declared: KeeperMachine) -> MachineLedger:
+        """The one of this name; it has as many places as whoever knows of the most says."""
+        machine = self._machines.setdefault(declared.name, MachineLedger(declared.name))
+        machine.title = machine.title or declared.title
+        if declared.places is None:
+            machine.has_gpus = True
+        elif not machine.has_gpus:
+            machine.places = range(max(declared.places, len(machine.places)))
+        return machine
+
+    def find(self, name: str) -> MachineLedger | None:
+        return self._machines.get(name)
+
+    def note_reading(self, machine: MachineLedger, reading: Reading) -> None:
+        """The GPUs of a machine were read, or could not be."""
+        before, uuids = machine.reading, _uuids(machine)
+        machine.note_reading(reading)
+        if _uuids(machine) != uuids:
+            self._pair()
+        if before is None or _matters(before) != _matters(reading):
+            self.note_change()
+            self.line.wake_all(machine.name)
+
+    def _pair(self) -> None:
+        """Machines that have a card in common are one machine, reached in two ways."""
+        for machine in self._machines.values():
+            others = (other for other in self._machines.values() if other is not machine)
+            machine.twins = tuple(other for other in others if _uuids(other) & _uuids(machine))
+
+    def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
+        """See `Line.want`."""
+        self.line.want(owner, jobs, demands, wake)
+        self.watch_offers()
+        if jobs:
+            for callback in tuple(self.on_want):
+                callback()
+
+    def try_out(self, demands: Demands, most: int) -> tuple[list[Reservation], Sequence[MachineLedger]]:
+        """Where as many jobs would go, if nobody else waited, and how the machines would be then."""
+        trial = {name: machine.copy() for name in demands if (machine := self._machines.get(name)) is not None}
+        return placed(trial, "trial", demands, most), tuple(trial.values())
+
+    def note_change(self) -> None:
+        """Something of a machine changed: whoever has room now is told."""
+        self.line.offer()
+        self.watch_offers()
+
+    def watch_offers(self) -> None:
+        """An offer that nobody takes ends by itself."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if (ends_s := self.line.next_offer_ends_s) is not None:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(max(0.0, ends_s - self._now_s()), self.note_change)
+
+
+def _uuids(machine: MachineLedger) -> frozenset[str]:
+    return frozenset(card.uuid for card in machine.cards.values() if card.uuid)
+
+
+def _matters(reading: Reading) -> object:
+    """What decides who gets a card, and what people read of it."""
+    cards = [
+        (card.index, card.uuid, card.error, tuple(map(str, card.foreign)), card.foreign_bytes >> 28)
+        for card in reading.cards
+    ]
+    return reading.error, cards
+
+
+#: Seconds for which a free place is kept for the experiment whose turn it is.
+OFFER_S = 0.5
+#: More jobs at a time nobody submits.
+_MOST = 10_000
+
+
+@dataclass(slots=True)
+class _Waiting:
+    demands: Demands
+    wake: Callable[[], None]
+    #: When the places that fit now were first offered to it; None: nothing fits.
+    offered_s: float | None = None
+
+
+class Line:
+    """All machines of a daemon, and who waits for them. `now_s`: a clock that never goes back.
+
+    Call `offer` after every change of a machine, and again after `next_offer_ends_s`.
+    """
+
+    def __init__(self, machines: Mapping[str, MachineLedger], now_s: Callable[[], float]) -> None:
+        self._machines = machines
+        self._now_s = now_s
+        #: By experiment and service; who waits longest comes first.
+        self._waiting: dict[str, _Waiting] = {}
+
+    def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
+        """`owner` has so many jobs that wait for room on these machines; 0: none. `wake`: called when there is some."""
+        if jobs <= 0:
+            if self._waiting.pop(owner, None) is not None:
+                self.offer()
+        elif owner not in self._waiting:
+            self._waiting[owner] = _Waiting(demands, wake)
+            self.offer()
+
+    def room(self, owner: str, demands: Demands) -> int:
+        """How many jobs of `owner` fit now, when those ahead of it have had theirs."""
+        trial = {name: machine.copy() for name, machine in self._machines.items()}
+        for other, waiting in self._waiting.items():
+            if other == owner:
+                break
+            _place(trial, other, waiting.demands)
+        most = 1 if any(other != owner for other in self._waiting) else _MOST
+        return len(placed(trial, owner, demands, most))
+
+    def reserve(self, owner: str, job_name: str, demands: Demands, *, is_repeat: bool = False) -> Reservation | None:
+        """Places for a job about to be started; None: there are none, or it is somebody else's turn.
+
+        A repeat may run already on any of the machines, so it waits until the keeper of each was read once.
+        """
+        known = [self._machines[name] for name in demands if name in self._machines]
+        for machine in known:
+            if machine.has(job_name):
+                return machine.reserve(job_name, demands[machine.name])
+        is_somewhere = is_repeat and not all(machine.was_read for machine in known)
+        if is_somewhere or self.room(owner, demands) == 0:
+            return None
+        chosen = choose(known, demands)
+        reservation = chosen.reserve(job_name, demands[chosen.name]) if chosen is not None else None
+        if owner in self._waiting:
+            self._end_turn(owner)
+            self.offer()
+        return reservation
+
+    def offer(self) -> None:
+        """Wakes those for whom there is room now, and ends turns that were not taken."""
+        now_s = self._now_s()
+        late = [o for o, w in self._waiting.items() if w.offered_s is not None and now_s - w.offered_s >= OFFER_S]
+        for owner in late:
+            self._end_turn(owner)
+        trial = {name: machine.copy() for name, machine in self._machines.items()}
+        woken = []
+        for owner, waiting in self._waiting.items():
+            fits = _place(trial, owner, waiting.demands)
+            if fits and waiting.offered_s is None:
+                waiting.offered_s = now_s
+                woken.append(waiting.wake)
+            elif not fits:
+                waiting.offered_s = None
+        for wake in woken:
+            wake()
+
+    @property
+    def next_offer_ends_s(self) -> float | None:
+        """When `offer` is to be called although nothing changed; None: nothing is offered."""
+        return min((w.offered_s + OFFER_S for w in self._waiting.values() if w.offered_s is not None), default=None)
+
+    def _end_turn(self, owner: str) -> None:
+        """It stands at the end of the line now."""
+        waiting = self._waiting.pop(owner)
+        waiting.offered_s = None
+        self._waiting[owner] = waiting
+
+    def wake_all(self, machine: str) -> None:
+        """Why there is no room on this machine changed."""
+        for waiting in tuple(self._waiting.values()):
+            if machine in waiting.demands:
+                waiting.wake()
+
+    def is_waited_for(self, machine: str) -> bool:
+        """Somebody waits for its places."""
+        return any(machine in w.demands and w.demands[machine].count for w in self._waiting.values())
+
+
+def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, most: int) -> list[Reservation]:
+    """As many jobs of `owner` as fit, at most `most`, reserved."""
+    found: list[Reservation] = []
+    ranks = {name: rank(machines[name], demand) for name, demand in demands.items() if name in machines}
+    while len(found) < most and (name := best(ranks)) is not None:
+        if demands[name].count == 0 and most == _MOST:  # as many as one likes
+            return [Reservation(machine=name)] * most
+        reservation = machines[name].reserve(f"{owner} {len(found) + 1}", demands[name])
+        assert reservation is not None, "the machine was chosen because it fits"
+        found.append(reservation)
+        ranks[name] = rank(machines[name], demands[name])  # those of the others are as they were
+    return found
+
+
+def _place(trial: Mapping[str, MachineLedger], owner: str, demands: Demands) -> bool:
+    """One job of `owner`, tried out; whether it fits."""
+    return bool(placed(trial, owner, demands, 1))

@@ -1,0 +1,113 @@
+"""One training service's share of the daemon's machines: what its jobs need, where they may have it, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.platform_kit import why_not
+from nni_manager.platform_kit.contract import JobPlan
+from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Reservation
+from nni_manager.platform_kit.machines.line import Places
+
+
+class Placement:
+    """`demands`: of every job, by the machines that it may run on, in the order of the config; `code`: what the places
+    are, when there is none; `wake`: called when there is room, or another reason why there is none."""
+
+    def __init__(
+        self, places: Places, owner: str, *, demands: Demands, code: WaitCode, wake: Callable[[], None]
+    ) -> None:
+        self._places = places
+        self._owner = owner
+        self._all = dict(demands)
+        #: Of the machines that can be reached; see `reach`.
+        self._demands = self._all
+        #: Machine → why it cannot be reached.
+        self._away: Mapping[str, str] = {}
+        self._code = code
+        self._wake = wake
+        self._wanted = 0
+
+    def room(self) -> int:
+        """How many more jobs fit now."""
+        return self._places.line.room(self._owner, self._demands)
+
+    def want(self, jobs: int) -> None:
+        """So many jobs wait for room; 0: none."""
+        self._wanted = jobs
+        self._places.want(self._owner, jobs, self._demands, self._wake)
+
+    def reach(self, away: Mapping[str, str]) -> None:
+        """These cannot be reached now, and why; all others can."""
+        if self._away == away:
+            return
+        self._away, reached = dict(away), {name: d for name, d in self._all.items() if name not in away}
+        if reached.keys() != self._demands.keys():
+            self._demands, wanted = reached, self._wanted
+            self.want(0)
+            self.want(wanted)
+
+    def change(self, demands: Demands) -> None:
+        """The machines, or what a job needs of them, were changed while the experiment runs."""
+        self._all, away = dict(demands), self._away
+        self._demands, self._away = self._all, {}
+        wanted = self._wanted
+        self.want(0)
+        self.reach({name: why for name, why in away.items() if name in demands})
+        self.want(wanted)
+
+    def reserve(self, job_name: str, *, is_repeat: bool = False) -> Reservation | None:
+        """Places for a job about to be started; None: there are none, or it is somebody else's turn."""
+        found = self._places.line.reserve(self._owner, job_name, self._demands, is_repeat=is_repeat)
+        self._places.watch_offers()
+        return found
+
+    @contextmanager
+    def held(self, reservation: Reservation | None, job_name: str) -> Iterator[None]:
+        """The places are given back when what is done here raises that the job was certainly not started."""
+        try:
+            yield
+        except (SubmitRejected, PlatformUnavailable) as error:
+            if reservation is not None and (isinstance(error, SubmitRejected) or error.refused):
+                self.release(reservation, job_name)
+            raise
+
+    def release(self, reservation: Reservation, job_name: str) -> None:
+        """The job was certainly not started."""
+        machine = self._places.find(reservation.machine)
+        if machine is not None and machine.release(job_name):
+            self._places.note_change()
+
+    # In words
+
+    def why(self) -> Wait:
+        """Why there is no room: what each machine says."""
+        said = [self._why(machine) for machine in self._known()]
+        away = list(self._away.values())
+        if not said:
+            return Wait(code=WaitCode.MACHINE_DOWN, sentence="; ".join(away) or "no machine can be reached")
+        details = {machine.called: why_not.details(machine, self._demands[machine.name]) for machine in self._known()}
+        return Wait(code=self._code, sentence="; ".join(said + away), details={"machines": details})
+
+    def _why(self, machine: MachineLedger) -> str:
+        return why_not.sentence(machine, self._demands[machine.name]) or f"others wait longer for {machine.called}"
+
+    def plan(self, jobs: int) -> JobPlan:
+        """Where so many jobs would go now, and why no more go to each of the machines."""
+        found, after = self._places.try_out(self._demands, jobs)
+        machines = {machine.name: machine for machine in after}
+        elsewhere = {m.called: why for m in after if (why := why_not.sentence(m, self._demands[m.name]))}
+        return JobPlan(
+            places=[machines[one.machine].in_words(one.places) for one in found],
+            why_not={**elsewhere, **{self._called(name): why for name, why in self._away.items()}},
+        )  # fmt: skip
+
+    def _known(self) -> Sequence[MachineLedger]:
+        return [machine for name in self._demands if (machine := self._places.find(name)) is not None]
+
+    def _called(self, name: str) -> str:
+        machine = self._places.find(name)
+        return name if machine is None else machine.called

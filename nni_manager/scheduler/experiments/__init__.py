@@ -1,0 +1,1 @@
+"""Experiments as a whole: commands about them, how they are made, opened, closed, read and left."""

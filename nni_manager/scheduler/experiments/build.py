@@ -1,0 +1,133 @@
+"""Builds what works on one experiment, from the bottom up: everybody is given finished things."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from nni_manager.config.settings import Settings
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.experiment import PlatformSpec
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.platform_kit.payload import with_stand_in
+from nni_manager.scheduler.experiments.leftovers import Leftovers
+from nni_manager.scheduler.experiments.submission import Endpoints
+from nni_manager.scheduler.services import Services
+from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.tuning.host import HostPlace
+from nni_manager.scheduler.turns.actions import Actions, JobFactory
+from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
+from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
+from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.process_state import Beats, Changes, DaemonWarnings, LiveSpec
+from nni_manager.scheduler.turns.training_service import TrainingService
+from nni_manager.scheduler.turns.trial_listener import TrialListener
+from nni_manager.scheduler.turns.turn import Result
+from nni_manager.store.database import Database
+from nni_manager.store.experiments import ExperimentRow
+from nni_manager.store.folder import Folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """What all experiments of a daemon share."""
+
+    settings: Settings
+    keeper: Keeper
+    connections: Connections
+    trial_listener: TrialListener
+    endpoints: Endpoints
+    clock: Clock
+    warnings: DaemonWarnings
+    leftovers: Leftovers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What works on an experiment."""
+
+    loop: ExperimentLoop
+    messages: JobMessages
+    spec: LiveSpec
+    services: Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One experiment's, from its open folder."""
+
+    folder: Folder
+    row: ExperimentRow
+    spec: LiveSpec
+    database: Database
+    shared: SharedParts
+    #: The caller's, at `create`.
+    environment: Mapping[str, str] = field(repr=False)
+    interpreter: str
+    changes: Changes
+    #: See `store.experiments.nonce`.
+    nonce: str
+    #: Reference → value.
+    secrets: Mapping[str, str] = field(repr=False)
+    #: Services that are in the config no more.
+    removed: tuple[PlatformSpec, ...]
+
+    def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
+        """Raises InvalidInput for a platform that cannot be imported."""
+        inbox = Inbox()
+        beats = Beats(inbox.wake)
+        feed = self._feed(inbox)
+        messages = self._messages(inbox, feed)
+        services = self._services(inbox, messages)
+        actions = self._actions(inbox, feed, services.all, beats)
+        loop = ExperimentLoop(
+            experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
+            services=services, actions=actions, beats=beats, trial_listener=self.shared.trial_listener,
+            clock=self.shared.clock, safety_poll_s=self.shared.settings.safety_poll_s, changed=self.changes.note,
+            on_status=on_status,
+        )  # fmt: skip
+        return Parts(loop=loop, messages=messages, spec=self.spec, services=services)
+
+    def _feed(self, inbox: Inbox) -> TunerFeed:
+        place = HostPlace(
+            interpreter=self.interpreter, environment=with_stand_in(self.environment), folder=self.folder.checkpoint,
+            log_folder=self.folder.log,
+        )  # fmt: skip
+        return TunerFeed(
+            self.database, self.spec, place, told=self.row.ended_trials,
+            patience_s=self.shared.settings.tuner_patience_s, wake=inbox.wake,
+        )  # fmt: skip
+
+    def _messages(self, inbox: Inbox, feed: TunerFeed) -> JobMessages:
+        return JobMessages(
+            experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox,
+            deliveries=Deliveries(self.database, inbox, self.shared.clock), judge=feed.judge,
+            changed=self.changes.note, clock=self.shared.clock,
+        )  # fmt: skip
+
+    def _services(self, inbox: Inbox, messages: JobMessages) -> Services:
+        services = Services(
+            experiment_id=self.row.id, folder=self.folder, database=self.database, shared=self.shared, inbox=inbox,
+            messages=messages, changed=self.changes.note, spec=self.spec,
+        )  # fmt: skip
+        for platform in self.spec.now.platforms:
+            services.add(platform, self.secrets)
+        for platform in self.removed:
+            services.add(platform, self.secrets, is_removed=True)
+        return services
+
+    def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], beats: Beats) -> Actions:
+        factory = JobFactory(
+            experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
+            caller_environment=self.environment, trial_listener=self.shared.trial_listener, nonce=self.nonce,
+        )  # fmt: skip
+        return Actions(
+            services=services,
+            inbox=inbox,
+            jobs=factory,
+            spec=self.spec,
+            beats=beats,
+            want=feed.want,
+            clock=self.shared.clock,
+        )

@@ -1,0 +1,79 @@
+"""The code of one experiment: a copy of what a client sent, and the archive that jobs elsewhere get.
+
+Trials on this machine share the copy and may write into it, as they may into the folder of a caller on this machine.
+What was sent stays as it came, for the next experiment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+from nni_manager.config import code_paths, experiment_file
+from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.store.folder import Folder
+
+
+class CodeArchive:
+    """`folder`: the experiment's ``code``."""
+
+    def __init__(self, code_directory: Path, folder: Path) -> None:
+        self._code_directory = code_directory
+        self._folder = folder
+        self._packing = asyncio.Lock()
+        self._path: Path | None = None
+
+    def pack(self) -> None:
+        """Blocks. Raises InvalidInput or OSError."""
+        self._path = find_or_pack(self._code_directory, self._folder)
+
+    async def path(self) -> Path:
+        """Packs on first use; an archive an earlier daemon made is used as it is. Raises InvalidInput or OSError."""
+        async with self._packing:
+            if self._path is None or not self._path.exists():
+                await asyncio.to_thread(self.pack)
+            assert self._path is not None, "set by `pack`"
+            return self._path
+
+
+def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> CodeArchive:
+    """`folder`: the experiment's ``code``. A service with a code directory of its own has a folder of its own there."""
+    common = spec.trial_code_directory
+    own = str(service.settings.get("trialCodeDirectory", common))
+    return CodeArchive(Path(own), folder if own == common else folder / service.service)
+
+
+def find_or_pack(code_directory: Path, folder: Path) -> Path:
+    """Blocks. All trials of an experiment run the same code: what was packed first stays."""
+    from nni_manager.platform_kit.archive import pack  # 40 ms to import, and local trials need none
+
+    packed = sorted(folder.glob("*.tar.gz"))
+    if packed:
+        return packed[0]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return pack(code_directory, folder).path
+
+
+def with_own_code(spec: ExperimentSpec, sent: Path | None, folder: Folder) -> ExperimentSpec:
+    """Copies what was sent; answers the experiment that runs the copy. Quiet without. Blocks. Raises OSError."""
+    if sent is None:
+        return spec
+    folder.code.mkdir(mode=0o700)
+    _copy(sent, folder.own_code)
+    return experiment_file.from_canonical(code_paths.move(spec.canonical, str(sent), str(folder.own_code)))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Links stay links, and what may be executed may be. The first that cannot be copied ends it."""
+    folders = [(os.fspath(source), os.fspath(target))]
+    for here, there in folders:
+        os.mkdir(there, 0o700)
+        with os.scandir(here) as entries:
+            for entry in entries:
+                place = os.path.join(there, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((entry.path, place))
+                else:
+                    shutil.copy(entry.path, place, follow_symlinks=False)

@@ -1,0 +1,181 @@
+"""What becomes of an experiment's folder when it is made, opened again or only read. Everything here blocks."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import sys
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from nni_manager.config import experiment_file
+from nni_manager.config.settings import own_environment
+from nni_manager.domain.endpoint import Endpoint
+from nni_manager.domain.errors import InvalidInput, NotFound, StoreUnavailable
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.platform_kit import registry
+from nni_manager.scheduler.experiments.code import archive_of, with_own_code
+from nni_manager.scheduler.experiments.open_experiment import renew
+from nni_manager.scheduler.experiments.submission import Reopening, Submission
+from nni_manager.store import experiments, jobs, migrate, nni_folder, services, trials
+from nni_manager.store import secrets as secret_rows
+from nni_manager.store.connection import classified, connect_readonly
+from nni_manager.store.folder import Folder
+from nni_manager.store.ownership import Ownership
+
+
+def make(folder: Folder, submission: Submission, view: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
+    """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made."""
+    try:
+        folder.create(data_dir)
+        spec = with_own_code(submission.spec, submission.sent_code, folder)
+        for platform in spec.platforms:
+            if registry.adapter_of(platform).capabilities_for(platform.settings).ships_code:
+                archive_of(spec, platform, folder.code).pack()
+        migrate.migrate(folder.database, "experiment")
+        with closing(sqlite3.connect(folder.database)) as connection, connection:
+            experiments.create(
+                connection, id=submission.id, config=json.dumps(spec.canonical),
+                environment=submission.environment, interpreter=submission.interpreter or sys.executable,
+                folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
+                warnings=[warning.told for warning in submission.spec.warnings],
+            )  # fmt: skip
+            experiments.set_view(connection, view)
+            for platform in spec.platforms:
+                services.put(connection, platform.service, platform.settings)
+            secret_rows.put(connection, submission.secrets)
+    except (OSError, sqlite3.OperationalError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InvalidInput(
+            f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
+        ) from error
+
+
+def find_in(directory: Path, id: str) -> Folder:
+    """The folder of the experiment in `directory`, or `directory` itself. Raises NotFound."""
+    with suppress(OSError):  # no folder can have such a name, or nobody may look
+        for path in (directory / id, directory):
+            if path.name == id and Folder(path).database.exists():
+                return Folder(path)
+    raise NotFound(f"there is no experiment folder {directory / id}; name the folder that holds it")
+
+
+def upgrade(folder: Folder) -> None:
+    """A folder of an earlier version; one that cannot be written is read as it is, unless NNI made it.
+
+    Raises NotFound, Conflict or StoreError.
+    """
+    folder.require_database()
+    adopt(folder)
+    with suppress(StoreUnavailable):
+        migrate.migrate(folder.database, "experiment")
+
+
+def adopt(folder: Folder) -> None:
+    """Makes a folder of NNI's ours; its trials will run as if the daemon's user had created it.
+
+    Raises Conflict or StoreError.
+    """
+    nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
+
+
+def reopen(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
+    """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
+
+    Raises InvalidInput for secrets that are none of the experiment's, AlreadyOwned, having touched nothing, while
+    another manager works on it.
+    """
+    folder.require_database()
+    lock = _own(folder)
+    try:
+        adopt(folder)
+        migrate.migrate(folder.database, "experiment")
+        return _set_running(folder, view, now_ms, how)
+    finally:
+        lock.release()
+
+
+def require_idle(folder: Folder) -> None:
+    """Raises Conflict while NNI runs the experiment, AlreadyOwned while another manager works on it."""
+    nni_folder.require_idle(folder)
+    with suppress(OSError):  # gone already, or nobody can write it
+        _lock(folder).release()
+
+
+def has_undecided_jobs(folder: Folder) -> bool:
+    """Whether what became of some job was not taken in yet, or nobody can say."""
+    if not folder.database.exists():
+        return False
+    try:
+        with closing(connect_readonly(folder.database)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
+    except (StoreUnavailable, sqlite3.DatabaseError):
+        return True
+
+
+def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
+    """After a failure a stopped one is stopped, as the index says; its trials wait for the next `resume`."""
+    if status is ExperimentStatus.STOPPED:
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
+            with connection:
+                experiments.set_view(connection, None)
+                experiments.set_status(connection, status, ended_ms)
+
+
+def _own(folder: Folder) -> Ownership:
+    try:
+        return _lock(folder)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the folder {folder.path} cannot be written ({error.strerror}), so its experiment cannot go on; make it"
+            " writable, or copy it"
+        ) from error
+
+
+def _lock(folder: Folder) -> Ownership:
+    return Ownership(folder.lock, f"the experiment folder {folder.path}")
+
+
+def _set_running(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
+    connection = sqlite3.connect(folder.database, timeout=1)
+    try:
+        with connection:
+            before = experiments.load(connection).status
+            trials.reopen_stopped(connection)
+            experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
+            experiments.set_hold(connection, None)
+            services.clear_holds(connection)
+            experiments.set_view(connection, view)
+            if how.debug:
+                _switch_debug_on(connection)
+            if how.secrets:
+                renew(connection, how.secrets)
+            experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
+            return before
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
+    finally:
+        connection.close()
+
+
+def renew_secrets(folder: Folder, values: Mapping[str, str]) -> None:
+    """Of a closed one. Raises InvalidInput for one that is none of the experiment's."""
+    folder.require_database()
+    lock = _own(folder)
+    try:
+        adopt(folder)
+        migrate.migrate(folder.database, "experiment")
+        with closing(sqlite3.connect(folder.database, timeout=1)) as connection, connection:
+            renew(connection, values)
+    except sqlite3.DatabaseError as error:
+        raise classified(folder.database, error) from error
+    finally:
+        lock.release()
+
+
+def _switch_debug_on(connection: sqlite3.Connection) -> None:
+    spec = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
+    experiments.set_config(connection, json.dumps(experiment_file.in_debug(spec).canonical))

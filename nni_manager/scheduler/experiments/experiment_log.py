@@ -1,0 +1,173 @@
+"""`log/nnimanager.log` of one experiment: what is logged while working on it, in NNI's format."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.scheduler.planning import decisions as d
+from nni_manager.store import nni_format
+from trial_runner.wire import foreign_files
+
+#: The experiment that the running code works on; empty for the daemon's own affairs.
+current: ContextVar[str] = ContextVar("experiment", default="")
+
+#: What ends a line, moves a cursor or turns text around; a tab is fine.
+_UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+#: Lines of a text that are logged.
+_MOST_LINES = 40
+
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+LEVELS = {
+    "fatal": "CRITICAL",
+    "error": "ERROR",
+    "warning": "WARNING",
+    "info": "INFO",
+    "debug": "DEBUG",
+    "trace": "DEBUG",
+}
+
+
+class Formatter(logging.Formatter):
+    """`[when] LEVEL (module) message`; every trial has lines, so they are put together without a pattern.
+
+    Each second is put into words once. What a trial or a tuner said may stand in a message: nothing in it ends the line
+    or means something to a terminal.
+    """
+
+    def __init__(self, suffix: Callable[[], str] = str) -> None:
+        """`suffix`: what follows the module at the moment of a record."""
+        super().__init__()
+        self._suffix = suffix
+        self._second = -1
+        self._words = ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """With the traceback below, where there is one."""
+        message = legible(record.getMessage())
+        line = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} {message}"
+        if record.exc_info:
+            line += "\n" + _legible_lines(self.formatException(record.exc_info))
+        if record.stack_info:
+            line += "\n" + _legible_lines(self.formatStack(record.stack_info))
+        return line
+
+    def _when(self, record: logging.LogRecord) -> str:
+        second = int(record.created)
+        if second != self._second:
+            self._words, self._second = time.strftime(_DATE_FORMAT, time.localtime(second)), second
+        return self._words
+
+
+def legible(text: str) -> str:
+    """On one line, without what a terminal obeys: such characters are spelled."""
+    if text.isprintable():
+        return text
+    return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _legible_lines(text: str) -> str:
+    return "\n".join(map(legible, text.split("\n")))
+
+
+def write_text(log: logging.Logger, level: int, head: str, text: str, action: str) -> None:
+    """A line of the log for each line of `text`, the last ones; `head` stands before each."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in lines[-_MOST_LINES:]:
+        log.log(level, "%s: %s", head, line, extra={"action": action})
+
+
+class ExperimentLog(logging.FileHandler):
+    """Takes only records of its experiment; `close` takes it out of logging again."""
+
+    def __init__(self, experiment_id: str, folder: Path, level: str) -> None:
+        super().__init__(folder / "nnimanager.log", encoding="utf-8", errors="backslashreplace")
+        nni_format.nni_log_name(Path(self.baseFilename))
+        self.setLevel(LEVELS[level])
+        self.setFormatter(Formatter())
+        self.addFilter(lambda _: current.get() == experiment_id)
+        logging.getLogger("nni_manager").addHandler(self)
+
+    def _open(self) -> TextIOWrapper:
+        """Raises OSError where a trial put something else in its place: a pipe would never let us go."""
+        folder, name = os.path.split(self.baseFilename)
+        return open(foreign_files.open_file(folder, name, _APPENDING), "a", encoding=self.encoding, errors=self.errors)
+
+    def close(self) -> None:
+        logging.getLogger("nni_manager").removeHandler(self)
+        super().close()
+
+
+log = logging.getLogger("nni_manager.experiment")
+
+
+def log_changes(
+    handles: Sequence[JobHandle], records: Sequence[d.Record], reports: Iterable[tuple[str, JobReport]]
+) -> None:
+    """One line for each job that its platform took and for each record that a person would want to find later, and
+    what jobs that failed wrote at last, line by line."""
+    for handle in handles:
+        log.info("Job %s submitted", handle.job_name, extra={"action": "submitted"})
+    for name, report in reports:
+        if report.state is JobState.FAILED and report.stderr_tail:
+            write_text(log, logging.WARNING, f"job {name} wrote at last", report.stderr_tail, "stderr")
+    for record in records:
+        line = _LINES.get(type(record))
+        if line is not None:
+            line(record)
+
+
+def _finish(r: d.Finish) -> None:
+    why = f" ({': '.join(filter(None, (r.reason, r.message)))})" if r.reason or r.message else ""
+    log.info("Trial %s %s%s", r.trial_id, r.status, why, extra={"action": "trial_ended"})
+    _disagreement(r)
+
+
+def _give_up(r: d.GiveUpAttempt) -> None:
+    log.warning("Trial %s: %s", r.trial_id, r.sentence, extra={"action": "attempt_given_up"})
+    _disagreement(r)
+
+
+def _disagreement(r: d.Finish | d.GiveUpAttempt) -> None:
+    if r.disagreement:
+        log.warning("Trial %s: %s", r.trial_id, r.disagreement, extra={"action": "disagreement"})
+
+
+def _ask_stop(r: d.AskStop) -> None:
+    log.info("Trial %s asked to stop (%s)", r.trial_id, r.by, extra={"action": "asked_to_stop"})
+
+
+def _status(r: d.SetStatus) -> None:
+    log.info(
+        "Change experiment status to %s%s", r.status, f": {r.error}" if r.error else "", extra={"action": "status"}
+    )
+    if r.status is ExperimentStatus.DONE:
+        log.info("Experiment done", extra={"action": "done"})
+
+
+def _hold(r: d.PutOnHold) -> None:
+    log.error("Experiment on hold (%s): %s", r.hold.code, r.hold.sentence, extra={"action": "hold"})
+
+
+def _lose_sight(r: d.LoseSight) -> None:
+    log.warning("Trial %s UNKNOWN: %s", r.trial_id, r.sentence, extra={"action": "unknown"})
+
+
+_LINES: dict[type, Callable[[Any], None]] = {
+    d.Finish: _finish,
+    d.GiveUpAttempt: _give_up,
+    d.AskStop: _ask_stop,
+    d.SetStatus: _status,
+    d.PutOnHold: _hold,
+    d.LoseSight: _lose_sight,
+}

@@ -1,0 +1,203 @@
+"""How experiments begin to be open: made, resumed, or viewed. Each may get a port of its own.
+
+The port is opened before anything else is touched, so that a port that is taken costs nothing, and is given back when
+the rest fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from nni_manager.config import admission
+from nni_manager.domain.endpoint import Endpoint, EndpointWish
+from nni_manager.domain.errors import Conflict, InvalidInput, PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.scheduler.experiments import experiment_folder, preflight
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.submission import Reopening, Submission
+from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.store import experiments, index, services
+from nni_manager.store.folder import Folder
+from nni_manager.store.index import Entry
+
+
+class Launcher:
+    """Used by `Service` alone. Raises what its methods raise."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._shared = supervisor.shared
+
+    async def create(self, submission: Submission) -> str:
+        """Answers the new id. Nothing is left behind when it fails."""
+        spec, id_ = submission.spec, submission.id
+        admission.check(spec)
+        with self._supervisor.opening():
+            findings = await preflight.look(
+                spec, submission.secrets, self._shared, Folder(Path(spec.working_directory) / id_)
+            )
+            async with self._viewed(id_, submission.view) as view:
+                preflight.warn(findings, self._shared.warnings, id_)
+                try:
+                    await self._create(id_, submission, view)
+                except BaseException:
+                    self._shared.warnings.clear(id_)
+                    raise
+        return id_
+
+    async def resume(self, id: str, how: Reopening) -> None:
+        """Opens a stopped experiment; clears the hold or the error of one at work."""
+        await self._supervisor.settle(id)
+        entry = await self._find(id, how.directory)
+        experiment = self._supervisor.get(id)
+        if experiment is None:
+            with self._supervisor.opening():
+                await self._open_again(entry, how)
+        else:
+            await self._go_on(experiment, entry, how)
+
+    async def view(self, id: str, how: Reopening) -> None:
+        """Opens a stopped experiment for reading only."""
+        if self._supervisor.get(id) is not None:
+            raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
+        await self._supervisor.settle(id)
+        entry = await self._find(id, how.directory)
+        with self._supervisor.opening():
+            async with self._viewed(id, how.view, entry.view) as view:
+                await self._supervisor.closed_ones.let_go(id)
+                await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
+                status, now_ms = ExperimentStatus.VIEWED, self._shared.clock()
+                viewed = replace(entry, status=status, is_open=False, view=view, launched_ms=now_ms)
+                await self._supervisor.write(lambda c: index.put(c, viewed))
+                self._supervisor.give_up(id)
+                self._supervisor.viewed.add(id)
+
+    # The port
+
+    @asynccontextmanager
+    async def _viewed(
+        self, id: str, wish: EndpointWish | None, before: Endpoint | None = None
+    ) -> AsyncIterator[Endpoint | None]:
+        """`before`: the view it has, which stays when no other is asked for, and comes back on a failure."""
+        if wish is None or (before is not None and not wish.is_explicit):
+            yield before
+            return
+        listener = self._shared.endpoints
+        view = await listener.open(id, wish)
+        try:
+            yield view
+        except BaseException:
+            await listener.close(id)
+            if before is not None:
+                listener.restore(id, before)
+            raise
+
+    # Making
+
+    async def _create(self, id_: str, submission: Submission, view: Endpoint | None) -> None:
+        folder = Folder(Path(submission.spec.working_directory) / id_)
+        # until it is listed, whoever starts after a kill removes what there is of it
+        await self._supervisor.write(lambda c: _announce(c, id_, folder))
+        try:
+            await self._make(folder, submission, view)
+            entry = await asyncio.to_thread(index.read_folder, folder)
+            await self._supervisor.write(lambda c: index.put(c, entry))
+            experiment = await self._supervisor.open(entry)
+        except BaseException:
+            await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
+            if not await asyncio.to_thread(folder.remove):  # else it is left to the next start
+                await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
+            raise
+        if experiment.loop.has_runner:
+            with suppress(PlatformUnavailable):  # its loop goes on trying, and says so
+                await self._shared.trial_listener.open(id_)  # what is to be known of that is told with the answer
+
+    async def _make(self, folder: Folder, submission: Submission, view: Endpoint | None) -> None:
+        data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
+        making = asyncio.ensure_future(
+            asyncio.to_thread(experiment_folder.make, folder, submission, view, data_dir=data_dir, now_ms=now_ms)
+        )
+        try:
+            await asyncio.shield(making)
+        finally:  # nothing interrupts a thread, and what it still writes to cannot be removed
+            await asyncio.wait({making})
+
+    # Opening again
+
+    async def _find(self, id: str, directory: Path | None) -> Entry:
+        """Raises NotFound, InvalidInput or StoreError."""
+        if directory is None:
+            return await self._supervisor.index.read(lambda c: index.get(c, id))
+        folder = experiment_folder.find_in(directory, id)
+        found = await asyncio.to_thread(index.read_folder, folder)
+        if found.id != id:
+            raise InvalidInput(
+                f"the folder {folder.path} is experiment {found.id}'s; ask for that, or rename the folder"
+            )
+        known = await self._supervisor.index.read(lambda c: index.find(c, id))
+        return replace(found, view=known.view if known is not None else None)
+
+    async def _open_again(self, entry: Entry, how: Reopening) -> None:
+        id_, now_ms = entry.id, self._shared.clock()
+        async with self._viewed(id_, how.view, entry.view) as view:
+            opened = replace(
+                entry, status=ExperimentStatus.RUNNING, ended_ms=None, is_open=True, view=view, launched_ms=now_ms
+            )
+            # the index first: who finds a stopped folder called open there corrects it, and not the other way round
+            async with self._listed(opened):
+                await self._supervisor.closed_ones.let_go(id_)
+                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, how)
+                try:
+                    await self._supervisor.open(opened)
+                except BaseException:
+                    await asyncio.to_thread(experiment_folder.put_back, entry.folder, status, entry.ended_ms or now_ms)
+                    raise
+            self._supervisor.viewed.discard(id_)
+
+    @asynccontextmanager
+    async def _listed(self, opened: Entry) -> AsyncIterator[None]:
+        """In the index, which says what it said before after a failure."""
+        before = await self._supervisor.index.read(lambda c: index.find(c, opened.id))
+        await self._supervisor.note(lambda c: index.put(c, opened))
+        try:
+            yield
+        except BaseException:
+            await self._supervisor.note(lambda c: index.put(c, before) if before else index.remove(c, opened.id))
+            raise
+
+    async def _go_on(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
+        if how.debug:
+            raise Conflict(f"experiment {entry.id} is at work; debug can be switched on when a stopped one is resumed")
+        if (await experiment.database.read(experiments.load)).status is ExperimentStatus.STOPPING:
+            raise Conflict(f"experiment {entry.id} is being stopped; resume it when it is (`nnictl resume {entry.id}`)")
+        if entry.folder.path != experiment.folder.path:
+            raise Conflict(f"experiment {entry.id} is at work in {experiment.folder.path}; stop that one first")
+        async with self._viewed(entry.id, how.view, entry.view) as view:
+            if view != entry.view:
+                await experiment.database.try_write(lambda c: experiments.set_view(c, view))
+                await self._supervisor.write(lambda c: index.set_view(c, entry.id, view))
+        if how.secrets:
+            await experiment.renew(how.secrets)
+        await experiment.loop.feed.reset()
+        await experiment.database.try_write(lambda c: _clear(c, self._shared.clock()))
+        experiment.changes.note()
+        experiment.try_again()
+
+
+def _announce(connection: sqlite3.Connection, id_: str, folder: Folder) -> None:
+    """Raises Conflict where removing what is half made would remove what is somebody's."""
+    if index.find(connection, id_) is not None or folder.path.exists():
+        raise Conflict(f"there is an experiment {id_} already, or a folder {folder.path}; try again")
+    index.set_leftover(connection, id_, folder)
+
+
+def _clear(connection: sqlite3.Connection, now_ms: int) -> None:
+    experiments.set_hold(connection, None, now_ms)
+    services.clear_holds(connection)
+    if experiments.load(connection).status in (ExperimentStatus.ERROR, ExperimentStatus.DONE):
+        experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)

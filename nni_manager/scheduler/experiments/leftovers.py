@@ -1,0 +1,249 @@
+"""Jobs that may still run although nobody works on their experiment: noted in the index, and ended when it can be.
+
+Whoever next reaches the connection they are on ends them, or a person who asks for it. What is noted is in memory, too:
+there is little of it, and it is asked for with every look at an experiment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.config import credentials
+from nni_manager.domain.errors import NniManagerError, PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import TIME_LIMITS_S
+from nni_manager.scheduler.experiments.preflight import lone_host
+from nni_manager.store import experiments, jobs, leftover_jobs, secrets, services, stored_config
+from nni_manager.store.connection import connect_readonly
+from nni_manager.store.database import Database
+from nni_manager.store.index import Entry
+from nni_manager.store.leftover_jobs import LeftoverJobs
+
+log = logging.getLogger(__name__)
+
+#: The code of the warning.
+MAY_STILL_RUN = "MAY_STILL_RUN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What became of some."""
+
+    left: LeftoverJobs
+    #: Why they could not be ended; empty: they were.
+    trouble: str
+
+
+class Leftovers:
+    """One per daemon. `folder`: where experiments' folders are, for adapters that ask."""
+
+    def __init__(self, index: Database, connections: Connections, folder: Path) -> None:
+        self._index = index
+        self._connections = connections
+        self._folder = folder
+        self._known: dict[tuple[str, str], LeftoverJobs] = {}
+        #: Experiments whose own services see to what they left.
+        self.at_work: Callable[[], Collection[str]] = tuple
+        self._ending: dict[tuple[str, str], asyncio.Task[str]] = {}
+
+    async def load(self) -> None:
+        """What daemons before this one noted. Raises StoreError."""
+        self._known = {_key(left): left for left in await self._index.read(leftover_jobs.load)}
+
+    async def close(self) -> None:
+        """What is being ended now is left to the next daemon."""
+        tasks = tuple(self._ending.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def note(self, left: LeftoverJobs) -> None:
+        """They may run. Raises StoreUnavailable."""
+        await self._index.try_write(lambda c: leftover_jobs.put(c, left))
+        self._known[_key(left)] = left
+
+    async def forget(self, experiment_id: str, service: str) -> None:
+        """Nothing of them is left; quiet where nothing is noted."""
+        if self._known.pop((experiment_id, service), None) is not None:
+            await self._index.try_write(lambda c: leftover_jobs.drop(c, experiment_id, service))
+
+    def reached(self, connection: str, *, by: tuple[str, str]) -> None:
+        """An experiment's service `by` (its id, its name) has reached this connection, and what it had left there is
+        ended. What others left is ended now; of those that are at work again, by their own services."""
+        for key, left in tuple(self._known.items()):
+            if key == by:
+                self._start_task(key, self._forget_own(left))
+            elif left.connection == connection and left.experiment_id not in self.at_work():
+                self._start(left)
+
+    async def end(self, platforms: Collection[str] = (), experiment_id: str = "") -> Sequence[Ended]:
+        """Ends what it can: of these platforms, or all; of this experiment, or all."""
+        chosen = [
+            left
+            for left in self._known.values()
+            if (not platforms or left.platform in platforms) and experiment_id in ("", left.experiment_id)
+        ]
+        troubles = await asyncio.gather(*(asyncio.shield(self._start(left)) for left in chosen))
+        return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
+
+    def warnings_of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:
+        """What may still run of an experiment, each of its services a sentence."""
+        return tuple(
+            ExperimentWarning(code=MAY_STILL_RUN, message=_sentence(left))
+            for left in self._known.values()
+            if left.experiment_id == experiment_id
+        )
+
+    def _start(self, left: LeftoverJobs) -> asyncio.Task[str]:
+        """Twice at a time is once."""
+        key = _key(left)
+        return self._ending.get(key) or self._start_task(key, self._end(left))
+
+    def _start_task(self, key: tuple[str, str], work: Coroutine[None, None, str]) -> asyncio.Task[str]:
+        task = self._ending[key] = asyncio.create_task(work, name=f"end what {key[0]} left on {key[1]}")
+        task.add_done_callback(lambda _: self._ending.pop(key, None))
+        return task
+
+    async def _forget_own(self, left: LeftoverJobs) -> str:
+        try:
+            await self.forget(left.experiment_id, left.service)
+        except NniManagerError as error:
+            log.warning("%s", error)
+        return ""
+
+    async def _end(self, left: LeftoverJobs) -> str:
+        """Answers why it could not be done."""
+        limit_s = TIME_LIMITS_S["clean"]
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._clean(left)
+            await self.forget(left.experiment_id, left.service)
+        except TimeoutError:
+            return f"{left.service}: no answer within {limit_s:.0f} s"
+        except NniManagerError as error:
+            return str(error)
+        except Exception as error:
+            log.exception("what %s left on %s", left.experiment_id, left.service, extra={"action": "barrier"})
+            return f"the platform's adapter failed: {error!r}"
+        log.info("what experiment %s left on %s is ended", left.experiment_id, left.service)
+        return ""
+
+    async def _clean(self, left: LeftoverJobs) -> None:
+        service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
+        folder = self._folder / left.experiment_id
+        host = lone_host(left.experiment_id, left.service, folder, self._connections)
+        adapter = registry.adapter_of(service)
+        try:
+            platform = adapter(credentials.filled(service, left.secrets), host)
+        except (ValueError, KeyError) as error:
+            raise PlatformUnavailable(f"{left.service}: its section is not known any more") from error
+        await platform.clean(left.job_names)
+
+
+def _key(left: LeftoverJobs) -> tuple[str, str]:
+    return left.experiment_id, left.service
+
+
+def _sentence(left: LeftoverJobs) -> str:
+    names = f"{len(left.job_names)} jobs" if left.job_names else "jobs"
+    return (
+        f"{names} may still run on {left.service}: {left.sentence}; they are ended when it can be reached again, or by"
+        f" `nnictl platform clean {left.platform}`"
+    )
+
+
+def read_left_behind(
+    connection: sqlite3.Connection, now_ms: int, *, sentence: str = "", running: bool = False
+) -> list[LeftoverJobs]:
+    """By service, those of which it is not known that nothing is left; `running`: only those that may still run.
+
+    `sentence`: why they could not be ended, where nothing better is known.
+    """
+    row = experiments.load(connection)
+    names = jobs.left(connection, running=running)
+    sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
+    values = secrets.load(connection) if names else {}
+    return [
+        _left(row.id, name, sections.get(name, {}), values, found, sentence, now_ms) for name, found in names.items()
+    ]
+
+
+def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
+    """Of one that cannot be opened; where its database cannot be read, all that is found by its id. Blocks."""
+    try:
+        with closing(connect_readonly(entry.folder.require_database())) as connection:
+            return read_left_behind(connection, now_ms, sentence=sentence)
+    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
+        log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
+    platforms = filter(None, entry.platform.split(","))
+    return [
+        _left(entry.id, service, {"platform": platform}, {}, (), sentence, now_ms)
+        for service, platform in zip(_names(entry), platforms, strict=False)
+    ]
+
+
+def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
+    """What stays on services that keep more than jobs, of one whose jobs are all forgotten. Blocks."""
+    try:
+        with closing(connect_readonly(entry.folder.require_database())) as connection:
+            row, used = experiments.load(connection), jobs.services_used(connection)
+            sections = _sections(connection, stored_config.services(json.loads(row.config)))
+            values = secrets.load(connection)
+            return [
+                _left(row.id, name, sections[name], values, (), sentence, now_ms)
+                for name in used
+                if name in sections and _leaves_files(name, sections[name], values)
+            ]
+    except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
+        log.warning("what experiment %s left cannot be looked for: %s", entry.id, error)
+        return []
+
+
+def _leaves_files(service: str, section: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+    spec = PlatformSpec(name=str(section.get("platform", service)), service=service, settings=section)
+    try:
+        adapter = registry.adapter_of(spec)
+        return adapter.capabilities_for(credentials.filled(spec, values)).leaves_files
+    except (NniManagerError, ValueError, KeyError):
+        return False
+
+
+def _names(entry: Entry) -> list[str]:
+    return list(stored_config.services({"trainingService": [{"platform": one} for one in entry.platform.split(",")]}))
+
+
+def _sections(
+    connection: sqlite3.Connection, configured: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Those that the config has no more, too."""
+    return {name: row.settings for name, row in services.load(connection).items()} | dict(configured)
+
+
+def _left(
+    id: str, service: str, section: Mapping[str, Any], values: Mapping[str, str], names: tuple[str, ...],
+    sentence: str, now_ms: int,
+) -> LeftoverJobs:  # fmt: skip
+    platform = str(section.get("platform", service))
+    spec = PlatformSpec(name=platform, service=service, settings=section)
+    return LeftoverJobs(
+        experiment_id=id, service=service, platform=platform, connection=_connection_key(spec, values),
+        section=section, secrets=values, job_names=names, sentence=sentence, noted_ms=now_ms,
+    )  # fmt: skip
+
+
+def _connection_key(service: PlatformSpec, values: Mapping[str, str]) -> str:
+    """The platform's name where its adapter, or the section, is not there any more."""
+    try:
+        return registry.adapter_of(service).connection_key(credentials.filled(service, values))
+    except (NniManagerError, ValueError, KeyError):
+        return service.name

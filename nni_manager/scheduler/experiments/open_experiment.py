@@ -1,0 +1,215 @@
+"""An experiment this daemon works on: its lock, its database, its log and its loop, from open to close."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from nni_manager.config import code_paths, credentials, experiment_file
+from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode, PlatformSpec
+from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler.experiments.build import Build, Parts, SharedParts
+from nni_manager.scheduler.experiments.code import CodeArchive
+from nni_manager.scheduler.experiments.experiment_log import ExperimentLog
+from nni_manager.scheduler.turns.process_state import Changes, LiveSpec
+from nni_manager.scheduler.turns.turn import Result
+from nni_manager.store import experiments, jobs, migrate, secrets, services, stored_config
+from nni_manager.store.database import Database
+from nni_manager.store.experiments import ExperimentRow
+from nni_manager.store.folder import Folder
+from nni_manager.store.ownership import Ownership
+from nni_manager.store.services import ServiceRow
+
+log = logging.getLogger(__name__)
+
+#: Waits before a loop that failed by a fault of ours goes on, in seconds; the last one repeats.
+_RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
+
+
+class OpenExperiment:
+    """Made by `open_experiment`. `run` works until the experiment is stopped; `close` gives everything back."""
+
+    def __init__(
+        self, *, folder: Folder, database: Database, parts: Parts, changes: Changes, held: AsyncExitStack
+    ) -> None:
+        self.folder = folder
+        self.database = database
+        self.loop = parts.loop
+        self.messages = parts.messages
+        self._spec = parts.spec
+        self._services = parts.services
+        self.changes = changes
+        #: Commands that read, change and write the config take turns.
+        self.changing = asyncio.Lock()
+        self._held = held
+
+    @property
+    def id(self) -> str:
+        return self.loop.experiment_id
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return self._spec.now
+
+    def code_archive(self, service: str) -> CodeArchive | None:
+        """What is sent to jobs of this training service; None: nothing is."""
+        return self._services.code(service)
+
+    def go_by(self, spec: ExperimentSpec) -> None:
+        """The config was changed, and the change is stored: loop and tuner go by it from now on."""
+        has_other_space = spec.search_space != self.spec.search_space
+        self._spec.now = spec
+        if has_other_space:
+            self.loop.feed.change_search_space()
+
+    def go_by_services(self, spec: ExperimentSpec, secrets: Mapping[str, str]) -> None:
+        """Its training services were changed, which is stored; `secrets`: reference → value, all there are."""
+        self.go_by(spec)
+        for platform in spec.platforms:
+            if platform.service in self._services.all:
+                self._services.change(platform, secrets)
+            else:
+                self._services.add(platform, secrets)
+        for name in self._services.all.keys() - {platform.service for platform in spec.platforms}:
+            self._services.all[name].is_removed = True
+        self.loop.live()
+
+    def try_again(self) -> None:
+        """A person has put something right."""
+        for service in self.loop.services.values():
+            service.try_again()
+        self.loop.wake()
+
+    async def renew(self, values: Mapping[str, str]) -> None:
+        """Secrets given anew: stored, then used from the platform's next call on; a hold for wrong ones is cleared.
+
+        Raises InvalidInput for one that is none of the experiment's.
+        """
+        known = await self.database.try_write(lambda c: renew(c, values))
+        for service in self._services.all.values():
+            self._services.renew(service, known)
+        self.try_again()
+
+    async def run(self) -> None:
+        """The exception barrier: a fault puts this experiment on hold, and only this one. Raises StoreCorrupt."""
+        experiment_log.current.set(self.id)
+        attempt = 0
+        while not self.loop.closed.is_set():
+            try:
+                await self.loop.run()
+            except Exception as error:
+                if (corruption := _corruption(error)) is not None:
+                    raise corruption from error
+                log.exception("the loop of experiment %s failed", self.id, extra={"action": "barrier"})
+                self.loop.inbox.put_on_hold(_internal(error))
+                await asyncio.sleep(_RESTART_WAITS_S[min(attempt, len(_RESTART_WAITS_S) - 1)])
+                attempt += 1
+
+    async def close(self) -> None:
+        await self._held.aclose()
+
+
+async def open_experiment(
+    folder: Folder, shared: SharedParts, on_status: Callable[[str, Result], Awaitable[None]]
+) -> OpenExperiment:
+    """Takes the folder's lock, upgrades its database and builds the loop. Raises AlreadyOwned or StoreError."""
+    async with AsyncExitStack() as held:
+        held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
+        await asyncio.to_thread(migrate.migrate, folder.database, "experiment")
+        changes = Changes()
+        database = Database(folder.database, on_trouble=changes.note)
+        held.push_async_callback(database.close)
+        stored = await database.try_write(lambda c: _load(c, folder, shared.clock()))
+        row = stored.row
+        spec = experiment_file.from_canonical(stored_config.read(row.config, folder.database))
+        held.callback(ExperimentLog(row.id, folder.log, spec.log_level).close)
+        build = Build(
+            folder=folder, row=row, spec=LiveSpec(spec), database=database, shared=shared,
+            environment=stored.environment, interpreter=stored.interpreter or sys.executable, changes=changes,
+            nonce=stored.nonce, secrets=stored.secrets, removed=stored.removed,
+        )  # fmt: skip
+        parts = build.parts(lambda result: on_status(row.id, result))
+        return OpenExperiment(folder=folder, database=database, parts=parts, changes=changes, held=held.pop_all())
+
+
+class _Stored(NamedTuple):
+    """What an experiment is opened from."""
+
+    row: ExperimentRow
+    environment: dict[str, str]
+    interpreter: str
+    #: Services that the config has no more, and that still have something of the experiment.
+    removed: tuple[PlatformSpec, ...]
+    #: Reference → value.
+    secrets: dict[str, str]
+    nonce: str
+
+
+def _load(connection: sqlite3.Connection, folder: Folder, now_ms: int) -> _Stored:
+    if experiments.is_missing(connection):
+        raise StoreCorrupt(f"the database {folder.database} holds no experiment; restore it from a backup")
+    _settle_in(connection, folder)
+    experiments.count_to_last_event(connection, now_ms)
+    environment, interpreter = experiments.caller(connection)
+    return _Stored(
+        row=experiments.load(connection), environment=environment, interpreter=interpreter,
+        removed=tuple(it for it in removed(services.load(connection)) if jobs.has_any(connection, it.service)),
+        secrets=secrets.load(connection), nonce=experiments.nonce(connection),
+    )  # fmt: skip
+
+
+def _settle_in(connection: sqlite3.Connection, folder: Folder) -> None:
+    """The folder may have been moved since it was written, and with it the code that lies in it."""
+    before, now = experiments.folder(connection), str(folder.path)
+    if before == now:
+        return
+    experiments.set_folder(connection, now)
+    config = stored_config.read(experiments.load(connection).config, folder.database)
+    if (moved := code_paths.move(config, before, now)) != config:
+        experiments.set_config(connection, json.dumps(moved))
+
+
+def _corruption(error: Exception) -> StoreCorrupt | None:
+    """The database itself is broken; found in whichever task came upon it."""
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(_corruption, error.exceptions)), None)
+    return error if isinstance(error, StoreCorrupt) else None
+
+
+def _internal(error: Exception) -> Hold:
+    return Hold(
+        code=HoldCode.INTERNAL,
+        sentence=f"a fault in the manager ({error!r}); nothing is lost, resume tries again",
+        details="".join(traceback.format_exception(error)),
+    )
+
+
+def removed(known: Mapping[str, ServiceRow]) -> tuple[PlatformSpec, ...]:
+    """Services that the config has no more; attempts of theirs may be open."""
+    gone = [row for row in known.values() if row.is_removed and "platform" in row.settings]
+    return tuple(PlatformSpec(name=row.settings["platform"], service=row.name, settings=row.settings) for row in gone)
+
+
+def renew(connection: sqlite3.Connection, values: Mapping[str, str]) -> dict[str, str]:
+    """Answers all that are known now; a hold for refused ones is cleared.
+
+    Raises InvalidInput for one that is none of the experiment's.
+    """
+    row = experiments.load(connection)
+    known = services.load(connection)
+    credentials.require_known(experiment_file.from_canonical(json.loads(row.config)), values, removed(known))
+    secrets.put(connection, values)
+    for name, service in known.items():
+        if service.hold is not None and service.hold.code is HoldCode.BAD_CREDENTIALS:
+            services.set_hold(connection, name, None)
+    if row.hold is not None and row.hold.code is HoldCode.BAD_CREDENTIALS:
+        experiments.set_hold(connection, None)
+    return secrets.load(connection)

@@ -1,0 +1,116 @@
+"""What an adapter is lent that works for no loop: to look before an experiment begins, or to clean up after its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nni_manager.config import credentials
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, PlatformSpec
+from nni_manager.platform_kit import registry
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, PreflightFinding, Severity
+from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from nni_manager.store.folder import Folder
+
+if TYPE_CHECKING:
+    from nni_manager.scheduler.experiments.build import SharedParts
+
+
+def lone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
+    """Nothing it is told is kept. `folder`: the experiment's; it need not be there."""
+    return Host(
+        experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
+        connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
+    )  # fmt: skip
+
+
+async def _deliver(*_: object, **__: object) -> Delivery:
+    return Delivery(resend=False)
+
+
+async def _followed(_: object) -> dict[str, dict[str, int]]:
+    return {}
+
+
+async def _code() -> Path:
+    raise InvalidInput("the experiment is not at work, and has no code to send")
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+log = logging.getLogger(__name__)
+
+#: Codes of warnings.
+SERVICE_AWAY = "SERVICE_AWAY"
+PREFLIGHT = "PREFLIGHT"
+
+Findings = Mapping[str, Sequence[PreflightFinding]]
+
+
+async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedParts, folder: Folder) -> Findings:
+    """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
+
+    def host(service: PlatformSpec) -> Host:
+        return lone_host(folder.path.name, service.service, folder.path, shared.connections)
+
+    answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
+    found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}
+    wrong = [
+        f"trainingService {name}: {_sentence(finding)}"
+        for name, findings in found.items()
+        for finding in findings
+        if finding.severity is Severity.WRONG
+    ]
+    if wrong:
+        raise InvalidInput("; ".join(wrong))
+    return found
+
+
+async def ask(service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> Sequence[PreflightFinding]:
+    """`secrets`: reference → value. Never raises: what a service cannot say is a finding."""
+    limit_s = TIME_LIMITS_S["preflight"]
+    try:
+        async with asyncio.timeout(limit_s):
+            return await registry.adapter_of(service)(credentials.filled(service, secrets), host).preflight()
+    except TimeoutError:
+        return [_finding(Severity.AWAY, f"no answer within {limit_s:.0f} s")]
+    except PlatformUnavailable as error:
+        return [_finding(Severity.AWAY, str(error))]
+    except (BadCredentials, InvalidInput) as error:
+        return [_finding(Severity.WRONG, str(error))]
+    except Exception as error:
+        log.exception("the preflight of %s failed", service.service, extra={"action": "barrier"})
+        return [_finding(Severity.WARNING, f"the platform's adapter failed: {error!r}")]
+
+
+def warn(findings: Findings, warnings: DaemonWarnings, experiment_id: str) -> None:
+    """Says what refuses nothing, each with its service as the subject."""
+    for name, found in findings.items():
+        away = [_sentence(one) for one in found if one.severity is Severity.AWAY]
+        if away:
+            message = f"{name} cannot be asked now, and the experiment waits for it: {'; '.join(away)}"
+            warnings.set(experiment_id, ExperimentWarning(code=SERVICE_AWAY, message=message), name)
+        doubtful = [_sentence(one) for one in found if one.severity is Severity.WARNING]
+        if doubtful:
+            message = f"{name}: {'; '.join(doubtful)}"
+            warnings.set(experiment_id, ExperimentWarning(code=PREFLIGHT, message=message), name)
+
+
+def is_over(warnings: DaemonWarnings, experiment_id: str, service: str) -> None:
+    """The service was reached."""
+    warnings.clear(experiment_id, SERVICE_AWAY, service)
+
+
+def _finding(severity: Severity, sentence: str) -> PreflightFinding:
+    return PreflightFinding(severity=severity, subject="preflight", sentence=sentence)
+
+
+def _sentence(finding: PreflightFinding) -> str:
+    return f"{finding.subject}: {finding.sentence}" + (f"; {finding.fix}" if finding.fix else "")

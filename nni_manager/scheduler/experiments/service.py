@@ -1,0 +1,385 @@
+"""The commands the outside may give. Every one is stored before it is answered; the loop does the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from nni_manager.config import experiment_file
+from nni_manager.config.service_change import ServiceChange
+from nni_manager.domain.endpoint import Endpoint
+from nni_manager.domain.errors import Conflict, NotFound, StoreCorrupt
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, HoldCode
+from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.service import WaitCode
+from nni_manager.domain.text import require_finite, require_text
+from nni_manager.domain.trial import StopRequest
+from nni_manager.platform_kit.keeper import abandoned
+from nni_manager.platform_kit.keeper.client import Keeper
+from nni_manager.scheduler import job_plans, service_changes
+from nni_manager.scheduler.experiments import experiment_folder, leftovers
+from nni_manager.scheduler.experiments.closed import ClosedExperiment
+from nni_manager.scheduler.experiments.launcher import Launcher
+from nni_manager.scheduler.experiments.leftovers import Ended
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.submission import Reopening, Submission
+from nni_manager.scheduler.experiments.supervisor import Supervisor
+from nni_manager.scheduler.job_plans import ServicePlan
+from nni_manager.scheduler.planning.experiment_status import room
+from nni_manager.store import experiments, index, nni_format, stored_config, trials
+from nni_manager.store.index import Entry
+from nni_manager.store.overview import Live
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: What an experiment is read from.
+Readable = OpenExperiment | ClosedExperiment
+
+#: Neither another view nor another folder.
+_AS_IT_WAS = Reopening()
+
+
+class Service:
+    """One per daemon. Raises NotFound, Conflict, InvalidInput, AlreadyOwned, StoreUnavailable and
+    PlatformUnavailable."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._shared = supervisor.shared
+        self._launcher = Launcher(supervisor)
+
+    # Experiments
+
+    async def create(self, submission: Submission) -> str:
+        """Makes the experiment and starts to work on it; answers its id. Nothing is left behind when it fails."""
+        _require_text(submission.spec.canonical)  # a folder may have a name that is none
+        return await self._launcher.create(submission)
+
+    async def change(self, id: str, fields: Mapping[str, object], services: ServiceChange | None = None) -> None:
+        """Changes limits, name, search space or training services of an experiment at work; names as in the config."""
+        experiment = self._supervisor.find(id)
+        _require_text(fields)
+        async with experiment.changing:
+            before, now_ms = experiment.spec, self._shared.clock()
+            spec = experiment_file.change(before, fields)
+            if services is not None:
+                texts = {"trainingService": services.sections, "directory": services.directory}
+                _require_text({**texts, "secrets": dict(services.secrets)})
+                spec = await self._change_services(experiment, spec, services)
+            elif spec.canonical == before.canonical:
+                return
+            else:
+                await self._write(experiment, lambda c: _change(c, before, spec, now_ms))
+                experiment.go_by(spec)
+            # a turn that began by the old limits may have found meanwhile that all is done
+            await self._write(experiment, lambda c: _go_on(c, before, spec, now_ms))
+        name, platform = spec.name, stored_config.platform(spec.canonical)
+        await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
+        experiment.loop.wake()
+
+    async def _change_services(
+        self, experiment: OpenExperiment, spec: ExperimentSpec, wish: ServiceChange
+    ) -> ExperimentSpec:
+        change = await service_changes.read(experiment, spec, wish, self._shared)
+        await self._write(experiment, lambda c: service_changes.write(c, change))
+        await service_changes.go_by(experiment, change)
+        return change.spec
+
+    async def stop(self, id: str) -> None:
+        """Ends its trials, then closes it; returns when that is done. Quiet for a closed one."""
+        async with self._supervisor.turn(id):
+            experiment = self._supervisor.get(id)  # which needs no index
+            if experiment is None:
+                return await self._put_away(await self.entry(id))
+            try:
+                await self._write(experiment, lambda c: _stop(c, self._shared.clock()))
+            except StoreCorrupt:
+                await self._supervisor.closed(id)  # its loop gives up
+                return await self._put_away(await self.entry(id))
+            experiment.loop.wake()
+        await self._supervisor.closed(id)
+
+    async def stop_all(self) -> tuple[str, ...]:
+        """Answers which were stopped, those that were open for reading only included."""
+        ids = self._supervisor.to_stop
+        outcomes = await asyncio.gather(*map(self.stop, ids), return_exceptions=True)
+        if not ids:
+            self._supervisor.look_whether_empty()
+        for outcome in outcomes:  # one that cannot be stopped keeps no other from it
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return ids
+
+    async def resume(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
+        """Opens a stopped experiment again; clears the hold or the error of one at work.
+
+        Raises AlreadyOwned for a view's port that somebody has.
+        """
+        async with self._supervisor.turn(id):
+            await self._launcher.resume(id, how)
+
+    async def view(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
+        """Opens a stopped experiment for reading only; `stop` ends that.
+
+        With a directory also one that this daemon does not know, for instance because its folder was copied here.
+        Raises AlreadyOwned for a view's port that somebody has.
+        """
+        async with self._supervisor.turn(id):
+            await self._launcher.view(id, how)
+
+    async def delete(self, id: str, also: Callable[[], Awaitable[None]]) -> None:
+        """Removes a stopped experiment's folder and its entry, then what `also` does.
+
+        Raises Conflict or AlreadyOwned while somebody runs it. A daemon that is killed meanwhile leaves a note that the
+        next one acts on.
+        """
+        async with self._supervisor.turn(id):
+            entry = await self.entry(id)
+            if self._supervisor.get(id) is not None:
+                raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
+            await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
+            await self._end_left_jobs(entry)
+            await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))
+            await self._let_go(id)
+            findings = await asyncio.to_thread(entry.folder.remove)
+            await also()
+            if findings:
+                log.warning("experiment %s is deleted, but the next start must go on: %s", id, "; ".join(findings))
+            else:
+                await self._supervisor.note(lambda c: index.drop_leftover(c, id))
+        if entry.status is ExperimentStatus.VIEWED:
+            self._supervisor.look_whether_empty()
+
+    async def entry(self, id: str) -> Entry:
+        """Raises NotFound."""
+        return await self._supervisor.closed_ones.entry(id)
+
+    def known_entry(self, id: str) -> Entry | None:
+        """The same from memory; None where that takes reading."""
+        return self._supervisor.closed_ones.known_entry(id)
+
+    async def entries(self) -> list[Entry]:
+        """Oldest first."""
+        return await self._supervisor.index.read(index.all_entries)
+
+    async def counts(self) -> dict[str, int]:
+        """Experiments by status, only those that occur."""
+        return await self._supervisor.index.read(index.counts)
+
+    async def renew_secrets(self, id: str, values: Mapping[str, str]) -> None:
+        """Reference → value, of secrets that the config refers to. Raises InvalidInput for others."""
+        _require_text(values)
+        async with self._supervisor.turn(id):
+            experiment = self._supervisor.get(id)
+            if experiment is not None:
+                return await experiment.renew(values)
+            folder = (await self.entry(id)).folder
+            await self._supervisor.closed_ones.let_go(id)
+            await asyncio.to_thread(experiment_folder.renew_secrets, folder, values)
+
+    async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
+        """Where its first trials would go. Nothing is made. Raises InvalidInput for what cannot run here."""
+        with self._supervisor.opening():
+            plans = await job_plans.look(submission.spec, submission.secrets, submission.id, self._shared)
+        self._supervisor.look_whether_empty()
+        return plans
+
+    async def clean(self, platforms: Collection[str]) -> Sequence[Ended]:
+        """Ends what closed experiments left on these platforms, or on all."""
+        return await self._shared.leftovers.end(platforms)
+
+    # Trials
+
+    async def add_trial(self, id: str, values: object) -> dict[str, Any]:
+        """A trial with parameters given by a person; waits for a free slot. Answers ``id`` and ``sequenceId``."""
+        experiment = self._supervisor.find(id)
+        parameters = Parameters(parameter_id=None, source=ParameterSource.CUSTOMIZED, values=values)
+        require_finite("parameters", values)
+        require_text("parameters", values)
+        most, now_ms = experiment.spec.max_trial_number, self._shared.clock()
+        added = await self._write(experiment, lambda c: _add_trial(c, parameters, most, now_ms))
+        experiment.loop.wake()
+        return added
+
+    async def kill_trial(self, id: str, trial_id: str) -> None:
+        """Asks a trial to end; it is USER_CANCELED once it has. Quiet for one that has ended."""
+        experiment = self._supervisor.find(id)
+        await self._write(experiment, lambda c: _kill(c, trial_id))
+        experiment.loop.wake()
+
+    async def import_data(self, id: str, data: list[dict[str, Any]]) -> None:
+        """Results from elsewhere, for the tuner: [{parameter, value}]; what else an entry holds is kept."""
+        experiment = self._supervisor.find(id)
+        for number, entry in enumerate(data):
+            require_finite(f"[{number}]", entry)
+            require_text(f"[{number}]", entry)
+        text, now_ms = nni_format.as_javascript(data), self._shared.clock()
+        await self._write(experiment, lambda c: experiments.add_import(c, text, now_ms))
+        experiment.loop.feed.import_data(json.loads(text))  # as a later process will hear it
+
+    # Reading
+
+    async def read(self, id: str, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `function` on the experiment's database, open or closed."""
+        return await self.read_by(id, lambda _: function)
+
+    async def read_by(self, id: str, choose: Callable[[Readable], Callable[[sqlite3.Connection], T]]) -> T:
+        """As `read`, with the function that `choose` answers for what is read: what is kept of an answer, is kept for
+        that, and is good as long as that is there."""
+        experiment = self._supervisor.get(id)
+        if experiment is not None:
+            return await experiment.database.read(choose(experiment))
+        return await self._supervisor.closed_ones.read(id, choose)
+
+    def readable_at_once(self, id: str) -> Readable | None:
+        """What is read of an experiment, open or closed; None where that takes looking, or there is none."""
+        return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
+
+    def live(self, id: str) -> Live:
+        """What no database knows of it."""
+        experiment = self._supervisor.get(id)
+        hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
+        warnings = (*self._shared.warnings.of(id), *self._shared.leftovers.warnings_of(id))
+        services = experiment.loop.live_services if experiment is not None else ()
+        return Live(
+            at_work=experiment is not None, derived_hold=hold, problem=self.problem(id), warnings=warnings,
+            services=services,
+        )  # fmt: skip
+
+    @property
+    def open_experiments(self) -> tuple[OpenExperiment, ...]:
+        """All that this daemon works on."""
+        found = map(self._supervisor.get, self._supervisor.open_ids)
+        return tuple(experiment for experiment in found if experiment is not None)
+
+    @property
+    def keeper(self) -> Keeper:
+        """The one of this machine."""
+        return self._shared.keeper
+
+    def at_work(self, id: str) -> OpenExperiment | None:
+        """None for a closed one."""
+        return self._supervisor.get(id)
+
+    def is_open(self, id: str) -> bool:
+        """At work, viewed, or one that could not be opened: there is something that `stop` ends."""
+        return self._supervisor.is_open(id)
+
+    def may_have_jobs(self, id: str) -> bool:
+        """Open, or stopped while its database could not be written: jobs of it may have something to tell."""
+        return self._supervisor.is_open(id) or id in self._supervisor.unsettled
+
+    def on_closed(self, callback: Callable[[str], None]) -> None:
+        """`callback`: called with the id of each that is not open any more; there is one at most."""
+        self._supervisor.on_closed = callback
+
+    def problem(self, id: str) -> str:
+        """Why its view is not open; empty when all is well."""
+        return self._shared.endpoints.problem(id)
+
+    def view_url(self, view: Endpoint) -> str:
+        """``http://host:port/prefix/``."""
+        return self._shared.endpoints.url(view)
+
+    # Helpers
+
+    async def _put_away(self, entry: Entry) -> None:
+        """One that nobody works on: it is only viewed, or could not be opened. Quiet for a stopped one."""
+        hold = self._supervisor.not_opened.get(entry.id)
+        if entry.status is not ExperimentStatus.VIEWED and hold is None:
+            return
+        if hold is not None:  # what they reported is taken in when it can be opened again
+            await abandoned.end(self._shared.keeper, entry.id, forget=False)
+        status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._shared.clock()
+        comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
+        await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
+        await self._let_go(entry.id)
+        if comes_back:
+            self._supervisor.settle_later(entry.id)
+        self._supervisor.look_whether_empty()
+
+    async def _may_have_jobs(self, entry: Entry) -> bool:
+        """Of one that was stopped while it could not be opened, the keeper may still keep something."""
+        if entry.id in self._supervisor.not_opened or entry.id in self._supervisor.unsettled:
+            return True
+        return await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
+
+    async def _end_left_jobs(self, entry: Entry) -> None:
+        """Of one that is deleted; what cannot be ended now stays noted when its folder is gone."""
+        sentence, now_ms = "the experiment was deleted", self._shared.clock()
+        if await self._may_have_jobs(entry):
+            for left in await asyncio.to_thread(leftovers.jobs_of_closed, entry, now_ms, sentence):
+                await self._shared.leftovers.note(left)
+        for left in await asyncio.to_thread(leftovers.files_of, entry, now_ms, sentence):
+            await self._shared.leftovers.note(left)
+        for ended in await self._shared.leftovers.end(experiment_id=entry.id):
+            if ended.trouble:
+                log.warning(
+                    "of experiment %s jobs may still run on %s: %s", entry.id, ended.left.service, ended.trouble
+                )
+
+    async def _let_go(self, id: str) -> None:
+        self._supervisor.give_up(id)
+        await self._supervisor.closed_ones.let_go(id)
+        await self._shared.endpoints.close(id)
+        self._supervisor.note_closed(id)
+
+    async def _write(self, experiment: OpenExperiment, function: Callable[[sqlite3.Connection], T]) -> T:
+        """A command is refused, not queued, while it cannot be stored."""
+        try:
+            done = await experiment.database.try_write(function)
+        except StoreCorrupt as error:
+            experiment.loop.inbox.give_up(error)
+            raise
+        experiment.changes.note()
+        return done
+
+
+def _require_text(config: Mapping[str, object]) -> None:
+    """Raises InvalidInput that names the field."""
+    for name, value in config.items():
+        require_text(name, value)
+
+
+def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+    experiments.set_config(connection, json.dumps(after.canonical))
+    _go_on(connection, before, after, now_ms)
+
+
+def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
+    """What is done goes on where the change gives it something to do."""
+    row = experiments.load(connection)
+    had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
+    is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more
+    if row.status is ExperimentStatus.DONE and has_room and is_news:
+        experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
+
+
+def _stop(connection: sqlite3.Connection, now_ms: int) -> None:
+    experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)
+
+
+def _add_trial(connection: sqlite3.Connection, parameters: Parameters, most: int | None, now_ms: int) -> dict[str, Any]:
+    row = experiments.load(connection)
+    if row.status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
+        raise Conflict(f"experiment {row.id} is being stopped; `nnictl resume {row.id}` goes on with it")
+    if most is not None and row.next_sequence_id >= most:
+        raise Conflict(f"maxTrialNumber ({most}) is reached; raise it first")
+    (id_,) = trials.fresh_ids(connection, 1)
+    sequence_id = trials.add(
+        connection, id=id_, parameter_id=parameters.parameter_id, record=parameters.record(),
+        wait_code=WaitCode.CONCURRENCY, wait_sentence="waits for a free slot", now_ms=now_ms,
+    )  # fmt: skip
+    return {"id": id_, "sequenceId": sequence_id}
+
+
+def _kill(connection: sqlite3.Connection, trial_id: str) -> None:
+    if trials.status(connection, trial_id) is None:
+        raise NotFound(f"there is no trial {trial_id}")
+    trials.ask_stop(connection, trial_id, StopRequest.USER)

@@ -1,0 +1,341 @@
+"""All experiments this daemon works on: opens, runs and closes them, and keeps the index in step."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+from nni_manager.domain.errors import Conflict, NniManagerError, StoreCorrupt, StoreError, StoreUnavailable
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.scheduler.experiments import leftovers
+from nni_manager.scheduler.experiments.build import SharedParts
+from nni_manager.scheduler.experiments.closed import ClosedExperiments
+from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
+from nni_manager.scheduler.turns.turn import Result
+from nni_manager.store import experiments, index
+from nni_manager.store.database import Database
+from nni_manager.store.index import Entry
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: How long somebody waits until the index is written, in seconds.
+_INDEX_PATIENCE_S = 1.0
+#: Seconds until an experiment whose disk could not be written is opened again.
+_OPEN_AGAIN_S = 2.0
+
+
+class Supervisor:
+    """Entered by the daemon; leaving it stops all loops and leaves all jobs running."""
+
+    def __init__(self, index_database: Database, shared: SharedParts) -> None:
+        self.index = index_database
+        self.closed_ones = ClosedExperiments(index_database)
+        self.shared = shared
+        shared.warnings.on_change = self._show_change
+        shared.leftovers.at_work = lambda: self._open
+        self._open: dict[str, OpenExperiment] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._closing: dict[str, asyncio.Event] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._group: asyncio.TaskGroup
+        #: Why an experiment that should be worked on is not, by its id.
+        self.not_opened: dict[str, Hold] = {}
+        #: Stopped ones whose own databases could not be told so, nor take in what their jobs reported at last.
+        self.unsettled: set[str] = set()
+        #: Stopped ones that are open for reading only.
+        self.viewed: set[str] = set()
+        self._opening = 0
+        #: The daemon ends, and begins nothing new.
+        self.is_ending = False
+        #: Called when the last experiment was closed, or all were to be and none was open.
+        self.on_empty: Callable[[], None] = lambda: None
+        #: Called when the index says something new.
+        self.on_change: Callable[[], None] = lambda: None
+        #: Called when an experiment is not open any more, with its id.
+        self.on_closed: Callable[[str], None] = lambda _: None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Opens what the index calls open. One that cannot be opened is named and harms no other."""
+        failure: Exception | None = None  # of our user: the group would wrap it
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            entries = await self.index.read(index.all_entries)
+            self._restore(entries)
+            for entry in entries:
+                if entry.is_open and entry.status is ExperimentStatus.STOPPED:
+                    self.settle_later(entry.id)
+                elif entry.is_open:
+                    await self._open_or_note(entry)
+            try:
+                yield
+            except Exception as error:
+                failure = error
+            finally:
+                for task in [*self._tasks.values(), *self._settling]:
+                    task.cancel()
+                await self.closed_ones.close()
+        if failure is not None:
+            raise failure
+
+    def find(self, id: str) -> OpenExperiment:
+        """Raises Conflict when it is closed."""
+        experiment = self._open.get(id)
+        if experiment is None:
+            reason = self.not_opened.get(id)
+            state = "viewed, which is for reading only" if id in self.viewed else "stopped"
+            raise Conflict(reason.sentence if reason else f"experiment {id} is {state}; `nnictl resume {id}` opens it")
+        return experiment
+
+    def get(self, id: str) -> OpenExperiment | None:
+        return self._open.get(id)
+
+    @property
+    def has_work(self) -> bool:
+        """Something is open, if only for reading, or should be: what cannot be opened now may have jobs that run."""
+        return bool(self._open or self.viewed or self.not_opened)
+
+    def is_open(self, id: str) -> bool:
+        """Somebody works on it, should, or views it: it can be stopped."""
+        return id in self._open or id in self.viewed or id in self.not_opened
+
+    @property
+    def open_ids(self) -> tuple[str, ...]:
+        return tuple(self._open)
+
+    @property
+    def to_stop(self) -> tuple[str, ...]:
+        """At work, viewed, or one that should be at work and cannot be opened: its jobs may run."""
+        return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
+
+    async def open(self, entry: Entry, *, to_stop: bool = False) -> OpenExperiment:
+        """Starts to work on it. Raises AlreadyOwned, StoreError or InvalidInput. `to_stop`: only to stop it."""
+        if entry.id in self._open:
+            return self._open[entry.id]
+        if (closing := self._closing.get(entry.id)) is not None:
+            await closing.wait()  # its folder's lock is still held
+        entry.folder.require_database()
+        experiment = await open_experiment(entry.folder, self.shared, self._note_status)
+        if to_stop:
+            await self._begin_stop(experiment)
+        self._open[entry.id] = experiment
+        self.not_opened.pop(entry.id, None)
+        self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
+        await asyncio.sleep(0)  # a task that is cancelled before its first step never closes what it was given
+        await self.closed_ones.let_go(entry.id)
+        self.on_change()  # the index may have said so before it was true
+        return experiment
+
+    @property
+    def is_opening(self) -> bool:
+        return self._opening > 0
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Around what leads to `open`, so that the daemon does not end meanwhile. Raises Conflict when it ends."""
+        if self.is_ending:
+            raise Conflict("the daemon is ending, as no experiment was open any more; try again in a moment")
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1
+
+    @asynccontextmanager
+    async def turn(self, id: str) -> AsyncIterator[None]:
+        """Around what opens, stops or removes one experiment: such commands take turns, and find it open or closed, and
+        nothing in between."""
+        turn = self._turns.setdefault(id, asyncio.Lock())
+        async with turn:
+            if (closing := self._closing.get(id)) is not None:
+                await closing.wait()
+            yield
+
+    def give_up(self, id: str) -> None:
+        """Nobody wants it opened any more, or viewed."""
+        self.viewed.discard(id)
+        self.not_opened.pop(id, None)
+        self.unsettled.discard(id)
+        if id not in self._open and id not in self._closing and (opening := self._tasks.pop(id, None)) is not None:
+            opening.cancel()
+
+    def note_closed(self, id: str) -> None:
+        """Unless it is still to be worked on."""
+        if not self.is_open(id):
+            self.shared.warnings.clear(id)
+            self.on_closed(id)
+
+    def _show_change(self, id: str) -> None:
+        if (experiment := self._open.get(id)) is not None:
+            experiment.changes.note()
+
+    def look_whether_empty(self) -> None:
+        if not self.has_work:
+            self.on_empty()
+
+    async def closed(self, id: str) -> None:
+        """Waits until nobody works on it any more."""
+        task = self._tasks.get(id)
+        if task is not None:
+            await asyncio.wait({task})
+
+    def settle_later(self, id: str) -> None:
+        """It was stopped while it could not be opened: as soon as it can be, it is stopped by its own loop."""
+        self.unsettled.add(id)
+        settling = self._group.create_task(self._settle_later(id), name=f"settling {id}")
+        self._settling.add(settling)
+        settling.add_done_callback(self._settling.discard)
+
+    async def settle(self, id: str) -> None:
+        """Opens one that is `unsettled` for so long as it takes to stop it. Quiet for others. Raises as `open`."""
+        if id in self.unsettled:
+            entry = await self.index.read(lambda c: index.get(c, id))
+            experiment = await self.open(entry, to_stop=True)
+            await self.closed(id)
+            if experiment.loop.closed.is_set():
+                self.unsettled.discard(id)
+
+    async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Changes the index on somebody's behalf. Raises StoreUnavailable, having changed nothing."""
+        answer = await self.index.try_write(function)
+        self.on_change()
+        return answer
+
+    async def note(self, function: Callable[[sqlite3.Connection], None]) -> None:
+        """Writes what is so into the index; one that cannot be written at once is written later, and delays nothing."""
+        write = self.index.start_write(function)
+        write.add_done_callback(self._noted)
+        await asyncio.wait({write}, timeout=_INDEX_PATIENCE_S)
+
+    def _noted(self, write: asyncio.Future[None]) -> None:
+        if write.cancelled():
+            return
+        if (error := write.exception()) is not None:
+            log.error("the index is not up to date: %s", error)
+        else:
+            self.on_change()
+
+    def _restore(self, entries: Sequence[Entry]) -> None:
+        """What a daemon that ended or was killed had open besides experiments at work."""
+        for entry in entries:
+            if entry.view is not None:
+                self.shared.endpoints.restore(entry.id, entry.view)
+            if entry.status is ExperimentStatus.VIEWED:
+                self.viewed.add(entry.id)
+
+    async def _open_or_note(self, entry: Entry) -> None:
+        if not await self._try_open(entry):
+            self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
+
+    async def _open_later(self, entry: Entry) -> None:
+        """A disk that cannot be written now gets room some day."""
+        while True:
+            await asyncio.sleep(_OPEN_AGAIN_S)
+            async with self.turn(entry.id):
+                if await self._try_open(entry):
+                    break
+
+    async def _settle_later(self, id: str) -> None:
+        while id in self.unsettled:
+            async with self.turn(id):
+                try:
+                    await self.settle(id)
+                except (StoreUnavailable, OSError) as error:
+                    log.debug("experiment %s is stopped, and cannot be told so yet: %s", id, error)
+                except NniManagerError as error:
+                    log.error("experiment %s is stopped, and cannot be told so: %s", id, error)
+                    self.unsettled.discard(id)
+            if id in self.unsettled:
+                await asyncio.sleep(_OPEN_AGAIN_S)
+
+    async def _begin_stop(self, experiment: OpenExperiment) -> None:
+        """Raises StoreError, having given everything back."""
+        try:
+            await experiment.database.try_write(lambda c: _stop_unless_stopped(c, self.shared.clock()))
+        except BaseException:
+            await experiment.close()
+            raise
+
+    async def _try_open(self, entry: Entry) -> bool:
+        """Whether there is nothing more to try: it is open, or needs a person."""
+        try:
+            await self.open(entry)
+        except (NniManagerError, OSError) as error:
+            ends_by_itself = isinstance(error, StoreUnavailable | OSError)
+            code = HoldCode.STORE_UNAVAILABLE if ends_by_itself else HoldCode.NOT_OPEN
+            self._note_not_opened(entry.id, code, str(error))
+            return not ends_by_itself
+        except Exception as error:
+            log.exception("opening experiment %s failed", entry.id, extra={"action": "barrier"})
+            sentence = f"{error!r}; this is a fault of ours, please report it"
+            self._note_not_opened(entry.id, HoldCode.INTERNAL, sentence)
+        return True
+
+    def _note_not_opened(self, id: str, code: HoldCode, reason: str) -> None:
+        hold = Hold(code=code, sentence=f"experiment {id} cannot be opened: {reason}")
+        if self.not_opened.get(id) != hold:
+            log.error("%s", hold.sentence)
+        self.not_opened[id] = hold
+
+    async def _run(self, experiment: OpenExperiment) -> None:
+        try:
+            await experiment.run()
+        except StoreCorrupt as error:
+            log.error("experiment %s cannot go on: %s", experiment.id, error)
+            sentence = f"experiment {experiment.id} cannot go on: {error}"
+            self.not_opened[experiment.id] = Hold(code=HoldCode.NOT_OPEN, sentence=sentence)
+        finally:
+            self._open.pop(experiment.id, None)
+            self._closing[experiment.id] = closed = asyncio.Event()
+            await asyncio.shield(self._close(experiment))
+            self._tasks.pop(experiment.id, None)
+            del self._closing[experiment.id]
+            closed.set()
+            experiment.changes.note()
+            self.note_closed(experiment.id)
+            self.look_whether_empty()
+
+    async def _close(self, experiment: OpenExperiment) -> None:
+        """A view ends with its experiment, not with its loop: one in ERROR is still looked at."""
+        try:
+            if experiment.loop.closed.is_set():
+                await self._note_left(experiment, running=False)
+        finally:
+            await experiment.close()
+        if experiment.loop.closed.is_set():
+            await self.shared.endpoints.close(experiment.id)
+
+    async def _note_status(self, id: str, result: Result) -> None:
+        is_open = result.status is not ExperimentStatus.STOPPED
+        experiment = self._open.get(id)
+        if not is_open and experiment is not None:  # first: who is killed in between finds the experiment open
+            await self._note_left(experiment, running=True)
+        await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))
+
+    async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
+        """What its services could not end or remove."""
+        troubles = {one.name: one.trouble for one in experiment.loop.live_services}
+        now_ms = self.shared.clock()
+        try:
+            found = await experiment.database.read(lambda c: leftovers.read_left_behind(c, now_ms, running=running))
+            for left in found:
+                trouble = troubles.get(left.service) or "it could not be asked to end them"
+                await self.shared.leftovers.note(replace(left, sentence=trouble))
+            for service in troubles.keys() - {left.service for left in found}:
+                await self.shared.leftovers.forget(experiment.id, service)
+        except StoreError as error:
+            log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+
+def _stop_unless_stopped(connection: sqlite3.Connection, now_ms: int) -> None:
+    if experiments.load(connection).status is not ExperimentStatus.STOPPED:
+        experiments.set_status(connection, ExperimentStatus.STOPPING, now_ms)

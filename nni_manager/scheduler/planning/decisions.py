@@ -1,0 +1,180 @@
+"""What a plan may decide: records, written in the plan's own transaction, and calls, made after its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.job import JobHandle
+from nni_manager.domain.service import Wait
+from nni_manager.domain.trial import Reason, StopRequest, TrialStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddTrial:
+    """A new WAITING trial with the next sequence id."""
+
+    trial_id: str
+    parameter_id: int
+    #: JSON, as the trial reads it.
+    record: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAttempt:
+    """The intent to submit; always comes with a `Submit`."""
+
+    trial_id: str
+    attempt: int
+    job_name: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTrial:
+    """The trial's command runs (again, after it was UNKNOWN)."""
+
+    trial_id: str
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseSight:
+    """The trial becomes UNKNOWN."""
+
+    trial_id: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskStop:
+    trial_id: str
+    by: StopRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseJob:
+    """Nobody could ask about the attempt's job for so long that it counts as lost."""
+
+    trial_id: str
+    attempt: int
+    message: str
+    ended_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The trial ends; its attempt, if it had one, is fenced off."""
+
+    trial_id: str
+    attempt: int
+    status: TrialStatus
+    reason: Reason
+    message: str
+    ended_ms: int
+    #: What platform and runner said, when they disagree.
+    disagreement: str = ""
+    #: Its job may still run where nobody can be asked: whoever is next in touch with that service ends it.
+    may_run: bool = False
+    #: Last lines of its standard error.
+    stderr_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpAttempt:
+    """The attempt is fenced off and the trial waits for another one."""
+
+    trial_id: str
+    attempt: int
+    #: `store.jobs.PLATFORM` or `store.jobs.USER_CODE`.
+    account: str
+    sentence: str
+    #: What platform and runner said, when they disagree.
+    disagreement: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetWait:
+    trial_id: str
+    wait: Wait
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetStatus:
+    status: ExperimentStatus
+    #: Why, when it is ERROR.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOnHold:
+    hold: Hold
+
+
+Record = (
+    AddTrial
+    | StartAttempt
+    | StartTrial
+    | LoseSight
+    | AskStop
+    | Finish
+    | LoseJob
+    | GiveUpAttempt
+    | SetWait
+    | SetStatus
+    | PutOnHold
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    job_name: str
+    trial_id: str
+    attempt: int
+    sequence_id: int
+    #: JSON, as the trial reads it.
+    record: str
+    #: The training service that it goes to.
+    service: str
+    #: When it was decided on, milliseconds since the epoch.
+    intended_ms: int
+    #: It may have been submitted before.
+    is_repeat: bool = False
+    #: Outbox → bytes stored, when it may have run since.
+    stored: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    handle: JobHandle
+    service: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    handle: JobHandle
+    service: str
+    #: JSON of what the runner said of the end, when the platform had not spoken yet; else empty.
+    runner_word: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTuner:
+    count: int
+
+
+Call = Submit | Cancel | Forget | AskTuner
+
+
+@dataclass(slots=True)
+class Decisions:
+    records: list[Record] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    #: When to look again although nothing happened; None: no such moment.
+    wake_at_ms: int | None = None
+    #: Training service → trials that would go there at once if it had room.
+    wants: dict[str, int] = field(default_factory=dict)
+
+    def wake_at(self, moment_ms: int) -> None:
+        self.wake_at_ms = moment_ms if self.wake_at_ms is None else min(self.wake_at_ms, moment_ms)

@@ -1,0 +1,105 @@
+"""What becomes of an experiment: it goes on, is put on hold, runs out of trials, is done, stopped, or cannot go on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.reason_words import in_words
+from nni_manager.domain.text import printable
+from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
+from nni_manager.scheduler.planning.snapshot import Snapshot
+from nni_manager.store.experiments import ExperimentRow
+
+#: So many first trials that fail in the same way put the experiment on hold.
+SAME_FAILURES = 5
+#: Characters of a trial's last line that a sentence has room for.
+_LAST_WORDS = 200
+
+
+def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
+    """The hold for an experiment whose first trials all failed in one way: it would go on for ever.
+
+    `finished`, here and below: the ends that the plan has just decided on.
+    """
+    if not finished or snapshot.experiment.ended_trials >= SAME_FAILURES:
+        return None
+    ended = [*snapshot.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
+    first = ended[:SAME_FAILURES]
+    # a platform's sentence may name the job, and so the trial, or its folder
+    ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
+    if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
+        return None
+    example = finished[SAME_FAILURES - 1 - len(snapshot.first_ended)]  # the one whose last words are at hand
+    sentence = (
+        f"the first {SAME_FAILURES} trials all failed in the same way: {in_words(example.reason, example.message)};"
+        f" {_last_words(example)}`nnictl log trial {snapshot.experiment.id} -T {example.trial_id}` shows all that trial"
+        f" {example.trial_id} wrote; put it right, then `nnictl resume {snapshot.experiment.id}`"
+    )
+    return Hold(code=HoldCode.SAME_FAILURE, sentence=sentence, details=printable(example.stderr_tail))
+
+
+def _last_words(finish: Finish) -> str:
+    """The last line that it wrote to stderr; the hold's details have the others."""
+    lines = [line.strip() for line in printable(finish.stderr_tail).splitlines() if line.strip()]
+    return f"the last line of its stderr is: {lines[-1][-_LAST_WORDS:]}; " if lines else "it wrote no stderr; "
+
+
+def takes_attempts(snapshot: Snapshot) -> bool:
+    """New attempts may start, as far as the experiment is concerned."""
+    status = snapshot.experiment.status
+    return (status.is_active or status is ExperimentStatus.DONE) and snapshot.hold is None
+
+
+def trials_left(snapshot: Snapshot) -> int:
+    """How many more trials may be made before a limit of the experiment is reached."""
+    return room(snapshot.spec, snapshot.experiment, snapshot.exec_ms)
+
+
+def room(spec: ExperimentSpec, experiment: ExperimentRow, exec_ms: int) -> int:
+    """How many more trials the limits of `spec` leave, after `exec_ms` milliseconds at work."""
+    most, longest_s = spec.max_trial_number, spec.max_experiment_duration_s
+    if longest_s is not None and exec_ms > longest_s * 1000:
+        return 0
+    return sys.maxsize if most is None else max(0, most - experiment.next_sequence_id)
+
+
+def set_status(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> None:
+    """Adds to `decisions`, which hold the rest of the plan, the status that follows and when to look again."""
+    made = sum(isinstance(record, AddTrial) for record in decisions.records)
+    still_open = made > 0 or len(snapshot.open_trials) > len(finished)
+    mismatch = next((f.message for f in finished if f.reason is Reason.VERSION_MISMATCH), "")
+    status = _next_status(snapshot, finished, mismatch, made, still_open)
+    if status is not snapshot.experiment.status:
+        decisions.records.append(SetStatus(status=status, error=mismatch))
+        decisions.wake_at(snapshot.here.now_ms)
+    elif _counts_down(snapshot, status) and snapshot.spec.max_experiment_duration_s is not None:
+        left_ms = snapshot.spec.max_experiment_duration_s * 1000 - snapshot.exec_ms
+        decisions.wake_at(snapshot.here.now_ms + max(0, left_ms) + 1)
+
+
+def _counts_down(snapshot: Snapshot, status: ExperimentStatus) -> bool:
+    return status is ExperimentStatus.RUNNING and snapshot.experiment.is_counting
+
+
+def _next_status(
+    snapshot: Snapshot, finished: Sequence[Finish], mismatch: str, made: int, still_open: bool
+) -> ExperimentStatus:
+    """`mismatch`: a trial runner was refused, which every other one would be."""
+    now, here = snapshot.experiment.status, snapshot.here
+    if now is ExperimentStatus.STOPPING:
+        return now if still_open else ExperimentStatus.STOPPED
+    if now is ExperimentStatus.DONE:
+        return ExperimentStatus.RUNNING if still_open else now
+    if not now.is_active:
+        return now
+    if mismatch:
+        return ExperimentStatus.ERROR
+    if trials_left(snapshot) <= made:
+        return ExperimentStatus.NO_MORE_TRIAL if still_open else ExperimentStatus.DONE
+    if here.exhausted and not here.proposals:
+        asks_again = finished or here.asked  # the last result may give the tuner a new idea
+        return ExperimentStatus.TUNER_NO_MORE_TRIAL if still_open or asks_again else ExperimentStatus.DONE
+    return ExperimentStatus.RUNNING

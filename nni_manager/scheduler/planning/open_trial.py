@@ -1,0 +1,323 @@
+"""The course of one open trial: it ends, is tried again, stops, is seen to run, or goes on as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nni_manager.domain.evidence import (
+    NEVER_HEARD,
+    PLATFORM_DEEDS,
+    UNHEARD,
+    AttemptEnd,
+    RunnerWord,
+    missing_results,
+    unstarted,
+    weigh,
+)
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.domain.trial import (
+    PLATFORM_FAILURES,
+    PLATFORM_RETRIES,
+    Outcome,
+    Reason,
+    StopRequest,
+    TrialStatus,
+    explain,
+    outcome,
+)
+from nni_manager.scheduler.planning.decisions import (
+    AskStop,
+    Cancel,
+    Decisions,
+    Finish,
+    Forget,
+    GiveUpAttempt,
+    LoseJob,
+    LoseSight,
+    StartTrial,
+)
+from nni_manager.scheduler.planning.snapshot import Service, Snapshot
+from nni_manager.store import jobs
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.trials import OpenTrial
+from trial_runner import protocol
+
+#: A trial whose platform cannot be asked for so long becomes UNKNOWN; so does one that nothing but its runner's posts
+#: tells of, and that was not heard for so long.
+UNKNOWN_AFTER_MS = 30_000
+#: The latter is LOST when it was not heard for so long. A runner that has nothing else to do gives up after the same.
+LOST_AFTER_MS = 600_000
+#: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
+#: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
+STORAGE_PATIENCE = 12
+#: How a shell ends when its command was interrupted or terminated.
+_STOPPED_CODES = (130, 143)
+#: After which a trial of a stopping experiment is closed although its service, or the job's machine, cannot be asked.
+_STOP_AWAY_MS = 5_000
+_STOP_UNREACHABLE_MS = 8_000
+#: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
+#: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
+STORAGE_PATIENCE = 12
+
+
+def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
+    """Adds to `decisions` what should happen to the trial now; at most one `Finish` or `GiveUpAttempt`."""
+    job = trial.job
+    if job is None:
+        _follow_waiting(snapshot, trial, decisions)
+    elif (finding := _finding(snapshot, trial, job, decisions)) is not None:
+        _settle(snapshot, trial, job, finding, decisions)
+    elif (may_run := _out_of_reach(snapshot, job, decisions)) is not None:
+        _finish(snapshot, trial, _STOPPED_AWAY, AttemptEnd(report=may_run), decisions, may_run=True)
+        if job.handle is not None:
+            decisions.calls.append(Forget(handle=_handle(job), service=job.service))
+    else:
+        _follow_state(snapshot, trial, job, decisions)
+        if trial.asked is not None or snapshot.is_stopping or _ran_too_long(snapshot, trial, decisions):
+            _stop(snapshot, trial, job, decisions)
+
+
+def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
+    asked = trial.asked or (StopRequest.EXPERIMENT_STOPPED if snapshot.is_stopping else None)
+    if asked is None:
+        return
+    never_ran = JobReport(state=JobState.CANCELLED, message="it had not been submitted")
+    verdict = outcome(never_ran, asked, platform_retries=0, user_retries=0)
+    _finish(snapshot, trial, verdict, AttemptEnd(report=never_ran), decisions)
+
+
+# Its attempt has ended
+
+
+def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> AttemptEnd | None:
+    """What platform and runner say of the attempt's end, once it is worth deciding on."""
+    service = snapshot.service(job.service)
+    platform = _platform_end(job) or _lost_sight_of(snapshot, service, job, decisions)
+    runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
+    if platform is None and runner is None and job.handle is not None:
+        return _silent(snapshot, job)
+    if platform is None and (runner is None or job.handle is None):
+        return None  # nothing could be forgotten of a job that its platform has not said it took; it is being asked
+    if platform is None and service.state.platform_decides:
+        return None  # it may start the command again
+    since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.has_portal)
+    if since_ms is not None:
+        until_ms = since_ms + round(_patience_s(snapshot, job, platform, runner) * 1000)
+        if snapshot.here.now_ms < until_ms:
+            decisions.wake_at(until_ms)
+            return None
+    if runner is None and platform is not None and service.state.expects_runner and not _had_a_runner(job):
+        platform = unstarted(platform)
+    finding = weigh(platform, runner)
+    return finding and replace(finding, doubt=_doubt(snapshot, job, finding.report, runner))
+
+
+def _patience_s(snapshot: Snapshot, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None) -> float:
+    """How long is waited for what is missing. Storage may show a success late, and nothing else is as dear."""
+    word = runner.report() if runner is not None else platform
+    may_lag = job.channel == protocol.PULL or (snapshot.service(job.service).state.is_read and not job.channel)
+    is_success = word is not None and word.state is JobState.SUCCEEDED
+    return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
+
+
+def _doubt(snapshot: Snapshot, job: AttemptRow, report: JobReport, runner: RunnerWord | None) -> str:
+    """Why results of an attempt that ended well may be missing; empty when nothing says so."""
+    found = [job.doubt]
+    if runner is not None:
+        if missing := snapshot.missing.get(job.job_name):
+            found.append(missing_results(missing))
+        found.append(runner.doubts)
+    elif report.state is JobState.SUCCEEDED:
+        if _had_a_runner(job):
+            found.append(UNHEARD)
+        elif snapshot.service(job.service).state.expects_runner:
+            found.append(NEVER_HEARD)
+    return "; ".join(filter(None, found))
+
+
+def _silent(snapshot: Snapshot, job: AttemptRow) -> AttemptEnd | None:
+    """Nobody can tell whether it runs, and nothing was heard for very long."""
+    silence_ms = snapshot.here.silence_ms(job)
+    if silence_ms is None or silence_ms < LOST_AFTER_MS:
+        return None
+    message = (
+        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and nobody else can tell whether it runs"
+    )
+    return AttemptEnd(report=JobReport(state=JobState.LOST, message=message))
+
+
+def _had_a_runner(job: AttemptRow) -> bool:
+    return job.channel in (protocol.PUSH, protocol.PULL, protocol.EXEC)
+
+
+def _lost_sight_of(snapshot: Snapshot, service: Service, job: AttemptRow, decisions: Decisions) -> JobReport | None:
+    """LOST, when nobody could ask about the job for longer than its service allows."""
+    grace_s = service.state.unreachable_grace_s
+    if job.unreachable_ms is None or grace_s is None:
+        return None
+    until_ms = job.unreachable_ms + round(grace_s * 1000)
+    if snapshot.here.now_ms < until_ms:
+        decisions.wake_at(until_ms)
+        return None
+    message = f"not reachable for {grace_s:.0f} s: {job.unreachable}"
+    return JobReport(state=JobState.LOST, message=message, started_ms=job.started_ms)
+
+
+def _platform_end(job: AttemptRow) -> JobReport | None:
+    """What the platform says of an end; None while it says nothing of one."""
+    if job.state == jobs.INTENT or not JobState(job.state).is_final:
+        return None
+    return JobReport(
+        state=JobState(job.state), exit_code=job.exit_code, signal=job.signal, reason=job.reason, message=job.message,
+        stderr_tail=job.stderr_tail, started_ms=job.started_ms, ended_ms=job.ended_ms,
+    )  # fmt: skip
+
+
+def _waits_since(
+    snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport | None, runner: RunnerWord | None,
+    *, has_portal: bool,
+) -> int | None:  # fmt: skip
+    """Since when something is expected that would complete the picture; None: nothing is.
+
+    After the runner's word, its last results, and the platform's word when the command was ended by a signal that
+    nobody here sent, perhaps from the platform's portal. After the platform's word alone, the runner's; where the
+    platform ended the job itself there may be none, but results that are on their way, of which one may be final.
+    """
+    if runner is not None:
+        was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
+        unexplained = was_stopped and platform is None and trial.asked is None
+        is_complete = job.job_name in snapshot.drained and not unexplained
+        return None if is_complete else job.runner_exit_ms
+    if platform is None or not _may_be_heard(snapshot, trial, job, platform):
+        return None
+    return job.final_seen_ms
+
+
+def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platform: JobReport) -> bool:
+    """After the platform's word something may still come from the runner."""
+    if platform.state is JobState.SUCCEEDED:
+        return _had_a_runner(job) or snapshot.service(job.service).state.expects_runner
+    is_asked = trial.asked is not None or snapshot.is_stopping
+    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_DEEDS and not is_asked)
+    return has_more and _had_a_runner(job)
+
+
+def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: AttemptEnd, decisions: Decisions) -> None:
+    by_platform, by_user = snapshot.retries.get(trial.id, (0, 0))
+    verdict = outcome(
+        finding.report,
+        trial.asked,
+        platform_retries=PLATFORM_RETRIES - by_platform,
+        user_retries=snapshot.spec.max_trial_retries - by_user,
+        has_final=trial.has_final,
+    )
+    if finding.report.state is JobState.LOST and _platform_end(job) is None:
+        lost = LoseJob(
+            trial_id=trial.id, attempt=trial.attempt, message=finding.report.message, ended_ms=snapshot.here.now_ms
+        )
+        decisions.records.append(lost)
+    if verdict.status is TrialStatus.WAITING:
+        _give_up(snapshot, trial, verdict, finding, decisions)
+    else:
+        if trial.started_ms is None and job.started_ms is not None:  # its start and its end are seen together
+            decisions.records.append(StartTrial(trial_id=trial.id, started_ms=job.started_ms))
+        _finish(snapshot, trial, verdict, finding, decisions)
+    if job.handle is not None:
+        word = job.runner_exit if _platform_end(job) is None else None
+        decisions.calls.append(Forget(handle=_handle(job), service=job.service, runner_word=word or ""))
+
+
+def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
+    account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
+    ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
+    record = GiveUpAttempt(
+        trial_id=trial.id, attempt=trial.attempt, account=account, disagreement=finding.disagreement,
+        sentence=f"{ended}; the next one waits for a slot",
+    )  # fmt: skip
+    decisions.records.append(record)
+    decisions.wake_at(snapshot.here.now_ms)
+
+
+def _finish(
+    snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions,
+    *, may_run: bool = False,
+) -> None:  # fmt: skip
+    report, succeeded = finding.report, verdict.status is TrialStatus.SUCCEEDED
+    said = (verdict.message if succeeded else explain(report, trial.asked), finding.doubt)
+    record = Finish(
+        trial_id=trial.id, attempt=trial.attempt, status=verdict.status, reason=verdict.reason,
+        message="; ".join(filter(None, said)),
+        ended_ms=report.ended_ms or snapshot.here.now_ms, disagreement=finding.disagreement or finding.doubt,
+        may_run=may_run, stderr_tail=report.stderr_tail,
+    )  # fmt: skip
+    decisions.records.append(record)
+
+
+def _out_of_reach(snapshot: Snapshot, job: AttemptRow, decisions: Decisions) -> JobReport | None:
+    """What is said of a trial of a stopping experiment whose end cannot be waited for: nobody can be asked."""
+    since_ms, state = snapshot.here.stopping_since_ms, snapshot.service(job.service).state
+    is_away = not state.is_ready or state.away_since_ms is not None
+    if not snapshot.is_stopping or since_ms is None or not (is_away or job.unreachable_ms is not None):
+        return None
+    until_ms = since_ms + (_STOP_AWAY_MS if is_away else _STOP_UNREACHABLE_MS)
+    if snapshot.here.now_ms < until_ms:
+        decisions.wake_at(until_ms)
+        return None
+    why = job.unreachable or state.trouble or "it cannot be asked"
+    return JobReport(state=JobState.UNKNOWN, message=f"may still run on {job.service}: {why}")
+
+
+_STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)
+
+
+# Its attempt has not ended
+
+
+def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
+    here, state = snapshot.here, snapshot.service(job.service).state
+    moments = [moment for moment in (state.away_since_ms, job.unreachable_ms) if moment is not None]
+    since, sentence = min(moments, default=None), f"the platform cannot be asked: {job.unreachable or state.trouble}"
+    silence_ms = here.silence_ms(job)
+    if silence_ms is not None:
+        decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)
+        if since is None and (trial.status is TrialStatus.RUNNING or silence_ms >= UNKNOWN_AFTER_MS):
+            since = here.now_ms - silence_ms
+            sentence = "its runner is not heard, and nobody else can tell whether it runs"
+    if since is None:
+        if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
+            _start(snapshot, trial, job.started_ms or here.now_ms, decisions)
+    elif here.now_ms - since < UNKNOWN_AFTER_MS:
+        decisions.wake_at(since + UNKNOWN_AFTER_MS)
+    elif trial.status is TrialStatus.RUNNING:
+        decisions.records.append(LoseSight(trial_id=trial.id, sentence=sentence))
+
+
+def _start(snapshot: Snapshot, trial: OpenTrial, started_ms: int, decisions: Decisions) -> None:
+    decisions.records.append(StartTrial(trial_id=trial.id, started_ms=started_ms))
+    if snapshot.spec.max_trial_duration_s is not None:
+        decisions.wake_at(started_ms + snapshot.spec.max_trial_duration_s * 1000)
+
+
+def _ran_too_long(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> bool:
+    """Asks a trial over `maxTrialDuration` to stop."""
+    limit = snapshot.spec.max_trial_duration_s
+    if limit is None or trial.started_ms is None:
+        return False
+    deadline = trial.started_ms + limit * 1000
+    if snapshot.here.now_ms < deadline:
+        decisions.wake_at(deadline)
+        return False
+    decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.TIMEOUT))
+    return True
+
+
+def _stop(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> None:
+    if trial.asked is None and snapshot.is_stopping:
+        decisions.records.append(AskStop(trial_id=trial.id, by=StopRequest.EXPERIMENT_STOPPED))
+    if job.handle is not None and job.job_name not in snapshot.here.cancelled:
+        decisions.calls.append(Cancel(handle=_handle(job), service=job.service))
+
+
+def _handle(job: AttemptRow) -> JobHandle:
+    assert job.handle is not None
+    return jobs.parse_handle(job.job_name, job.handle)

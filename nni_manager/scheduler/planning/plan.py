@@ -1,0 +1,282 @@
+"""Snapshot → decisions. Pure: no await, no clock, no input or output, so that tables can test it.
+
+Level-based: it looks at how things are, never at what woke it. Whatever was decided and then lost in a crash is
+decided again by the next turn. Order: settle what ended, stop what must stop, submit what was intended, fill free
+slots, name the wait reasons, set the experiment's status. `trial_course` decides about one trial, `experiment_status`
+about the experiment; what stands here is what trials share: the platform and the slots.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.ids import job_name
+from nni_manager.domain.job import JobState
+from nni_manager.domain.parameters import Parameters, ParameterSource
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.domain.trial import TrialStatus
+from nni_manager.scheduler.planning.decisions import (
+    AddTrial,
+    AskTuner,
+    Decisions,
+    Finish,
+    GiveUpAttempt,
+    PutOnHold,
+    SetWait,
+    StartAttempt,
+    Submit,
+)
+from nni_manager.scheduler.planning.experiment_status import same_failure, set_status, takes_attempts, trials_left
+from nni_manager.scheduler.planning.open_trial import decide_trial
+from nni_manager.scheduler.planning.service_choice import Choice
+from nni_manager.scheduler.planning.snapshot import Service, Snapshot
+from nni_manager.store.jobs import AttemptRow
+from nni_manager.store.trials import OpenTrial
+
+#: What a trial waits for between its submission and its start.
+SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
+#: Milliseconds between two sentences of one code.
+_WAIT_EVERY_MS = 1000
+#: Holds under which not even intended jobs are submitted.
+_NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
+#: Proposals that may be asked for at a time: they are one message to the tuner and, once they come, trials of one turn.
+#: The next turn, for which their arrival is news enough, asks for what is still missing.
+MAX_ASKED = 256
+#: Records that end an attempt.
+_ENDS = (Finish, GiveUpAttempt)
+
+
+def plan(snapshot: Snapshot) -> Decisions:
+    """Everything that should happen now."""
+    decisions = Decisions()
+    for trial in snapshot.open_trials:
+        decide_trial(snapshot, trial, decisions)
+    finished = [record for record in decisions.records if isinstance(record, Finish)]
+    in_play, waiting = _going_on(snapshot, decisions)
+    snapshot = _notice_holds(snapshot, finished, decisions)
+    _submit_intended(snapshot, in_play, decisions)
+    taken = len(snapshot.open_trials) - len(finished) - len(waiting)  # who tries again keeps the slot
+    waiting = _without_left(snapshot, waiting, decisions)
+    choice = Choice(snapshot, in_play)
+    still_waiting = _fill_slots(snapshot, waiting, choice, taken, decisions)
+    _name_wait_reasons(snapshot, still_waiting, choice, decisions)
+    _name_start_reasons(snapshot, in_play, decisions)
+    set_status(snapshot, finished, decisions)
+    return decisions
+
+
+def _going_on(snapshot: Snapshot, decisions: Decisions) -> tuple[list[OpenTrial], list[OpenTrial]]:
+    """Oldest first: trials with an attempt that has not ended, and trials whose attempt was not started yet."""
+    ended = {record.trial_id for record in decisions.records if isinstance(record, _ENDS)}
+    trials = [trial for trial in snapshot.open_trials if trial.id not in ended]
+    return [trial for trial in trials if trial.job is not None], [trial for trial in trials if trial.job is None]
+
+
+def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
+    """The snapshot that the rest of the plan goes by: on hold, if the first trials have just all failed in one way, or
+    no training service is left that is on none."""
+    hold = same_failure(snapshot, finished) or _all_held(snapshot)
+    if hold is None:
+        return snapshot
+    decisions.records.append(PutOnHold(hold=hold))
+    return replace(snapshot, experiment=snapshot.experiment._replace(hold=hold))
+
+
+# The platform
+
+
+def _submit_intended(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
+    """Submits (again) what was decided earlier and has no handle: a crash or an outage came between.
+
+    To the service it was meant for: whether that took it is not known, and the same name is the same job, which can
+    then be observed, or cancelled where the trial must stop meanwhile.
+    """
+    for trial in in_play:
+        assert trial.job is not None
+        # not its state: a runner may say that it runs before its platform's answer is stored
+        if trial.job.handle is not None or trial.job.job_name in snapshot.here.submitting:
+            continue
+        service = snapshot.service(trial.job.service)
+        if _needs_a_person(snapshot, service) and not snapshot.is_stopping:
+            continue
+        if service.state.may_submit(snapshot.here.now_ms):
+            again = _submit(snapshot, trial, service.name, trial.job.intended_ms)
+            stored = snapshot.stored[trial.job.job_name]
+            decisions.calls.append(replace(again, stored=stored, is_repeat=True))
+        else:
+            _wake_to_try_again(service, decisions)
+
+
+def _all_held(snapshot: Snapshot) -> Hold | None:
+    """The first service's hold, when all have one and the experiment has none."""
+    holds = [service.hold for service in snapshot.services if not service.is_removed]
+    return None if snapshot.experiment.hold is not None or None in holds else next(iter(holds), None)
+
+
+def _needs_a_person(snapshot: Snapshot, service: Service) -> bool:
+    return any(hold is not None and hold.code in _NEEDS_A_PERSON for hold in (snapshot.experiment.hold, service.hold))
+
+
+def _wake_to_try_again(service: Service, decisions: Decisions) -> None:
+    if service.state.is_ready:
+        decisions.wake_at(service.state.retry_at_ms)
+
+
+def _submit(snapshot: Snapshot, trial: OpenTrial | NewTrial, service: str, intended_ms: int) -> Submit:
+    name = job_name(snapshot.experiment.id, trial.id, trial.attempt)
+    return Submit(
+        job_name=name, trial_id=trial.id, attempt=trial.attempt, sequence_id=trial.sequence_id, record=trial.record,
+        service=service, intended_ms=intended_ms,
+    )  # fmt: skip
+
+
+# The slots
+
+
+class NewTrial(NamedTuple):
+    """One that this plan makes."""
+
+    id: str
+    sequence_id: int
+    record: str
+    attempt: int = 1
+
+
+def _fill_slots(
+    snapshot: Snapshot, waiting: list[OpenTrial], choice: Choice, taken: int, decisions: Decisions
+) -> list[OpenTrial]:
+    """Starts waiting trials, then new ones, then asks the tuner for what is missing; says which trials still wait."""
+    for service in snapshot.services:
+        if not service.state.may_submit(snapshot.here.now_ms):
+            _wake_to_try_again(service, decisions)
+    if not choice.is_possible or not takes_attempts(snapshot):
+        return waiting
+    free = max(0, snapshot.spec.trial_concurrency - taken)
+    left = [trial for trial in waiting[:free] if not _start(snapshot, trial, choice, decisions)]
+    if snapshot.experiment.status.is_active:
+        _make_trials(snapshot, max(0, free - len(waiting)), choice, decisions)
+    decisions.wants = dict.fromkeys(choice.lacking_room(), len(left) + _made_in_vain(decisions))
+    return left + waiting[free:]
+
+
+def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> list[OpenTrial]:
+    """Those of which nothing runs any more: the others wait until their last job was ended, wherever there is room."""
+    for trial in waiting:
+        if (name := snapshot.left.get(trial.id)) is not None:
+            trouble = snapshot.service(name).state.trouble or "it is being ended"
+            sentence = f"its last job may still run on {name}: {trouble}"
+            _set_wait(snapshot, trial, Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=sentence), decisions)
+    return [trial for trial in waiting if trial.id not in snapshot.left]
+
+
+def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, decisions: Decisions) -> bool:
+    """Whether a service has room for it."""
+    service = choice.pick()
+    if service is None:
+        return False
+    submit = _submit(snapshot, trial, service, snapshot.here.now_ms)
+    decisions.records.append(
+        StartAttempt(trial_id=trial.id, attempt=trial.attempt, job_name=submit.job_name, service=service)
+    )
+    decisions.calls.append(submit)
+    return True
+
+
+def _made_in_vain(decisions: Decisions) -> int:
+    """Trials made by this plan that no service had room for."""
+    started = {record.trial_id for record in decisions.records if isinstance(record, StartAttempt)}
+    return sum(isinstance(record, AddTrial) and record.trial_id not in started for record in decisions.records)
+
+
+def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decisions) -> None:
+    """New trials for `free` slots from the proposals in hand, as far as both and the limits go.
+
+    Also where no service has room: a trial that is there can say what it waits for.
+    """
+    proposals, left = snapshot.here.proposals, trials_left(snapshot)
+    ids = snapshot.fresh_ids[: min(free, left)]
+    made = len(ids)
+    for number, (trial_id, proposal) in enumerate(zip(ids, proposals[:made], strict=True)):
+        parameters = Parameters(
+            parameter_id=proposal.parameter_id, source=ParameterSource.ALGORITHM, values=proposal.values
+        )
+        trial = NewTrial(trial_id, snapshot.experiment.next_sequence_id + number, parameters.record())
+        added = AddTrial(trial_id=trial_id, parameter_id=proposal.parameter_id, record=trial.record)
+        decisions.records.append(added)
+        if not _start(snapshot, trial, choice, decisions):
+            decisions.records.append(SetWait(trial_id=trial_id, wait=_wait_reason(snapshot, choice)))
+    if left > made and not snapshot.here.exhausted:
+        _ask_tuner(snapshot, free - made, left - made, len(proposals) - made, decisions)
+
+
+def _ask_tuner(snapshot: Snapshot, free: int, left: int, in_hand: int, decisions: Decisions) -> None:
+    """For `free` slots and ahead of need, at most for the `left` trials that may still be made."""
+    here = snapshot.here
+    missing = min(free + here.ahead, left) - in_hand - here.asked
+    if missing <= (here.ahead // 2 if free == 0 else 0):  # what is not needed yet is asked for in heaps
+        return
+    count = min(missing, MAX_ASKED - here.asked)
+    if count > 0:
+        decisions.calls.append(AskTuner(count=count))
+
+
+# The wait reasons
+
+
+def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice: Choice, decisions: Decisions) -> None:
+    """Every trial that waits for a slot or for room says why."""
+    if not waiting:
+        return
+    wait = _wait_reason(snapshot, choice)
+    for trial in waiting:
+        says_more = trial.wait_code == WaitCode.RETRY and wait.code is not WaitCode.HOLD
+        if not says_more:
+            _set_wait(snapshot, trial, wait, decisions)
+
+
+def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
+    if snapshot.hold is not None:
+        return Wait(code=WaitCode.HOLD, sentence=f"the experiment is on hold: {snapshot.hold.sentence}")
+    if snapshot.experiment.status is ExperimentStatus.ERROR:
+        sentence = f"the experiment cannot go on until it is resumed: {snapshot.experiment.error}"
+        return Wait(code=WaitCode.HOLD, sentence=sentence)
+    if (reason := choice.reason()) is not None:
+        return reason
+    sentence = f"all {snapshot.spec.trial_concurrency} slots of trialConcurrency are taken"
+    return Wait(code=WaitCode.CONCURRENCY, sentence=sentence)
+
+
+def _name_start_reasons(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
+    """Every trial whose attempt waits for its start says why: as its platform does, where that says so."""
+    for trial in in_play:
+        starts = trial.job is not None and trial.job.state == JobState.RUNNING
+        if trial.job is not None and trial.status is TrialStatus.WAITING and not starts:
+            _set_wait(snapshot, trial, _start_reason(snapshot, trial.job), decisions)
+
+
+def _start_reason(snapshot: Snapshot, job: AttemptRow) -> Wait:
+    state = snapshot.service(job.service).state
+    if job.unreachable_ms is not None:
+        return Wait(code=WaitCode.MACHINE_DOWN, sentence=job.unreachable)
+    if state.trouble:
+        return Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=state.trouble)
+    if job.wait_code:
+        code, details = WaitCode(job.wait_code), json.loads(job.wait_details)
+        return Wait(code=code, sentence=job.wait_sentence, details=details)
+    return SUBMITTED
+
+
+def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:
+    """What changes from one moment to the next is written once a second."""
+    is_same_code = trial.wait_code == wait.code
+    if is_same_code and (trial.wait_sentence, trial.wait_details) == (wait.sentence, json.dumps(wait.details)):
+        return
+    next_ms = trial.wait_ms + _WAIT_EVERY_MS
+    if is_same_code and snapshot.here.now_ms < next_ms:
+        decisions.wake_at(next_ms)
+    else:
+        decisions.records.append(SetWait(trial_id=trial.id, wait=wait))

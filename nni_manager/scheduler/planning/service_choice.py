@@ -1,0 +1,82 @@
+"""Which training service the next attempt of a trial goes to. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.scheduler.planning.snapshot import Service, Snapshot
+from nni_manager.store.trials import OpenTrial
+
+
+class Choice:
+    """Counts what this plan gives away, so that no service gets more than it has room for."""
+
+    def __init__(self, snapshot: Snapshot, in_play: Iterable[OpenTrial]) -> None:
+        self._snapshot = snapshot
+        self._open = Counter(trial.job.service for trial in in_play if trial.job is not None)
+        self._picked: Counter[str] = Counter()
+
+    def pick(self) -> str | None:
+        """The service for one more attempt: of those that can take it the one with the fewest open attempts, of equal
+        ones the first of the config; None: none can now."""
+        able = [service for service in self._snapshot.services if self._can_take(service) and self._has_room(service)]
+        if not able:
+            return None
+        best = min(able, key=lambda service: self._open[service.name])
+        self._open[best.name] += 1
+        self._picked[best.name] += 1
+        return best.name
+
+    def lacking_room(self) -> list[str]:
+        """Services that could take another attempt if they had room."""
+        return [
+            service.name
+            for service in self._snapshot.services
+            if self._can_take(service) and not self._has_room(service)
+        ]
+
+    @property
+    def is_possible(self) -> bool:
+        """Some service takes attempts as soon as it has room for them, or a slot."""
+        return any(self._is_usable(service) for service in self._snapshot.services)
+
+    def reason(self) -> Wait | None:
+        """Why no service takes anything now, all their reasons joined; None: it is not for any of them."""
+        services = self._snapshot.services
+        reasons = {service.name: wait for service in services if (wait := self._reason(service)) is not None}
+        if not reasons:
+            return None
+        first = next(iter(reasons.values()))
+        if len(reasons) == 1:
+            return first
+        sentence = "; ".join(f"{name}: {wait.sentence}" for name, wait in reasons.items())
+        details = {name: {"code": wait.code, **wait.details} for name, wait in reasons.items()}
+        return Wait(code=first.code, sentence=sentence, details=details)
+
+    def _is_usable(self, service: Service) -> bool:
+        here = self._snapshot.here
+        return not service.is_removed and service.hold is None and service.state.may_submit(here.now_ms)
+
+    def _can_take(self, service: Service) -> bool:
+        return self._is_usable(service) and (service.limit is None or self._open[service.name] < service.limit)
+
+    def _has_room(self, service: Service) -> bool:
+        free = service.state.free
+        return free is None or self._picked[service.name] < free
+
+    def _reason(self, service: Service) -> Wait | None:
+        if service.is_removed:
+            return None
+        if service.hold is not None:
+            return Wait(code=WaitCode.HOLD, sentence=f"{service.name} is on hold: {service.hold.sentence}")
+        if not service.state.may_submit(self._snapshot.here.now_ms) or service.state.away_since_ms is not None:
+            return Wait(code=WaitCode.PLATFORM_UNAVAILABLE, sentence=service.state.trouble)
+        if service.limit is not None and self._open[service.name] >= service.limit:
+            sentence = f"all {service.limit} slots of trialConcurrency of {service.name} are taken"
+            return Wait(code=WaitCode.CONCURRENCY, sentence=sentence)
+        return None if self._has_room(service) else service.state.full or _FULL
+
+
+_FULL = Wait(code=WaitCode.QUOTA, sentence="there is no room now")

@@ -1,0 +1,275 @@
+"""What an experiment wants of its tuner, and what came of it.
+
+The loop says what it wants (`want`, `tell`, `judge`…) and goes on; one task turns that into calls. The process is
+started when first needed, told the past from the store, and may die at any moment: what it knew is in the store, what
+it was about to say is asked again. Each process is told each final result once: by the history at its start or later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
+from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
+from nni_manager.scheduler.experiments.experiment_log import write_text
+from nni_manager.scheduler.planning.snapshot import Proposal
+from nni_manager.scheduler.tuning.host import HostPlace
+from nni_manager.scheduler.tuning.judging import Verdicts
+from nni_manager.scheduler.tuning.watched import WatchedTuner
+from nni_manager.scheduler.turns.process_state import LiveSpec
+from nni_manager.store import history
+from nni_manager.store.database import Database
+
+log = logging.getLogger(__name__)
+
+#: So many deaths within so many seconds put the experiment on hold.
+MAX_DEATHS = 3
+DEATHS_WITHIN_S = 600.0
+#: Proposals asked for ahead of need, of a tuner that does not mind: as many as run at a time, within these bounds. The
+#: lower one spares short trials a conversation with the tuner for every second of them.
+MIN_AHEAD, MAX_AHEAD = 16, 32
+
+Item = dict[str, Any]
+
+
+class TunerFeed:
+    """`wake` is called when there is news: proposals, a verdict, trouble."""
+
+    def __init__(
+        self, database: Database, spec: LiveSpec, place: HostPlace, *, told: int, patience_s: float,
+        wake: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._live = spec
+        self._database = database
+        self._wake = wake
+        self._tuner = WatchedTuner(place, patience_s=patience_s, changed=wake)
+        self._work = asyncio.Event()
+        self._deaths: deque[float] = deque()
+        #: In hand, in order; the loop takes them when it made trials of them.
+        self.proposals: deque[Proposal] = deque()
+        #: Asked for and not answered.
+        self.asked = 0
+        #: End order up to which results were handed over; whatever ended before this process is told at its start.
+        self.told = told
+        #: The tuner has nothing more, as far as it knows the results.
+        self.exhausted = False
+        #: How many may be asked for before there is a slot.
+        self.ahead = 0
+        #: Trials the assessor wants to end.
+        self.judged_bad: list[str] = []
+        #: What stopped the feed; a person must resume.
+        self.failure: Hold | None = None
+        self.next_parameter_id = 0
+        self._resting = False
+        self._results: list[Item] = []
+        self._verdicts = Verdicts(database)
+        self._changes: list[tuple[str, Item]] = []
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return self._live.now
+
+    @property
+    def silence(self) -> Hold | None:
+        """The present call takes too long; ends by itself."""
+        return self._tuner.silence
+
+    # What the loop wants
+
+    def want(self, count: int) -> None:
+        """So many more proposals."""
+        self._resting = False
+        self.asked += count
+        self._work.set()
+
+    def take(self, parameter_ids: set[int]) -> None:
+        """The loop made trials of these proposals."""
+        self.proposals = deque(p for p in self.proposals if p.parameter_id not in parameter_ids)
+
+    def tell(self, results: Sequence[Item]) -> None:
+        """Results of trials that ended, in that order."""
+        self._results += results
+        self.told = results[-1]["end_order"]
+        if self.exhausted:  # it may have more to say now
+            self.asked += 1
+        for result in results:
+            self._verdicts.drop(result["trial_id"])
+        if not self._tuner.is_started and not self.asked:
+            self._results.clear()  # the next process learns them from the store
+        elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
+            self._work.set()  # a tuner that proposes ahead is told when it is asked
+
+    def judge(self, trial_id: str) -> None:
+        """The trial has new intermediate results."""
+        if self.spec.assessor is not None:
+            self._verdicts.want(trial_id)
+            self._work.set()
+
+    def change_search_space(self) -> None:
+        """Proposals in hand came from the old one and are dropped."""
+        self.proposals.clear()
+        self.exhausted = False
+        self._changes.append(("search_space", {"search_space": self.spec.search_space}))
+        self._work.set()
+
+    def import_data(self, data: list[Item]) -> None:
+        """Results from elsewhere: [{parameter, value}]. They are in the store already."""
+        self._changes.append(("import", {"data": data}))
+        self.exhausted = False
+        self._work.set()
+
+    def rest(self) -> None:
+        """The experiment is over for now: once everything is told, give the process's memory back.
+
+        A user's class is kept, as in NNI: it may know what no replay tells it, and there may be more trials.
+        """
+        self._resting = not self.spec.has_user_class
+        self._work.set()
+
+    async def reset(self) -> None:
+        """A person resumed: begin again with a fresh process."""
+        self.failure = None
+        self._deaths.clear()
+        await self._drop_tuner()
+        self._work.set()
+        self._wake()
+
+    # What comes of it
+
+    async def run(self) -> None:
+        """Ends only by cancellation, and ends the process then."""
+        self._work.set()  # there may be something left from an earlier run
+        await self._tuner.end_strays()
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                if self.failure is None:
+                    await self._survive(self._turn)
+                if self._resting and not self._work.is_set():
+                    await self._drop_tuner()
+        finally:
+            await self._drop_tuner()
+
+    async def _turn(self) -> None:
+        """One round of calls, in the order that lets a proposal know every result."""
+        if not self._tuner.is_started:
+            if not (self.asked or self._verdicts.are_wanted):
+                return
+            await self._start_tuner()
+        while self._changes:
+            verb, arguments = self._changes[0]
+            await self._tuner.call(verb, **arguments)
+            self._changes.pop(0)
+        if self._results:
+            results, self._results = self._results, []
+            await self._tuner.call("learn", results=results)
+        if self._verdicts.are_wanted:
+            await self._judge()
+        if self.asked and not self._results:
+            await self._propose()
+        elif self.asked:
+            self._work.set()
+
+    async def _start_tuner(self) -> None:
+        """A fresh process, told the past. What ends or is imported once that was read, it is told later."""
+        await self._tuner.start(self.spec)
+        assessed, until = self.spec.assessor is not None, self.told
+        self._changes.clear()  # what comes from here on may be new to what is read now
+        past, open_trials, imported = await self._database.read(
+            lambda c: (
+                history.ended(c, after=0, until=until, intermediates=assessed),
+                history.unfinished(c),
+                history.imported(c),
+            )
+        )
+        self._results = [result for result in self._results if result["end_order"] > until]
+        self._changes = [change for change in self._changes if change[1].get("data") not in imported]
+        self.proposals.clear()
+        self.exhausted = False
+        started = await self._tuner.call(
+            "start",
+            search_space=self.spec.search_space,
+            tuner=asdict(self.spec.tuner),
+            assessor=asdict(self.spec.assessor) if self.spec.assessor else None,
+            history=past,
+            unfinished=open_trials,
+            imported=imported,
+        )
+        ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
+        self.ahead = ahead if started["proposes_ahead"] else 0
+        if assessed:
+            self._verdicts.begin_again(trial["trial_id"] for trial in open_trials)
+
+    async def _propose(self) -> None:
+        count = self.asked
+        ids = list(range(self.next_parameter_id, self.next_parameter_id + count))
+        answer = await self._tuner.call("propose", ids=ids)
+        self.next_parameter_id += count
+        self.asked -= count
+        if any(change == "search_space" for change, _ in self._changes):
+            self._wake()  # these came from the old one
+            return
+        self.proposals.extend(map(_proposal, answer["proposals"]))
+        self.exhausted = len(answer["proposals"]) < count
+        self._wake()
+
+    async def _judge(self) -> None:
+        bad = await self._verdicts.ask(self._tuner.call)
+        if bad:
+            self.judged_bad += bad
+            self._wake()
+
+    # What may go wrong
+
+    async def _survive(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """A tuner may do what it likes; the experiment says so and lives on."""
+        try:
+            await turn()
+        except TunerRaised as error:
+            log.error("the tuner or assessor failed: %s", error)
+            write_text(log, logging.ERROR, "the tuner or assessor", error.details, "tuner")
+            await self._fail(HoldCode.TUNER_RAISED, f"the tuner or assessor failed: {error}", error)
+        except TunerDied as error:
+            log.error("%s", error)
+            await self._after_death(error)
+
+    async def _after_death(self, error: TunerDied) -> None:
+        now = time.monotonic()
+        self._deaths.append(now)
+        while now - self._deaths[0] > DEATHS_WITHIN_S:
+            self._deaths.popleft()
+        if len(self._deaths) >= MAX_DEATHS:
+            await self._fail(HoldCode.TUNER_DIED, f"{error}, {len(self._deaths)} times in ten minutes", error)
+        else:
+            await self._drop_tuner()
+            self._work.set()
+
+    async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:
+        self.failure = Hold(
+            code=code, sentence=f"{sentence.rstrip('.')}; put it right, then resume", details=error.details
+        )
+        await self._drop_tuner(kill=True)
+        self._wake()
+
+    async def _drop_tuner(self, *, kill: bool = False) -> None:
+        """What was asked of it must be asked again."""
+        await self._tuner.end(kill=kill)
+        self.proposals.clear()
+        if self.failure is not None:
+            self.asked = 0
+
+
+def _proposal(entry: Item) -> Proposal:
+    try:
+        json.dumps(entry["parameters"], allow_nan=False)
+    except ValueError as error:
+        raise TunerRaised(f"a proposal that is no JSON ({error})", repr(entry["parameters"])) from error
+    return Proposal(parameter_id=entry["parameter_id"], values=entry["parameters"])

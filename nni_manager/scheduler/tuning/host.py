@@ -1,0 +1,238 @@
+"""A child process that runs an experiment's tuner, its assessor or both, seen from the daemon.
+
+`trial_runner.tuner_host` is the other end. Calls are serialised: one is under way at a time. This class knows how to
+start, ask, look into and end the process; when to do so is `watched_tuner`'s and `tuner_feed`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import TunerDied, TunerRaised
+from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.platform_kit.payload import TUNER_HOST
+from nni_manager.scheduler.tuning import strays
+from nni_manager.store import nni_format
+from trial_runner import protocol
+from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
+from trial_runner.wire import foreign_files
+
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+#: The process gets so long to end by itself when its input is closed, in seconds: a user's class may save itself. The
+#: daemon's own end waits for it.
+_END_TIMEOUT_S = 2.0
+#: How often the file of its stacks is looked at, and the seconds before each look.
+_STACK_LOOKS = 40
+_STACK_LOOK_S = 0.05
+
+
+class TunerHost:
+    """One process; made by `start`, of no use after `close` or TunerDied."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, log_file: Path, stack_file: Path) -> None:
+        self._process = process
+        self._mark = mark
+        self._log_file = log_file
+        self._stack_file = stack_file
+        self._decoder = protocol.Decoder()
+        self._number = 0
+
+    @classmethod
+    async def start(
+        cls, *, command: Sequence[str], environment: Mapping[str, str], directory: Path, folder: Path,
+        log_folder: Path, gpus: str,
+    ) -> TunerHost:  # fmt: skip
+        """`command`: a Python and what it is to run, started in `directory`; `folder`: working directory and place of
+        the tuner's checkpoints. Raises TunerDied when it cannot start."""
+        log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
+        mark = strays.new_mark(log_folder)
+        surroundings = {
+            **environment,
+            strays.MARK_VARIABLE: mark,
+            protocol.ENV_GPUS: gpus,
+            STACK_FILE: str(stack_file),
+            CHECKPOINT_FOLDER: str(folder),
+            "NNI_LOG_DIRECTORY": str(log_folder),
+        }
+        try:
+            with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
+                nni_format.nni_log_name(log_file)
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                    cwd=directory, env=surroundings, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise TunerDied(f"the tuner cannot be started with {command[0]}: {error}") from error
+        return cls(process, mark, log_file, stack_file)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
+        """Asks and waits; `on_silence` is called once when there is no answer after `patience_s`, and waiting goes on.
+
+        Raises TunerRaised with the algorithm's traceback, or TunerDied.
+        """
+        self._number += 1
+        answer = asyncio.ensure_future(self._exchange({"verb": verb, "id": self._number, **arguments}))
+        try:
+            done, _ = await asyncio.wait({answer}, timeout=patience_s)
+            if not done:
+                on_silence()
+            message = await answer
+        finally:
+            answer.cancel()
+        if (error := message.get("error")) is not None:
+            raise TunerRaised(error["message"], error.get("details", ""))
+        return message["result"]
+
+    async def stacks(self) -> str:
+        """What every thread of the process is doing right now; empty when it does not tell."""
+        with contextlib.suppress(OSError):  # a disk that cannot be written costs the stack, nothing else
+            self._stack_file.write_bytes(b"")  # the process holds it open for appending
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+        text = ""
+        for _ in range(_STACK_LOOKS):
+            await asyncio.sleep(_STACK_LOOK_S)
+            before, text = text, _text_of(self._stack_file)
+            if text.endswith("\n") and text == before:  # it is written in pieces
+                break
+        return text
+
+    async def close(self, *, kill: bool = False) -> None:
+        """Ends the process and everything it started. `kill`: do not wait for it to end by itself. Idempotent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if not kill and self._process.returncode is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _END_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+        await asyncio.to_thread(strays.end_strays, self._mark)
+
+    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(protocol.encode(request))
+            await self._process.stdin.drain()
+            while data := await self._process.stdout.read(1 << 16):
+                for message in self._decoder.feed(data):
+                    if message.get("id") == request["id"]:
+                        return message
+        except (ConnectionError, RuntimeError):  # nobody reads any more, which uvloop calls a RuntimeError
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()  # without its pipes it is of no use
+        except (ValueError, protocol.FrameTooLarge) as error:
+            raise TunerDied(f"the tuner's process sent something that is no answer: {error}") from error
+        code = await self._process.wait()
+        raise TunerDied(f"the tuner's process ended ({_ending(code)})", self._last_words())
+
+    def _last_words(self) -> str:
+        return _text_of(self._log_file)[-4000:]
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _text_of(path: Path) -> str:
+    return foreign_files.tail(str(path.parent), path.name, 65536).decode(errors="replace")
+
+
+#: Variables by which a Python finds its modules and libraries: the caller's are for the caller's Python.
+_OF_PYTHON = ("PYTHON", "LD_")
+#: Verbs that say something about trials to both algorithms.
+_FOR_BOTH = ("start", "learn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlace:
+    """What the processes are started with."""
+
+    #: The Python of users' classes.
+    interpreter: str
+    #: The caller's.
+    environment: dict[str, str]
+    folder: Path
+    log_folder: Path
+
+
+class TunerHosts:
+    """Made by `start`; asked as one `TunerHost` is."""
+
+    def __init__(self, tuner: TunerHost, assessor: TunerHost) -> None:
+        """The same host twice when one process runs both, or there is no assessor."""
+        self._tuner = tuner
+        self._assessor = assessor
+        self._asked = tuner
+
+    @classmethod
+    async def start(cls, place: HostPlace, spec: ExperimentSpec) -> TunerHosts:
+        """Raises TunerDied when one cannot be started."""
+        tuner = await _start(place, spec, is_users=bool(spec.tuner.class_name))
+        assessor = spec.assessor
+        if assessor is None or bool(assessor.class_name) == bool(spec.tuner.class_name):
+            return cls(tuner, tuner)
+        try:
+            return cls(tuner, await _start(place, spec, is_users=bool(assessor.class_name)))
+        except BaseException:
+            await tuner.close(kill=True)
+            raise
+
+    async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
+        """As of `TunerHost`."""
+        if self._tuner is not self._assessor and verb in _FOR_BOTH:
+            answer = await self._ask(self._tuner, verb, patience_s, on_silence, _without("assessor", arguments))
+            await self._ask(self._assessor, verb, patience_s, on_silence, _without("tuner", arguments))
+            return answer
+        host = self._assessor if verb == "judge" else self._tuner
+        return await self._ask(host, verb, patience_s, on_silence, arguments)
+
+    async def stacks(self) -> str:
+        """Of the one that was asked last."""
+        return await self._asked.stacks()
+
+    async def close(self, *, kill: bool = False) -> None:
+        """Idempotent."""
+        await asyncio.gather(*(host.close(kill=kill) for host in {self._tuner, self._assessor}))
+
+    async def _ask(
+        self, host: TunerHost, verb: str, patience_s: float, on_silence: Callable[[], object], arguments: dict[str, Any]
+    ) -> Any:
+        self._asked = host
+        return await host.call(verb, patience_s=patience_s, on_silence=on_silence, **arguments)
+
+
+async def _start(place: HostPlace, spec: ExperimentSpec, *, is_users: bool) -> TunerHost:
+    """Users' classes start where trials do: what ``python3`` is may depend on the folder, as with pyenv."""
+    own = [sys.executable, "-m", "nni_manager.scheduler.tuning.process"]
+    return await TunerHost.start(
+        command=[place.interpreter, TUNER_HOST] if is_users else own,
+        environment=place.environment if is_users else _for_our_python(place.environment),
+        directory=Path(spec.trial_code_directory) if is_users else place.folder,
+        folder=place.folder,
+        log_folder=place.log_folder,
+        gpus=",".join(map(str, spec.tuner_gpu_indices or ())),
+    )
+
+
+def _for_our_python(environment: Mapping[str, str]) -> dict[str, str]:
+    callers = {name: value for name, value in environment.items() if not name.startswith(_OF_PYTHON)}
+    return callers | {name: value for name, value in os.environ.items() if name.startswith(_OF_PYTHON)}
+
+
+def _without(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The other process runs it."""
+    return {**arguments, name: None} if name in arguments else arguments

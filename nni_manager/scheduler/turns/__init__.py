@@ -1,0 +1,1 @@
+"""Turns: what wakes an experiment, what one turn records, and the calls that come of it."""

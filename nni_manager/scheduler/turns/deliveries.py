@@ -1,0 +1,172 @@
+"""Results on their way into the store: parsed here, written in the order they came.
+
+The last lines of a job that has ended go into the very turn that takes in its end: one commit instead of two, and one
+way to the writer and back, which is much of what a short trial costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from nni_manager import __version__
+from nni_manager.domain import outbox, version
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import StoreCorrupt, VersionRefused
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.domain.text import spelled
+from nni_manager.domain.trial import Reason
+from nni_manager.platform_kit.contract import Delivery
+from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.process_state import LiveSpec, tally
+from nni_manager.store import metrics, runners
+from nni_manager.store.database import Database
+from nni_manager.store.metrics import OutboxPart, Receipt, Stored
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+#: Lines of an outbox that are parsed in one go, in a millisecond or two.
+_LINES_AT_A_TIME = 250
+#: Causes of broken lines that are named of one outbox, and outboxes for which it is remembered which were.
+_MOST_CAUSES = 10
+_MOST_NAMED = 1000
+
+
+class Deliveries:
+    """One per experiment."""
+
+    def __init__(self, database: Database, inbox: Inbox, clock: Clock) -> None:
+        self._database = database
+        self._inbox = inbox
+        self._clock = clock
+        self._parsing = asyncio.Lock()
+        #: Causes of broken lines that were named, by job and outbox.
+        self._named: dict[tuple[str, str], set[str]] = {}
+
+    async def store(
+        self, job_name: str, name: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None,
+        container: str = "",
+    ) -> Receipt:  # fmt: skip
+        """Ends when the lines are committed. `ended`: they are the last, and this is how the job ended."""
+        name = spelled(name)  # one that no text column takes would undo the whole turn, and every turn after it
+        async with self._parsing:  # what comes later must not overtake
+            parsed = await _parse(name, lines)
+            self._complain(job_name, name, parsed)
+            chunk = OutboxPart(
+                job_name=job_name, outbox=name, start=start, end=end, lines=parsed.count, metrics=parsed.metrics,
+                container=container, doubt=_doubt(name, lines),
+            )  # fmt: skip
+            storing = self._start(chunk, ended)
+        receipt = await storing
+        if receipt.doubt:
+            log.warning("results of job %s: %s", job_name, receipt.doubt, extra={"action": "doubt"})
+        if receipt.stored is Stored.NEW:
+            tally.results += len(chunk.metrics)
+        return receipt
+
+    def _complain(self, job_name: str, name: str, parsed: outbox.Lines) -> None:
+        """Each cause once for each outbox: a trial that writes nonsense must not fill its experiment's log."""
+        if not parsed.broken:
+            return
+        if len(self._named) > _MOST_NAMED:
+            self._named.clear()
+        named = self._named.setdefault((job_name, name), set())
+        for cause in [cause for cause in parsed.broken if cause not in named][: _MOST_CAUSES - len(named)]:
+            named.add(cause)
+            log.warning(
+                "a result of job %s was dropped, and all later ones like it: %s: %s", job_name, name,
+                parsed.broken[cause], extra={"action": "broken"},
+            )  # fmt: skip
+
+    def _start(self, chunk: OutboxPart, ended: JobReport | None) -> asyncio.Future[Receipt]:
+        if ended is None:
+            return self._database.start_write(lambda c: metrics.store(c, chunk, self._clock()))
+        return self._inbox.end_with_lines(chunk, ended)
+
+
+def _doubt(name: str, lines: Sequence[str]) -> str:
+    """A line that is no result is often none of ours; one that was too long to be read may have been the result."""
+    if protocol.TOO_LONG not in lines:
+        return ""
+    return f"a result of {name} was dropped: it {outbox.TOO_LONG}"
+
+
+def delivery(receipt: Receipt) -> Delivery:
+    """What an adapter is told of it."""
+    return Delivery(resend=receipt.stored is Stored.GAP)
+
+
+async def _parse(name: str, lines: Sequence[str]) -> outbox.Lines:
+    """In pieces, between which others have their turn: six thousand lines take 30 ms."""
+    is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
+    parse = outbox.parse_nni if is_nni else outbox.parse
+    if len(lines) <= _LINES_AT_A_TIME:
+        return parse(lines)
+    parts = []
+    for first in range(0, len(lines), _LINES_AT_A_TIME):
+        parts.append(parse(lines[first : first + _LINES_AT_A_TIME], first))
+        await asyncio.sleep(0)
+    return outbox.joined(parts)
+
+
+class JobMessages:
+    """One per experiment. `judge`: called with a trial that has new intermediate results; `changed`: after everything
+    that clients might want to see."""
+
+    def __init__(
+        self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, deliveries: Deliveries,
+        judge: Callable[[str], None], changed: Callable[[], None], clock: Clock,
+    ) -> None:  # fmt: skip
+        self._experiment_id = experiment_id
+        self._spec = spec
+        self._database = database
+        self._inbox = inbox
+        self._deliveries = deliveries
+        self._judge = judge
+        self._changed = changed
+        self._clock = clock
+
+    async def deliver(
+        self, job_name: str, outbox: str, start: int, end: int, lines: Sequence[str], ended: JobReport | None = None,
+        container: str = "",
+    ) -> Delivery:  # fmt: skip
+        """Stores lines of an outbox, and the end of its job if they were the last; ends when they are committed."""
+        experiment_log.current.set(self._experiment_id)  # the caller's task may be anybody's
+        try:
+            receipt = await self._deliveries.store(job_name, outbox, start, end, lines, ended, container)
+        except StoreCorrupt as error:
+            self._inbox.give_up(error)  # the platform would only offer the lines again
+            raise
+        if receipt.has_intermediates:
+            self._judge(receipt.trial_id)
+        if receipt.may_complete:
+            self._inbox.wake()
+        self._changed()
+        return delivery(receipt)
+
+    async def greet(
+        self, job_name: str, runner_version: str | None, channel: str, manager_version: str = __version__, *,
+        container: str = "", outboxes: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """A runner says what it is. Raises VersionRefused, AttemptDecided; see `store.runners.greet`.
+
+        A version that is refused fails the trial, and the experiment is in ERROR.
+        """
+        refusal = version.refusal(manager_version, runner_version) if self._spec.now.checks_version else ""
+        if refusal:
+            report = JobReport(state=JobState.FAILED, reason=Reason.VERSION_MISMATCH, message=refusal)
+            self._inbox.report({job_name: report})
+            raise VersionRefused(refusal)
+        told = runner_version or "unknown"
+        await self._database.try_write(
+            lambda c: runners.greet(c, job_name, version=told, channel=channel, container=container, outboxes=outboxes)
+        )
+
+    async def exited(self, job_name: str, word: str) -> None:
+        """A runner says how its command ended; the first word counts."""
+        now_ms = self._clock()
+        await self._database.try_write(lambda c: runners.set_exit(c, job_name, word, now_ms))
+        self._inbox.wake()

@@ -1,0 +1,261 @@
+"""One experiment at work: wake → turn → act.
+
+Woken by what platform, tuner and people do; a slow safety poll stands behind that. Everything it holds in memory may be
+lost at any moment: the next process finds it out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from nni_manager.domain.clock import Clock, ClockSteps
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
+from nni_manager.domain.service import LiveService
+from nni_manager.scheduler.experiments import experiment_log
+from nni_manager.scheduler.planning import decisions as d
+from nni_manager.scheduler.planning.snapshot import ProcessState
+from nni_manager.scheduler.services import Services
+from nni_manager.scheduler.tuning.feed import TunerFeed
+from nni_manager.scheduler.turns.actions import Actions
+from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.process_state import Beats, LiveSpec, tally
+from nni_manager.scheduler.turns.training_service import TrainingService
+from nni_manager.scheduler.turns.trial_listener import TrialListener
+from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
+from nni_manager.store.database import Database
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two tries to open the trial listener.
+_DOOR_WAIT_S = 2.0
+
+
+class ExperimentLoop:
+    """Owned and run by the supervisor. `settings`: of the platform, secrets in place. `changed` is called after
+    everything that clients might want to see."""
+
+    def __init__(
+        self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
+        services: Services, actions: Actions, beats: Beats, trial_listener: TrialListener, clock: Clock,
+        safety_poll_s: float, changed: Callable[[], None],
+        on_status: Callable[[Result], Awaitable[None]],
+    ) -> None:  # fmt: skip
+        self.experiment_id = experiment_id
+        self._spec = spec
+        self.database = database
+        self.inbox = inbox
+        self.feed = feed
+        self._services = services
+        self.services: Mapping[str, TrainingService] = services.all
+        #: While it runs: whose tasks they are, and those of services.
+        self._group: asyncio.TaskGroup | None = None
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._opening: asyncio.Task[None] | None = None
+        self._actions = actions
+        self.beats = beats
+        self._runner_listener = trial_listener
+        self._clock = clock
+        self._clock_steps = ClockSteps(clock)
+        self._safety_poll_s = safety_poll_s
+        self._changed = changed
+        self._on_status = on_status
+        self._wake_at_ms: int | None = None
+        self._last: Result | None = None
+        self._stopping_since_ms: int | None = None
+        self._shown: object = None
+        #: The experiment is STOPPED: nothing more to do.
+        self.closed = asyncio.Event()
+
+    # Called from everywhere
+
+    def wake(self) -> None:
+        """Something happened; look at once."""
+        self.inbox.wake()
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        return self._spec.now
+
+    @property
+    def has_runner(self) -> bool:
+        """Trial runners report to the trial listener for some of its jobs."""
+        return any(service.platform.capabilities.has_runner for service in self.services.values())
+
+    @property
+    def derived_hold(self) -> Hold | None:
+        """A hold that is not recorded (yet): store, tuner or all services cannot be used now, and it ends by itself."""
+        if self.database.trouble:
+            return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
+        troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
+        all_in_trouble = troubles[0] if troubles and None not in troubles else None
+        return self.feed.silence or all_in_trouble or self.inbox.hold
+
+    @property
+    def live_services(self) -> tuple[LiveService, ...]:
+        """As people see them now."""
+        return tuple(service.live for service in self.services.values())
+
+    # The loop
+
+    async def run(self) -> None:
+        """Until the experiment is closed. Raises what the plan or the store raise by mistake."""
+        async with asyncio.TaskGroup() as group:
+            self._group, self._lives, self._opening = group, {}, None
+            feeding = group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")
+            self.live()
+            self._actions.enter(group)
+            while not self.closed.is_set():
+                await self.turn()
+                await self._part()
+                if not self.closed.is_set():
+                    await self._wait()
+            await self._close()
+            for organ in (feeding, self._opening, *self._lives.values()):
+                if organ is not None:
+                    organ.cancel()
+
+    def live(self) -> None:
+        """Services that do not live yet begin to, and what they need of the daemon is opened."""
+        if (group := self._group) is None or self.closed.is_set():
+            return
+        for name, service in self.services.items():
+            if name not in self._lives:
+                self._lives[name] = group.create_task(service.run(), name=f"{name} {self.experiment_id}")
+        if self.has_runner and self._opening is None:
+            self._opening = group.create_task(self._open_runner_listener(), name=f"listener {self.experiment_id}")
+
+    async def _part(self) -> None:
+        """With removed services of which nothing is left."""
+        for service in await self._services.take_out_idle():
+            assert self._group is not None
+            life = self._lives.pop(service.name)
+            self._group.create_task(self._let_go(service, life), name=f"leave {service.name} {self.experiment_id}")
+
+    async def _let_go(self, service: TrainingService, life: asyncio.Task[None]) -> None:
+        await service.close()
+        life.cancel()
+        await asyncio.wait({life})
+        await self._services.forget_secrets()
+        self._changed()
+
+    async def _close(self) -> None:
+        """The services may forget everything; what they did is stored."""
+        await asyncio.gather(*(service.forgetting.finish() for service in self.services.values()))
+        await asyncio.gather(*(service.close() for service in self.services.values()))
+        if not self.inbox.is_empty:
+            await self.turn()
+        await self._runner_listener.close(self.experiment_id)
+
+    async def _open_runner_listener(self) -> None:
+        """At once, as runners of an earlier daemon have something to tell; tried until it can be had."""
+        trouble: Hold | None = None
+        while True:
+            try:
+                await self._runner_listener.open(self.experiment_id)
+            except PlatformUnavailable as error:
+                trouble = Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error))
+                self._say_no_listener(trouble)
+                await asyncio.sleep(_DOOR_WAIT_S)
+            else:
+                self.beats.begin()
+                return self._say_no_listener(None) if trouble is not None else None
+
+    def _say_no_listener(self, trouble: Hold | None) -> None:
+        for service in self.services.values():
+            if service.platform.capabilities.has_runner:
+                service.note_trouble(trouble)
+
+    async def turn(self) -> None:
+        """One turn: everything seen so far goes in, everything decided is carried out."""
+        self.inbox.begin_turn()
+        bad, self.feed.judged_bad = self.feed.judged_bad, []
+        taken = self.inbox.take(judged_bad=bad, failure=self.feed.failure, clock_step_ms=self._follow_clock())
+        try:
+            result = await self._record(taken.seen)
+        except BaseException as error:
+            taken.failed(error)
+            raise
+        taken.stored(result.receipts)
+        self.inbox.stored()
+        experiment_log.log_changes(taken.seen.handles, result.records, taken.seen.reports.items())
+        await self._act(result)
+
+    async def _record(self, seen: Seen) -> Result:
+        spec, here = self._spec.now, self._surroundings()
+        told, assessed = self.feed.told, spec.assessor is not None
+        with tally.turns.measured():
+            return await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
+
+    def _surroundings(self) -> ProcessState:
+        """What no database knows, as it is now."""
+        feed = self.feed
+        listening_ms, silent_ms = self.beats.silence_ms()
+        return ProcessState(
+            now_ms=self._clock(),
+            listening_ms=listening_ms,
+            silent_ms=silent_ms,
+            stopping_since_ms=self._stopping_since_ms,
+            submitting=frozenset(self._actions.submitting),
+            cancelled=self._actions.cancelled,
+            services={name: service.state for name, service in self.services.items()},
+            proposals=tuple(feed.proposals),
+            asked=feed.asked,
+            exhausted=feed.exhausted,
+            ahead=feed.ahead,
+            tuner_trouble=feed.silence,
+        )
+
+    def _follow_clock(self) -> int:
+        """Answers by how much the wall clock was set, in milliseconds: nothing took longer or shorter by that."""
+        step_ms = self._clock_steps.since_last_look()
+        if step_ms:
+            log.warning("the clock of this machine was set by %+.0f s; time limits do not count that", step_ms / 1000)
+            for service in self.services.values():
+                service.follow_clock(step_ms)
+        return step_ms
+
+    async def _act(self, result: Result) -> None:
+        self.feed.next_parameter_id = max(self.feed.next_parameter_id, result.next_parameter_id)
+        added = {r.parameter_id for r in result.records if isinstance(r, d.AddTrial)}
+        if added:
+            self.feed.take(added)
+        if result.to_tell:
+            self.feed.tell(result.to_tell)
+        self._note_stopping(result)
+        self._actions.perform(result.calls)
+        for name, service in self.services.items():
+            service.want(result.wants.get(name, 0))
+        self._wake_at_ms = result.wake_at_ms
+        if self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold):
+            await self._note_status(result)
+        self._last = result
+        shown = (self.derived_hold, self.live_services)
+        if result.records or result.shows_more or shown != self._shown:
+            self._shown = shown
+            self._changed()
+
+    def _note_stopping(self, result: Result) -> None:
+        self._actions.is_stopping = result.status is ExperimentStatus.STOPPING
+        if not self._actions.is_stopping:
+            self._stopping_since_ms = None
+        elif self._stopping_since_ms is None:
+            self._stopping_since_ms = self._clock()
+            self.wake()  # its trials are looked at with that in mind
+
+    async def _note_status(self, result: Result) -> None:
+        if result.status is ExperimentStatus.STOPPED:
+            self.closed.set()
+        if result.status is ExperimentStatus.DONE:
+            self.feed.rest()
+        await self._on_status(result)
+        self._changed()
+
+    async def _wait(self) -> None:
+        """Until something happens, a moment the plan named comes, or the safety poll is due."""
+        seconds = self._safety_poll_s
+        if self._wake_at_ms is not None:
+            seconds = min(seconds, max(0.0, (self._wake_at_ms - self._clock()) / 1000))
+        await self.inbox.wait(seconds)

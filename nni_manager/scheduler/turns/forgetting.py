@@ -1,0 +1,180 @@
+"""Jobs whose attempt is closed: their platform may remove what it keeps of them, once it has said how they ended.
+
+A runner's word decides an attempt before its platform has spoken, which may take seconds. What the platform says then
+changes nothing any more; but where the two words do not fit together, somebody should be told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from nni_manager.domain.evidence import RunnerWord, weigh
+from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.scheduler.planning.decisions import Forget
+from nni_manager.scheduler.turns.observer import Observer
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a platform has for its word after the runner's.
+PATIENCE_S = 10.0
+#: Seconds for which a job is left alone, at most, while its runner still delivers logs.
+LOGS_S = 300.0
+#: Ended jobs are gathered for so many seconds before the platform is told that it may forget them: nobody waits for it,
+#: and in a fast experiment it would be one message, one answer and one more wake-up of everybody for each trial.
+GATHER_S = 0.25
+#: Waits after a call that failed, in seconds; the last one repeats.
+_RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
+#: Seconds that a closing experiment has left for this.
+_LAST_MOMENT_S = 1.0
+
+
+class Forgetting:
+    """One task while there is something to forget; several jobs are told in one call.
+
+    `forget`, `observe`: ask the training service; `forgotten` hears which jobs it keeps nothing of any more.
+    """
+
+    def __init__(
+        self, forget: Callable[[Sequence[JobHandle]], Awaitable[None]],
+        observe: Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, JobReport]]],
+        observer: Observer, forgotten: Callable[[Sequence[str]], None],
+    ) -> None:  # fmt: skip
+        self._forget_there = forget
+        self._observe = observe
+        self._forgotten = forgotten
+        self._observer = observer
+        #: None: the service is not connected; whoever connects it asks the store what there is to forget.
+        self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready: list[Forget] = []
+        #: By name: jobs whose platform has not spoken yet, and until when that is waited for.
+        self._unheard: dict[str, tuple[Forget, float]] = {}
+        #: By name: until when, at the latest, that may be put off.
+        self._limits: dict[str, float] = {}
+        self._news = asyncio.Event()
+        #: The experiment is being closed: what is to be forgotten, is now.
+        self._closing = asyncio.Event()
+        #: Calls in a row that failed.
+        self._failures = 0
+
+    def enter(self, group: asyncio.TaskGroup) -> None:
+        """Works in `group` from now on; what an earlier one had under way is over."""
+        self._group, self._task = group, None
+        self._closing.clear()
+        self._ready.clear()
+        self._unheard.clear()
+        self._limits.clear()
+
+    def leave(self) -> None:
+        """The service is not connected any more."""
+        self._group = self._task = None
+
+    def add(self, jobs: Iterable[Forget]) -> None:
+        """Returns at once."""
+        for job in jobs:
+            if job.runner_word:
+                now = asyncio.get_running_loop().time()
+                self._unheard[job.handle.job_name] = job, now + PATIENCE_S
+                self._limits[job.handle.job_name] = now + LOGS_S
+                self._observer.add(job.handle)  # it may have spoken while this was decided
+            else:
+                self._be_ready(job)
+        self._go_on()
+
+    def hear(self, reports: Mapping[str, JobReport]) -> None:
+        """What was observed, of whatever jobs."""
+        for name in self._unheard.keys() & reports.keys():
+            if reports[name].state.is_final:
+                job, _ = self._unheard.pop(name)
+                _compare(job, reports[name])
+                self._be_ready(replace(job, runner_word=""))
+                self._go_on()
+
+    def leave_time(self, job_name: str) -> None:
+        """Its runner is still delivering: forgotten now, it would be cut off. Quiet for any other job."""
+        if job_name in self._unheard:
+            job, until = self._unheard[job_name]
+            later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
+            self._unheard[job_name] = job, max(until, later)
+
+    async def finish(self) -> None:
+        """Waits for nobody's word any more, and a moment for the platform."""
+        for job, _ in self._unheard.values():
+            self._be_ready(job)
+        self._unheard.clear()
+        self._closing.set()
+        self._go_on()
+        if (task := self._task) is not None:
+            await asyncio.wait({task}, timeout=_LAST_MOMENT_S)
+            task.cancel()
+
+    def _be_ready(self, job: Forget) -> None:
+        self._limits.pop(job.handle.job_name, None)
+        self._ready.append(job)
+        self._observer.remove(job.handle.job_name)
+
+    def _go_on(self) -> None:
+        self._news.set()
+        if self._group is not None and self._task is None and (self._ready or self._unheard):
+            self._task = self._group.create_task(self._run(), name="forget")
+
+    async def _run(self) -> None:
+        while self._ready or self._unheard:
+            if self._ready:
+                await self._until_closing(GATHER_S)
+                await self._forget_ready()
+            else:
+                await self._wait()
+        self._task = None
+
+    async def _forget_ready(self) -> None:
+        jobs, self._ready = self._ready, []
+        if await self._forget(jobs):
+            self._failures = 0
+        elif not self._closing.is_set():
+            self._ready = [*jobs, *self._ready]
+            await self._until_closing(_RETRY_WAITS_S[min(self._failures, len(_RETRY_WAITS_S) - 1)])
+            self._failures += 1
+
+    async def _until_closing(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+
+    async def _wait(self) -> None:
+        """For news, or until the patience with some job is over."""
+        self._news.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(min(until for _, until in self._unheard.values())):
+                await self._news.wait()
+        now = asyncio.get_running_loop().time()
+        for name in [name for name, (_, until) in self._unheard.items() if until <= now]:
+            self._be_ready(self._unheard.pop(name)[0])
+
+    async def _forget(self, jobs: Sequence[Forget]) -> bool:
+        """Whether it was done. What fails until the experiment is closed is left for the next start of its loop."""
+        try:
+            await self._ask_once_more([job for job in jobs if job.runner_word])
+            await self._forget_there([job.handle for job in jobs])
+        except Exception as error:
+            if not self._failures:
+                log.warning("%d ended jobs are not forgotten yet: %s", len(jobs), error)
+            return False
+        self._forgotten([job.handle.job_name for job in jobs])
+        return True
+
+    async def _ask_once_more(self, jobs: Sequence[Forget]) -> None:
+        if jobs:
+            reports = await self._observe([job.handle for job in jobs])
+            for job in jobs:
+                _compare(job, reports[job.handle])
+
+
+def _compare(job: Forget, report: JobReport) -> None:
+    finding = weigh(report, RunnerWord.parse(job.runner_word)) if report.state.is_final else None
+    if finding is not None and finding.disagreement:
+        log.warning("Job %s: %s", job.handle.job_name, finding.disagreement, extra={"action": "disagreement"})

@@ -1,0 +1,182 @@
+"""Everything that enters an experiment's next turn, and the wake-up for it.
+
+Whoever has news puts it here; the loop alone takes it out. It knows nobody, so that everybody may know it. What it
+holds is in memory until a turn has stored it: whoever dies before finds it out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nni_manager.domain.errors import StoreCorrupt
+from nni_manager.domain.experiment import Hold
+from nni_manager.domain.job import JobHandle, JobReport, JobState
+from nni_manager.scheduler.turns.turn import Seen
+from nni_manager.store.metrics import OutboxPart, Receipt
+
+#: Seconds for which news that no decision waits for is gathered: a job was accepted, a trial runs. A trial that is over
+#: by then costs one turn and one commit instead of two, and many that start together do not have a turn each.
+GATHER_S = 0.05
+#: How much a state says: nothing, waits, runs, over.
+_WEIGHT = {state: 3 if state.is_final else 0 for state in JobState} | {JobState.PENDING: 1, JobState.RUNNING: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a turn has taken over: it must be called `stored` or `failed`."""
+
+    seen: Seen
+    _waiting: tuple[asyncio.Future[Receipt], ...]
+
+    def stored(self, receipts: Sequence[Receipt]) -> None:
+        """`receipts`: of the last lines, in their order."""
+        for future, receipt in zip(self._waiting, receipts, strict=True):
+            if not future.done():
+                future.set_result(receipt)
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing of it is stored."""
+        for future in self._waiting:
+            if isinstance(error, Exception) and not future.done():
+                future.set_exception(error)
+            else:
+                future.cancel()
+
+
+@dataclass(slots=True)
+class _News:
+    """What came since the last turn."""
+
+    handles: list[JobHandle] = field(default_factory=list)
+    reports: dict[str, JobReport] = field(default_factory=dict)
+    last_lines: list[OutboxPart] = field(default_factory=list)
+    waiting: list[asyncio.Future[Receipt]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    hold: Hold | None = None
+
+
+class Inbox:
+    """One per experiment."""
+
+    def __init__(self) -> None:
+        self._news = _News()
+        self._rung = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None
+        #: Holds on their way into the store: the experiment's, and of services.
+        self._hold_taken: Hold | None = None
+        self._holds_taken: dict[str, Hold] = {}
+        self._corruption: StoreCorrupt | None = None
+
+    # News
+
+    def accepted(self, handle: JobHandle) -> None:
+        """A platform took the job."""
+        self._news.handles.append(handle)
+        self.wake_soon()
+
+    def refused(self, job_name: str) -> None:
+        """A platform certainly did not take the job: its intent is taken back."""
+        self._news.refused.append(job_name)
+        self.wake()
+
+    def forgotten(self, job_names: Sequence[str]) -> None:
+        """A platform keeps nothing of these jobs any more; no turn is needed for that alone."""
+        self._news.forgotten += job_names
+
+    def report(self, reports: Mapping[str, JobReport]) -> None:
+        """Evidence from platform or runner: what says more counts, and of two ends the first."""
+        known = self._news.reports
+        for name, report in reports.items():
+            before = known.get(name)
+            if before is None or (_WEIGHT[report.state] >= _WEIGHT[before.state] and not before.state.is_final):
+                known[name] = report
+        if any(report.state.is_final for report in reports.values()):
+            self.wake()
+        else:
+            self.wake_soon()
+
+    def end_with_lines(self, chunk: OutboxPart, end: JobReport) -> asyncio.Future[Receipt]:
+        """The last lines of a job that has ended; its end counts when they are stored. Both are one commit."""
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._news.last_lines.append(chunk)
+        self._news.waiting.append(future)
+        self.report({chunk.job_name: end})
+        return future
+
+    def put_on_hold(self, hold: Hold, service: str = "") -> None:
+        """The experiment, or one of its training services."""
+        if service:
+            self._news.holds[service] = hold
+        else:
+            self._news.hold = hold
+        self.wake()
+
+    def give_up(self, error: StoreCorrupt) -> None:
+        """Nothing can be read or stored any more; the next turn raises it."""
+        self._corruption = error
+        self.wake()
+
+    @property
+    def hold(self) -> Hold | None:
+        """The experiment's, when it is not stored yet."""
+        return self._news.hold or self._hold_taken
+
+    def hold_of(self, service: str) -> Hold | None:
+        """The same of a training service."""
+        return self._news.holds.get(service) or self._holds_taken.get(service)
+
+    # The turn
+
+    def take(self, *, judged_bad: Sequence[str], failure: Hold | None, clock_step_ms: int) -> Taken:
+        """All there is. `judged_bad`, `failure`: what the tuner's side has to say."""
+        news, self._news = self._news, _News()
+        self._hold_taken, self._holds_taken = news.hold, news.holds
+        seen = Seen(
+            handles=tuple(news.handles), reports=news.reports, last_lines=tuple(news.last_lines),
+            refused=tuple(news.refused), forgotten=tuple(news.forgotten), judged_bad=tuple(judged_bad),
+            holds=news.holds, hold=news.hold or failure, clock_step_ms=clock_step_ms,
+        )  # fmt: skip
+        return Taken(seen, tuple(news.waiting))
+
+    def stored(self) -> None:
+        """What was taken last is in the store."""
+        self._hold_taken, self._holds_taken = None, {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits for a turn."""
+        return self._news == _News()
+
+    # The wake-up
+
+    def wake(self) -> None:
+        """Something happened; look at once. Many calls while nobody looks are one."""
+        self._rung.set()
+
+    def wake_soon(self) -> None:
+        """Something happened that can wait a moment for company."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(GATHER_S, self.wake)
+
+    def begin_turn(self) -> None:
+        """From now on all is looked at that has happened until now. Raises StoreCorrupt."""
+        if self._corruption is not None:
+            raise self._corruption
+        self._rung.clear()
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+
+    async def wait(self, seconds: float) -> None:
+        """Until something happens, at most so long."""
+        if seconds <= 0:
+            return
+        alarm = asyncio.get_running_loop().call_later(seconds, self.wake)
+        try:
+            await self._rung.wait()
+        finally:
+            alarm.cancel()

@@ -1,0 +1,387 @@
+"""One training service of one experiment: its adapter, kept connected, and what this process knows of it.
+
+Nothing it meets ends the experiment: what cannot be reached is tried again, refused credentials and faults of the
+adapter put this service on hold, and the others go on. What it finds out goes into the inbox; what follows from it is
+the plan's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from nni_manager.domain.clock import Clock
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.domain.service import LiveService, ServiceStatus, Wait
+from nni_manager.platform_kit.contract import TIME_LIMITS_S, NoRoom, Platform
+from nni_manager.scheduler.planning import decisions as d
+from nni_manager.scheduler.planning.snapshot import ServiceState
+from nni_manager.scheduler.turns import job_logs
+from nni_manager.scheduler.turns.forgetting import Forgetting
+from nni_manager.scheduler.turns.inbox import Inbox
+from nni_manager.scheduler.turns.observer import Observer
+from nni_manager.store import jobs
+from nni_manager.store.database import Database
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Waits before a service that cannot be used is tried again, in milliseconds; the last one repeats.
+_RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+#: Seconds that leaving an adapter may take.
+_EXIT_S = 10.0
+
+
+#: Builds an adapter, which calls what it is given as its `Host.wake`.
+Make = Callable[[Callable[[str], None]], Platform]
+
+
+class _OtherSettings(Exception):
+    """There are some: the adapter is left, and another one entered."""
+
+
+class TrainingService:
+    """`changed`: called when something did that clients might want to see; `entered`: whenever it was connected.
+
+    `trials`: where the folders of attempts are; None: nothing is kept there of jobs elsewhere.
+    """
+
+    def __init__(
+        self, *, spec: PlatformSpec, make: Make, inbox: Inbox, database: Database, clock: Clock,
+        changed: Callable[[], None], entered: Callable[[Platform], None] = lambda _: None, trials: Path | None = None,
+    ) -> None:  # fmt: skip
+        #: Of the config; a removed service keeps what it had.
+        self.spec = spec
+        self.name = spec.service
+        self.platform = make(self.wake)
+        self._inbox = inbox
+        self._database = database
+        self._clock = clock
+        self._changed = changed
+        self._entered = entered
+        self._trials = trials
+        capabilities = self.platform.capabilities
+        self.observer = Observer(
+            service=spec.service, database=database, observe=self._observe, tell=self._tell,
+            watches=capabilities.watches, slow_poll_s=capabilities.slow_poll_s,
+        )  # fmt: skip
+        self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
+        self.is_entered = False
+        #: It is in the config no more, and goes on until nothing of the experiment is left there.
+        self.is_removed = False
+        #: Other settings that it is to have, and who builds its adapter with them.
+        self._next: tuple[PlatformSpec, Make] | None = None
+        self._has_next = asyncio.Event()
+        #: Jobs that were sent a stop on this connection.
+        self.cancelled: set[str] = set()
+        #: Why it cannot be used at the moment; None while it can, as far as anybody knows.
+        self.trouble: Hold | None = None
+        #: Since when it cannot be asked.
+        self._away_since_ms: int | None = None
+        self._status, self._status_since_ms = ServiceStatus.CONNECTING, clock()
+        #: Why it had no room when it was last asked, and until when that is believed.
+        self._full: Wait | None = None
+        self._failures = 0
+        self._retry_at_ms = 0
+        self._wanted = 0
+        #: Set to try again at once: somebody has put something right.
+        self._again = asyncio.Event()
+
+    # What the plan goes by
+
+    @property
+    def state(self) -> ServiceState:
+        """As it is now."""
+        room = self.platform.room() if self.is_entered and self._full is None else None
+        return ServiceState(
+            is_ready=self.is_entered,
+            away_since_ms=self._away_since_ms,
+            trouble=self.trouble.sentence if self.trouble is not None else "",
+            retry_at_ms=self._retry_at_ms,
+            free=0 if self._full is not None else room.free if room is not None else None,
+            full=self._full or (room.why if room is not None else None),
+            platform_decides=self.platform.capabilities.platform_decides,
+            has_portal=self.platform.capabilities.has_portal,
+            unreachable_grace_s=self.platform.capabilities.unreachable_grace_s,
+            expects_runner=self.platform.capabilities.expects_runner,
+            is_read=self.platform.capabilities.is_read,
+            lives_by_runner=self.platform.capabilities.lives_by_runner,
+        )
+
+    @property
+    def live(self) -> LiveService:
+        """As people see it."""
+        now = self.state
+        return LiveService(
+            name=self.name, platform=self.spec.name, status=self._status, since_ms=self._status_since_ms,
+            trouble=now.trouble, free=now.free, full=now.full,
+        )  # fmt: skip
+
+    def want(self, trials: int) -> None:
+        """So many trials wait for room here."""
+        if self.is_entered and trials != self._wanted:
+            self._wanted = trials
+            self.platform.want(trials)
+
+    def follow_clock(self, step_ms: int) -> None:
+        """The wall clock was set by so much."""
+        self._retry_at_ms += step_ms
+        self._status_since_ms += step_ms
+        if self._away_since_ms is not None:
+            self._away_since_ms += step_ms
+
+    def wake(self, job_name: str) -> None:
+        """The adapter says that something about this job, or about everything (an empty name), changed."""
+        if not job_name:
+            self._full = None
+            self.cancelled.clear()  # it may have been connected again, and stops sent before may not have arrived
+            self._inbox.wake()
+        self.observer.wake(job_name)
+
+    def try_again(self) -> None:
+        """Somebody has put something right: what is waited for is tried at once."""
+        self._retry_at_ms = 0
+        self._again.set()
+
+    def change(self, spec: PlatformSpec, make: Make) -> None:
+        """It is to have other settings, from the next connection on, which is made at once; jobs run on."""
+        self._next = spec, make
+        self._has_next.set()
+        self.try_again()
+
+    @property
+    def wanted(self) -> PlatformSpec:
+        """What it goes by, or is about to."""
+        return self.spec if self._next is None else self._next[0]
+
+    # Its life
+
+    async def run(self) -> None:
+        """Connected until it is cancelled, as far as possible; jobs run on."""
+        failures = 0
+        while True:
+            self._again.clear()
+            self._take_over()
+            begun_s = asyncio.get_running_loop().time()
+            try:
+                await self._live()
+            except _OtherSettings:
+                failures = 0
+                continue
+            except PlatformUnavailable as error:
+                self._be_away(str(error))
+            except BadCredentials as error:
+                self._be_away(str(error))
+                self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+            except Exception as error:
+                self.note_bug(error)
+            failures = 0 if asyncio.get_running_loop().time() - begun_s > 60 else failures + 1
+            await self._pause(_RETRY_WAITS_MS[min(failures, len(_RETRY_WAITS_MS)) - 1] / 1000)
+
+    def _take_over(self) -> None:
+        if self._next is not None:
+            self.spec, make = self._next
+            self.platform, self._next, self._full = make(self.wake), None, None
+            self._has_next.clear()
+
+    async def _until_changed(self) -> None:
+        await self._has_next.wait()
+        raise _OtherSettings
+
+    async def _live(self) -> None:
+        """Enters the adapter, observes, and leaves it again. Raises what entering and observing raise."""
+        await self._limited("enter", self.platform.__aenter__)
+        try:
+            await self._end_unaccounted()
+            self.is_entered = True
+            self._wanted = 0
+            self._be_back()
+            self._note_status()
+            self._entered(self.platform)
+            self._inbox.wake()  # what waited for this service goes on
+            async with asyncio.TaskGroup() as group:
+                self.forgetting.enter(group)
+                group.create_task(self._until_changed(), name=f"settings of {self.name}")
+                self.forgetting.add(await self._database.read(self._to_forget))
+                await self.observer.run()
+        except ExceptionGroup as error:
+            raise error.exceptions[0] from None
+        finally:
+            self.is_entered = False
+            self.forgetting.leave()
+            async with asyncio.timeout(_EXIT_S):
+                await self.platform.__aexit__(None, None, None)
+
+    async def _pause(self, seconds: float) -> None:
+        alarm = asyncio.get_running_loop().call_later(seconds, self._again.set)
+        try:
+            await self._again.wait()
+        finally:
+            alarm.cancel()
+
+    async def _end_unaccounted(self) -> None:
+        """Jobs that may or may not run, of attempts that are closed, before anything new is submitted here."""
+        names = await self._database.read(lambda c: jobs.unaccounted(c, self.name))
+        if names:
+            await self._limited("clean", lambda: self.platform.clean(names))
+            self._inbox.forgotten(names)
+
+    def _to_forget(self, connection: sqlite3.Connection) -> list[d.Forget]:
+        words = jobs.unconfirmed(connection)
+        handles = jobs.unforgotten(connection, self.name)
+        return [
+            d.Forget(handle=handle, service=self.name, runner_word=words.get(handle.job_name, "")) for handle in handles
+        ]
+
+    # Its verbs
+
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        """Raises SubmitRejected, PlatformUnavailable, BadCredentials, or what an adapter raises by mistake."""
+        try:
+            answer = await self.call("submit", lambda: self.platform.submit(spec))
+        except BadCredentials as error:
+            self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+            raise
+        if isinstance(answer, NoRoom):
+            self._shut(answer.why)
+        else:
+            self._be_back()
+            self.note_trouble(None)
+            self.observer.add(answer)
+        return answer
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        """Raises as `submit`."""
+        await self.call("cancel", lambda: self.platform.cancel(handles, grace_period_s))
+
+    async def close(self) -> None:
+        """The experiment is stopped. What cannot be removed now is left for `clean`."""
+        if self.is_entered:
+            try:
+                await self.call("close", self.platform.close)
+            except Exception as error:
+                log.warning("%s: what it keeps of the experiment is still there: %s", self.name, error)
+
+    async def call(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks the adapter, for so long as the verb may take. Not entered, it is PlatformUnavailable."""
+        if not self.is_entered:
+            sentence = self.trouble.sentence if self.trouble is not None else f"{self.name} is being connected"
+            raise PlatformUnavailable(sentence, refused=True)
+        return await self._limited(verb, ask)
+
+    async def _limited(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
+        limit_s = TIME_LIMITS_S[verb]
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                return await ask()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise PlatformUnavailable(f"{self.name}: no answer to '{verb}' within {limit_s:.0f} s") from None
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        """As `Platform.read_file`."""
+        return await self.call("read_file", lambda: self.platform.read_file(handle, name, offset, limit))
+
+    async def _forget(self, handles: Sequence[JobHandle]) -> None:
+        if self.platform.capabilities.reads_files and self._trials is not None:
+            await job_logs.keep(self._trials, handles, self.read_file)
+        await self.call("forget", lambda: self.platform.forget(handles))
+        if self.is_removed:
+            self._inbox.wake_soon()  # it may be the last thing that was kept there
+
+    async def _observe_once(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport]:
+        return await self.call("observe", lambda: self.platform.observe(handles))
+
+    async def _observe(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, JobReport] | None:
+        """None: it cannot be asked now."""
+        try:
+            reports = await self._observe_once(handles)
+        except PlatformUnavailable as error:
+            self._be_away(str(error))
+            return None
+        except BadCredentials as error:
+            self._be_away(str(error))
+            self._hold(HoldCode.BAD_CREDENTIALS, str(error))
+            return None
+        self._be_back()
+        return reports
+
+    def _tell(self, reports: Mapping[str, JobReport]) -> None:
+        self.forgetting.hear(reports)
+        self._inbox.report(reports)
+
+    # What is wrong with it
+
+    def _be_away(self, sentence: str) -> None:
+        if self._away_since_ms is None:
+            self._away_since_ms = self._clock()
+        self._wait_longer()
+        self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=sentence))
+
+    def _be_back(self) -> None:
+        if self._away_since_ms is not None:
+            self._away_since_ms = None
+            self.note_trouble(None)
+            self._inbox.wake()
+
+    def note_refusal(self, error: PlatformUnavailable) -> None:
+        """A job could not be submitted; the next one waits a while."""
+        self._wait_longer()
+        self.note_trouble(Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error)))
+
+    def _wait_longer(self) -> None:
+        """Many failures at a time are one."""
+        now_ms = self._clock()
+        if now_ms >= self._retry_at_ms:
+            self._retry_at_ms = now_ms + _RETRY_WAITS_MS[min(self._failures, len(_RETRY_WAITS_MS) - 1)]
+            self._failures += 1
+
+    def note_trouble(self, trouble: Hold | None) -> None:
+        """It cannot be used at the moment, or can again (None)."""
+        if trouble is None:
+            self._failures = 0
+        elif self.trouble is None:
+            log.warning("%s takes no jobs: %s", self.name, trouble.sentence)
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._note_status()
+            self._inbox.wake()
+            self._changed()
+
+    def _note_status(self) -> None:
+        is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
+        status = ServiceStatus.AWAY if self.trouble is not None else is_up
+        if status is not self._status:
+            self._status, self._status_since_ms = status, self._clock()
+            self._inbox.wake()
+
+    def _shut(self, why: Wait) -> None:
+        """No room: not asked again before room changes, or a while is over."""
+        self._full = why
+        wait_ms = _RETRY_WAITS_MS[min(self._failures + 2, len(_RETRY_WAITS_MS) - 1)]
+        self._failures += 1
+        asyncio.get_running_loop().call_later(wait_ms / 1000, self._open_again)
+        self._inbox.wake()
+
+    def _open_again(self) -> None:
+        self._full = None
+        self._inbox.wake()
+
+    def _hold(self, code: HoldCode, sentence: str, details: str = "") -> None:
+        self._inbox.put_on_hold(Hold(code=code, sentence=sentence, details=details), self.name)
+
+    def note_bug(self, error: Exception) -> None:
+        """The adapter raised what it must not."""
+        log.error("the adapter of %s failed", self.name, exc_info=error, extra={"action": "barrier"})
+        sentence = f"the platform's adapter failed: {error!r}; resume tries again"
+        self._be_away(sentence)
+        self._hold(HoldCode.INTERNAL, sentence, "".join(traceback.format_exception(error)))

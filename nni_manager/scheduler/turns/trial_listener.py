@@ -1,0 +1,34 @@
+"""What experiments need of the trial listener: open while they run, its address, and a token for each job."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nni_manager.platform_kit.runner_token import RunnerTokens
+from trial_runner import protocol
+
+
+class TrialListener(Protocol):
+    """Built by `app`, which owns the sockets."""
+
+    tokens: RunnerTokens
+    #: What runners are to trust beside their own machine's authorities, PEM; empty: nothing.
+    authority: str
+
+    async def open(self, experiment_id: str) -> None:
+        """Idempotent. Raises PlatformUnavailable, with `refused`, while it cannot be opened."""
+
+    async def close(self, experiment_id: str) -> None:
+        """The experiment needs it no more; the last one closes it. Idempotent."""
+
+    def url(self, manager_ip: str) -> str:
+        """Where runners reach it, ``http://host:port`` or ``https``; `manager_ip`: what the config says, or empty."""
+
+
+def runner_environment(
+    listener: TrialListener, *, manager_ip: str, experiment_id: str, trial_id: str, attempt: int, job_name: str
+) -> dict[str, str]:
+    """Where the runner of one attempt reaches us, and as whom. Holds its token: never log it."""
+    base = f"{listener.url(manager_ip)}/trial/v1/{experiment_id}/{trial_id}/{attempt}"
+    trusted = {protocol.ENV_MANAGER_CA: protocol.on_one_line(listener.authority)} if listener.authority else {}
+    return {protocol.ENV_MANAGER_URL: base, protocol.ENV_TOKEN: listener.tokens.token(job_name), **trusted}

@@ -1,0 +1,144 @@
+"""The channel exec: a container that cannot be reached nor mounted is filled, read and released by commands in it."""
+
+import base64
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from listener_for_tests import TIMEOUT_S, Runner, report
+
+from nni_manager.platform_kit.runner_archive import runner_archive
+from trial_runner import protocol
+
+pytestmark = pytest.mark.acceptance
+
+RECORD = '{"parameter_id": 3, "parameters": {"lr": 0.1}}'
+EXEC = {protocol.ENV_CHANNEL: protocol.EXEC, protocol.ENV_TOKEN: "", protocol.ENV_MANAGER_URL: ""}
+
+
+class Listener:
+    """As the platform's exec: a command beside the container's own, with its stdin and stdout."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.folder = runner.system_dir
+        self.archive = runner.folder / "runner.pyz"
+        self.archive.write_bytes(runner_archive())
+        runner.program = [sys.executable, str(self.archive)]
+
+    def call(self, verb: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        command = [sys.executable, "-S", str(self.archive), verb, str(self.folder)]
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False)
+
+    def fill(self, files: dict[str, str], record: str = RECORD) -> list[dict[str, Any]]:
+        code = _tar(files)
+        return frames(self.call("fill", protocol.encode({"record": record, "code": len(code)}) + code))
+
+    def read(self, outboxes: dict[str, int] | None = None, logs: dict[str, int] | None = None) -> list[dict[str, Any]]:
+        return frames(self.call("read", protocol.encode({"outboxes": outboxes or {}, "logs": logs or {}})))
+
+    def until(self, condition: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition(found := self.read()):
+            assert time.monotonic() < deadline, found
+        return found
+
+
+@pytest.fixture
+def listener(runner: Runner) -> Listener:
+    return Listener(runner)
+
+
+def test_a_container_that_is_filled_read_and_released(runner: Runner, listener: Listener) -> None:
+    process = runner.start(f"cat $NNI_CODE_DIR/hello.txt; {report(1)}; echo late >&2; exit 3", **EXEC)
+    assert listener.fill({"hello.txt": "hello\n"}) == [{"filled": True}]
+    found = listener.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    greeting, lines, *logs, exited, last = found
+    assert (greeting["event"], greeting["channel"], greeting["version"]) == ("greeting", "exec", protocol.VERSION)
+    assert (lines["outbox"], lines["start"], lines["lines"]) == (
+        protocol.MAIN_OUTBOX, 0, ['{"type": "intermediate", "value": 1}'],
+    )  # fmt: skip
+    assert {log["file"]: base64.b64decode(log["data"]) for log in logs} == {"stdout": b"hello\n", "stderr": b"late\n"}
+    assert (exited["exit_code"], exited["container"]) == (3, greeting["container"])
+    assert exited["outboxes"] == {protocol.MAIN_OUTBOX: lines["end"]} and exited["logs"]["stdout"] == 6
+    assert last == {"event": "read"}
+    assert process.poll() is None, "it waits until everything was read"
+    again = listener.read({protocol.MAIN_OUTBOX: lines["end"]}, {"stdout": 6, "stderr": 2})
+    assert [message["event"] for message in again] == ["greeting", "log", "exited", "read"]
+    assert base64.b64decode(again[1]["data"]) == b"te\n"
+    assert json.loads((listener.folder / protocol.PARAMETER_FILE).read_text())["parameter_id"] == 3
+    assert frames(listener.call("release")) == [{"released": True}]
+    assert runner.wait(process).code == 3
+
+
+def test_nothing_is_there_before_the_runner_has_greeted(runner: Runner, listener: Listener) -> None:
+    runner.start("true", **EXEC)
+    assert listener.read() == [{"event": "read"}]
+
+
+def test_what_is_filled_stays(runner: Runner, listener: Listener) -> None:
+    runner.system_dir.mkdir()
+    assert listener.fill({"a.txt": "first"}) == listener.fill({"a.txt": "second"}) == [{"filled": True}]
+    assert (listener.folder / "code" / "a.txt").read_text() == "first"
+
+
+def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner, listener: Listener) -> None:
+    code = _tar({"a.txt": "x"})
+    done = listener.call("fill", protocol.encode({"record": RECORD, "code": len(code)}) + code[:-1])
+    assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")
+    assert b"the code ends 1 bytes early" in done.stderr
+    assert not (listener.folder / protocol.PARAMETER_FILE).exists()
+    assert listener.fill({"a.txt": "x"}) == [{"filled": True}]
+
+
+@pytest.mark.parametrize(("verb", "stdin"), [
+    ("look", b""), ("read", b""), ("read", b"\0\0\0\x02{}"[:5]), ("read", b"\0\0\0\x02[]"), ("read", b"\0\0\0\x02no"),
+    ("read", protocol.encode({"outboxes": {"outbox/a": -1}})), ("fill", protocol.encode({"record": 1, "code": 0})),
+    ("fill", b"\xff\xff\xff\xff"),
+])  # fmt: skip
+def test_calls_that_make_no_sense(runner: Runner, listener: Listener, verb: str, stdin: bytes) -> None:
+    done = listener.call(verb, stdin)
+    assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")
+    assert done.stderr.startswith(b"trial_runner: ") and b"Traceback" not in done.stderr
+
+
+def test_a_container_that_nobody_fills_ends(runner: Runner, listener: Listener) -> None:
+    ended = runner.run("true", **EXEC, **{protocol.ENV_DRAIN_S: "0.2"})
+    assert ended.code == protocol.EXIT_USAGE
+    assert "was not put there by the manager in time" in ended.stderr
+
+
+def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: Runner, listener: Listener) -> None:
+    listener.fill({})
+    listener.call("release")
+    process = runner.start("exit 4", **EXEC)
+    listener.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    assert process.poll() is None
+    listener.call("release")
+    assert runner.wait(process).code == 4
+
+
+def test_a_container_that_nobody_releases_ends(runner: Runner, listener: Listener) -> None:
+    listener.fill({})
+    ended = runner.run("exit 4", **EXEC, **{protocol.ENV_DRAIN_S: "0.3"})
+    assert ended.code == 4
+
+
+def frames(done: "subprocess.CompletedProcess[bytes]") -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return protocol.Decoder().feed(done.stdout)
+
+
+def _tar(files: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return buffer.getvalue()

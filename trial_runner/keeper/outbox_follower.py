@@ -1,0 +1,256 @@
+"""Which jobs' outboxes have changed: told by the kernel, gathered for some milliseconds.
+
+Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
+"""
+
+import os
+from typing import Any, Callable, Dict, Iterable, NamedTuple, Optional, Set
+
+from trial_runner import inotify, protocol
+from trial_runner.inotify import Event, Inotify
+from trial_runner.keeper.job import Job, Jobs
+from trial_runner.keeper.listener import Connection
+from trial_runner.keeper.log import Log
+from trial_runner.loop import Loop, Timer
+from trial_runner.wire import foreign_files
+
+#: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
+_GATHER_S = 0.03
+#: Seconds between looks at jobs whose folders are not watched.
+_UNWATCHED_S = 1.0
+#: Folders of one job that are watched.
+_MOST_FOLDERS = 100
+
+_CHANGES = inotify.MODIFY | inotify.CREATE | inotify.MOVED_TO
+_METRICS_FOLDER = os.path.dirname(protocol.METRICS_FILE)
+_ATTEMPT_FOLDER = ""
+
+
+class _Watch(NamedTuple):
+    job: Job
+    #: Relative to the attempt's folder.
+    folder: str
+
+
+class Watches:
+    """`on_changed` is called with jobs that may have something new; only between `listen` and `mute`."""
+
+    def __init__(self, loop: Loop, log: Log, on_changed: Callable[[Iterable[Job]], None]) -> None:
+        self._loop = loop
+        self._log = log
+        self._on_changed = on_changed
+        self._inotify = _open(log)
+        self._watches: Dict[int, _Watch] = {}
+        self._numbers: Dict[str, Set[int]] = {}
+        self._jobs: Dict[str, Job] = {}
+        self._unwatched: Dict[str, Job] = {}
+        self._is_listening = False
+        self._gathering: Optional[Timer] = None
+        self._looking: Optional[Timer] = None
+
+    def add(self, job: Job, *, is_new: bool = False) -> None:
+        """`is_new`: its folder for outboxes was made just now, and nothing else."""
+        self._jobs[job.name] = job
+        self._numbers[job.name] = set()
+        self._watch(job, _ATTEMPT_FOLDER, inotify.CREATE)
+        if is_new:
+            self._watch(job, protocol.OUTBOX_FOLDER, _CHANGES)
+        else:
+            self._watch_outboxes(job)
+            self._watch_metrics(job)
+
+    def remove(self, job: Job) -> None:
+        """Nothing changes there any more. Quiet for jobs that were never added."""
+        self._jobs.pop(job.name, None)
+        self._unwatched.pop(job.name, None)
+        for number in self._numbers.pop(job.name, ()):
+            del self._watches[number]
+            if self._inotify is not None:
+                self._inotify.remove(number)
+
+    def listen(self) -> None:
+        self._is_listening = True
+        if self._inotify is not None and self._gathering is None:
+            self._loop.watch(self._inotify.descriptor, lambda _: self._gather())
+        self._look_later()
+
+    def mute(self) -> None:
+        """Changes wait in the kernel and wake nobody."""
+        self._is_listening = False
+        if self._inotify is not None:
+            self._loop.unwatch(self._inotify.descriptor)
+
+    def _gather(self) -> None:
+        assert self._inotify is not None
+        self._loop.unwatch(self._inotify.descriptor)
+        self._gathering = self._loop.call_later(_GATHER_S, self._tell)
+
+    def _tell(self) -> None:
+        assert self._inotify is not None
+        self._gathering = None
+        changed: Dict[str, Job] = {}
+        for event in self._inotify.events():
+            for job in self._jobs_of(event):
+                changed[job.name] = job
+        if self._is_listening:
+            self.listen()
+            self._on_changed(changed.values())
+
+    def _jobs_of(self, event: Event) -> Iterable[Job]:
+        if event.mask & inotify.OVERFLOW:
+            return self._look_at_all()
+        watch = self._watches.get(event.watch)
+        if watch is None:
+            return ()
+        if watch.folder == _ATTEMPT_FOLDER:
+            if os.fsdecode(event.name) != _METRICS_FOLDER:
+                return ()
+            self._watch_metrics(watch.job)
+        elif event.mask & inotify.ISDIR:
+            self._watch_outboxes(watch.job)
+        return (watch.job,)
+
+    def _look_at_all(self) -> Iterable[Job]:
+        for job in self._jobs.values():
+            self._watch_outboxes(job)
+            self._watch_metrics(job)
+        return self._jobs.values()
+
+    def _watch_outboxes(self, job: Job) -> None:
+        folders = job.outboxes.folders()
+        for folder in folders[:_MOST_FOLDERS]:
+            self._watch(job, folder, _CHANGES)
+        if len(folders) > _MOST_FOLDERS:  # watches are for all processes of this user
+            self._look_at(job)
+
+    def _watch_metrics(self, job: Job) -> None:
+        if os.path.isdir(os.path.join(job.claim.attempt_directory, _METRICS_FOLDER)):
+            self._watch(job, _METRICS_FOLDER, _CHANGES)
+
+    def _watch(self, job: Job, folder: str, mask: int) -> None:
+        attempt_folder = job.claim.attempt_directory
+        try:
+            if self._inotify is None:
+                raise OSError("there is no inotify")
+            with foreign_files.opened_folder(attempt_folder, folder) as descriptor:
+                number = self._inotify.add("/proc/self/fd/{}".format(descriptor), mask)
+        except OSError as error:
+            path = os.path.join(attempt_folder, folder)
+            self._log.write("{} is not watched but looked at every second: {}".format(path, error))
+            self._look_at(job)
+            return
+        self._watches[number] = _Watch(job, folder)
+        self._numbers[job.name].add(number)
+
+    def _look_at(self, job: Job) -> None:
+        self._unwatched[job.name] = job
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._is_listening and self._unwatched and self._looking is None:
+            self._looking = self._loop.call_later(_UNWATCHED_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._is_listening:
+            self._look_later()
+            self._on_changed(self._unwatched.values())
+
+
+def _open(log: Log) -> Optional[Inotify]:
+    try:
+        return Inotify()
+    except OSError as error:
+        log.write("There is no inotify ({}): outboxes are looked at every second".format(error))
+        return None
+
+
+#: Bytes unsent above which nothing is read and no end is told.
+_MAX_UNSENT = 256 * 1024
+
+
+class Follow:
+    """Serves one connection at a time."""
+
+    def __init__(self, loop: Loop, jobs: Jobs, log: Log) -> None:
+        self._loop = loop
+        self._jobs = jobs
+        self._connection: Optional[Connection] = None
+        #: Followed jobs that may have something to ship, in the order of their turns.
+        self._changed: Dict[str, Job] = {}
+        self._watches = Watches(loop, log, self._on_changed)
+
+    def connect(self, connection: Connection) -> None:
+        """Somebody listens, who will name the jobs to be shipped."""
+        self._forget_asked()
+        self._connection = connection
+        self._watches.listen()
+
+    def disconnect(self) -> None:
+        self._connection = None
+        self._forget_asked()
+        self._watches.mute()
+
+    def add(self, job: Job, *, is_new: bool = False) -> None:
+        """Watches the folders of a job that runs, or is about to. `is_new`: only that for outboxes is there."""
+        self._watches.add(job, is_new=is_new)
+
+    def remove(self, job: Job) -> None:
+        """Quiet for jobs that were never added."""
+        self._watches.remove(job)
+        self._changed.pop(job.name, None)
+
+    def begin(self, job: Job, offsets: Dict[str, int]) -> None:
+        """Ships the job from these byte offsets on, and its end, again if need be."""
+        job.outboxes.rewind(offsets)
+        job.is_followed = True
+        job.is_drained = False
+        self._changed[job.name] = job
+        self._loop.call_soon(self.ship)
+
+    def drain(self, job: Job) -> None:
+        """Ships what is left of a job that has ended, as far as the connection takes it."""
+        if job.is_followed and self._connection is not None:
+            self._ship_lines(job, self._connection)
+
+    def end(self, job: Job) -> None:
+        """Tells the end, after what is left."""
+        self._watches.remove(job)
+        self._on_changed((job,))
+
+    def ship(self) -> None:
+        """As much as the connection takes; to be called again when it takes more."""
+        connection = self._connection
+        while connection is not None and self._changed and connection.unsent <= _MAX_UNSENT:
+            job = self._changed.pop(next(iter(self._changed)))
+            if not self._ship_lines(job, connection):
+                self._changed[job.name] = job  # behind the others
+            elif job.is_over:
+                connection.send({"event": "ended", "name": job.name, "owner": job.claim.owner, "job": job.describe()})
+
+    def _ship_lines(self, job: Job, connection: Connection) -> bool:
+        """Whether all that is there was shipped."""
+        if job.is_drained:
+            return True
+        if connection.unsent > _MAX_UNSENT:
+            return False
+        is_all = job.end is not None
+        for chunk in job.outboxes.chunks(is_all):
+            event: Dict[str, Any] = {"event": "lines", "name": job.name, "owner": job.claim.owner}
+            event.update(chunk._asdict())
+            connection.send(event)
+            if connection.unsent > _MAX_UNSENT:
+                return False
+        job.is_drained = is_all
+        return True
+
+    def _on_changed(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            if job.is_followed:
+                self._changed[job.name] = job
+        self.ship()
+
+    def _forget_asked(self) -> None:
+        self._changed.clear()
+        for job in self._jobs.all():
+            job.is_followed = False

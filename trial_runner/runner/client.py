@@ -1,0 +1,253 @@
+"""How long to wait before something that failed is tried again."""
+
+import http.client
+import json
+import random
+import ssl
+from typing import Any, Dict, NoReturn, Optional, Tuple, Type
+from urllib.parse import urlsplit
+
+from trial_runner import protocol
+from trial_runner.runner.settings import Credential
+from trial_runner.wire.foreign_files import write_all
+
+FIRST_S = 0.1
+LONGEST_S = 10.0
+
+_random = random.SystemRandom()
+
+
+class Backoff:
+    """Waits that double from 0.1 to 10 s, each shortened by up to half so that many runners do not come at once."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_S
+
+    def next_wait(self) -> float:
+        """Seconds."""
+        wait = self._next_s
+        self._next_s = min(2 * wait, LONGEST_S)
+        return wait * _random.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        self._next_s = FIRST_S
+
+
+#: Seconds for each step of a request.
+_TIMEOUT_S = 30.0
+#: An answer is read in pieces of so many bytes, and no further than so many of them; none of ours comes near.
+_PIECE_BYTES = 16 * 1024
+_MAX_PIECES = 4096
+_COPY_BYTES = 256 * 1024
+#: OpenSSL's flag, which the module has a name for since Python 3.10.
+_PARTIAL_CHAIN = 0x80000
+_LONGEST_RETRY_AFTER_S = 600.0
+
+Body = Dict[str, Any]
+#: What an answer of each route has at least.
+_FORMS: Dict[str, Tuple[Tuple[str, Type[object]], ...]] = {
+    "version": (("accepted", bool),),
+    "parameters": (("parameters", object),),
+    "status": (("stop", bool),),
+    "heartbeat": (("stop", bool),),
+    "metrics": (("offset", int),),
+    "log": (("offset", int),),
+}
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class Unavailable(Exception):
+    """Not now: no connection, an answer that says try again, or one that is not the manager's."""
+
+    def __init__(self, sentence: str, retry_after: Optional[float] = None, status: int = 0) -> None:
+        super().__init__(sentence)
+        #: Seconds that the manager asked to wait.
+        self.retry_after = retry_after
+        #: Of the answer; 0: there was none, or half of one.
+        self.status = status
+
+
+class Denied(Unavailable):
+    """The token is not for this. `status`: 404 passes when the experiment is opened, 401 and 403 hardly do."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence, None, status)
+
+
+class Refused(Exception):
+    """Never in this form: 400, 409, 413."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Fenced(Exception):
+    """The attempt is decided: nothing it reports counts any more."""
+
+
+class Client:
+    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs.
+
+    `authority`: certificates to trust beside the machine's own, PEM. Raises ValueError where it holds none.
+    """
+
+    def __init__(self, url: str, credential: Credential, container: str = "", authority: str = "") -> None:
+        parts = urlsplit(url)
+        self.address = parts.netloc
+        self._path = parts.path
+        self._credential = credential
+        #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
+        self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
+        self._container = container
+        self._connection = _connection(parts.scheme, parts.netloc, authority)
+        self._is_kept = False
+
+    def post(self, route: str, body: Body) -> Body:
+        return self._exchange("POST", route, body)
+
+    def get(self, route: str) -> Body:
+        return self._exchange("GET", route, None)
+
+    def download(self, route: str, path: str) -> bool:
+        """Writes what is answered to a file; False, and no file, when there is none. Raises OSError of the file."""
+        response = self._respond("GET", route, None)
+        if response.status == 204:
+            self._read(response)
+            return False
+        with open(path, "wb") as file:
+            self._copy(response, file.fileno())
+        return True
+
+    def close(self) -> None:
+        self._connection.close()
+        self._is_kept = False
+
+    def _exchange(self, method: str, route: str, body: Optional[Body]) -> Body:
+        response = self._respond(method, route, body)
+        answer = _object(self._read(response))
+        if answer is None or not all(_has(answer, name, kind) for name, kind in _FORMS.get(route, ())):
+            raise self._foreign(response)
+        return answer
+
+    def _respond(self, method: str, route: str, body: Optional[Body]) -> http.client.HTTPResponse:
+        """The response to a request that was accepted, its body not yet read."""
+        data = None if body is None else _encode(body).encode("utf-8", "replace")
+        response = self._send(method, route, data)
+        if response.getheader(protocol.ANSWER_HEADER) != self._signature:
+            raise self._foreign(response)
+        if response.status not in (200, 204):
+            self._fail(response)
+        return response
+
+    def _foreign(self, response: http.client.HTTPResponse) -> Unavailable:
+        """A proxy, a firewall, a login page, another manager: says nothing about the attempt, whatever it says."""
+        response.close()
+        self.close()
+        sentence = "what answers at {} is not the manager of this attempt (it says {} {})"
+        return Unavailable(sentence.format(self.address, response.status, response.reason), None, response.status)
+
+    def _send(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+        """A connection that was kept may have been closed meanwhile, which says nothing about the manager."""
+        if self._is_kept:
+            try:
+                return self._request(method, route, data)
+            except (OSError, http.client.HTTPException):
+                self.close()
+        try:
+            return self._request(method, route, data)
+        except (OSError, http.client.HTTPException) as error:
+            self._break(error)
+
+    def _request(self, method: str, route: str, data: Optional[bytes]) -> http.client.HTTPResponse:
+        headers = self._credential.headers()
+        if self._container:
+            headers[protocol.CONTAINER_HEADER] = self._container
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        self._connection.request(method, "{}/{}".format(self._path, route), data, headers)
+        response = self._connection.getresponse()
+        self._is_kept = True
+        return response
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        """In pieces, because older Pythons set aside as much memory as is asked for."""
+        pieces = [self._piece(response, _PIECE_BYTES)]
+        while pieces[-1] and len(pieces) < _MAX_PIECES:
+            pieces.append(self._piece(response, _PIECE_BYTES))
+        if pieces[-1]:
+            self.close()  # longer than any answer of the manager
+        return b"".join(pieces)
+
+    def _copy(self, response: http.client.HTTPResponse, descriptor: int) -> None:
+        expected, length = response.length, 0
+        data = self._piece(response, _COPY_BYTES)
+        while data:
+            write_all(descriptor, data)
+            length += len(data)
+            data = self._piece(response, _COPY_BYTES)
+        if expected is not None and length != expected:
+            self._break(OSError("only {} of {} bytes came".format(length, expected)))
+
+    def _piece(self, response: http.client.HTTPResponse, size: int) -> bytes:
+        try:
+            return response.read(size)
+        except (OSError, http.client.HTTPException) as error:
+            self._break(error)
+
+    def _break(self, error: Exception) -> NoReturn:
+        self.close()
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise Unavailable("the manager at {} cannot be reached ({})".format(self.address, reason)) from error
+
+    def _fail(self, response: http.client.HTTPResponse) -> NoReturn:
+        status, retry_after = response.status, response.getheader("Retry-After")
+        sentence = (_object(self._read(response)) or {}).get("error")
+        if not isinstance(sentence, str):
+            raise self._foreign(response)
+        if status == 410:
+            raise Fenced(sentence)
+        if status in (400, 409, 413):
+            raise Refused(sentence, status)
+        text = "the manager at {} says: {}".format(self.address, sentence)
+        if status in (401, 403, 404):
+            raise Denied(text, status)
+        raise Unavailable(text, _seconds(retry_after), status)
+
+
+def _connection(scheme: str, address: str, authority: str) -> http.client.HTTPConnection:
+    if scheme == "https":
+        return http.client.HTTPSConnection(address, timeout=_TIMEOUT_S, context=_context(authority))
+    return http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
+
+
+def _context(authority: str) -> ssl.SSLContext:
+    """What the manager names is trusted, whoever signed it."""
+    context = ssl.create_default_context()
+    if authority:
+        context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)
+        context.load_verify_locations(cadata=authority)
+    return context
+
+
+def _object(data: bytes) -> Optional[Body]:
+    """None when it is no JSON object."""
+    try:
+        answer = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _has(answer: Body, name: str, kind: Type[object]) -> bool:
+    """JSON's numbers are no truth values, and the other way round; any value is an object."""
+    value = answer.get(name)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number if kind is int else name in answer and isinstance(value, kind)
+
+
+def _seconds(text: Optional[str]) -> Optional[float]:
+    """A date, the other form that is allowed, is not worth the trouble: the usual waits are right then."""
+    if text is None or not text.strip().isdigit():
+        return None
+    return min(float(text), _LONGEST_RETRY_AFTER_S)

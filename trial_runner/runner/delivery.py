@@ -1,0 +1,177 @@
+"""What the manager will not get of an attempt, in sentences: said at once, and part of the runner's last word."""
+
+import threading
+import time
+import traceback
+from typing import Callable, List, Optional
+
+from trial_runner import protocol
+from trial_runner.runner.client import Client, Fenced, Unavailable
+from trial_runner.runner.posts import Stream
+
+_MAX_CHARACTERS = 300
+
+
+class Undelivered:
+    """The first few sentences are kept, the others counted. Any thread may add one."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._sentences: List[str] = []
+        self._more = 0
+
+    def add(self, sentence: str) -> None:
+        """What was said already is not said again."""
+        sentence = sentence[:_MAX_CHARACTERS]
+        if sentence in self._sentences:
+            return
+        if len(self._sentences) == protocol.MAX_SENTENCES - 1:
+            self._more += 1
+            return
+        self._sentences.append(sentence)
+        self._say(sentence)
+
+    def sentences(self) -> List[str]:
+        return [*self._sentences, "and {} more of the kind".format(self._more)] if self._more else self._sentences[:]
+
+
+#: Seconds for each thing that is still to be told when time was up for the one before it.
+_LAST_TRY_S = 5.0
+
+
+class Delivery(threading.Thread):
+    """`streams`, the most urgent first. `on_over` is called in this thread when it has nothing more to do."""
+
+    def __init__(
+        self,
+        client: Client,
+        streams: List[Stream],
+        drain_s: float,
+        on_over: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(name="delivery", daemon=True)
+        self._client = client
+        self._streams = streams
+        self._drain_s = drain_s
+        self._on_over = on_over
+        self._say = say
+        self._news = threading.Condition()
+        self._has_changed = False
+        self._is_ending = False
+        self._has_ended = False
+        #: When what cannot be delivered of an ended command is given up.
+        self._give_up_at = 0.0
+        self._trouble = ""
+        #: The manager does not want to hear of this attempt any more.
+        self.is_fenced = False
+
+    def notice(self) -> None:
+        """Files may have grown. Any thread may call it."""
+        with self._news:
+            self._has_changed = True
+            self._news.notify()
+
+    def finish(self, farewell: Optional[Stream]) -> None:
+        """Nobody writes any more: delivers the rest, the farewell in its place, and ends. Any thread may call it."""
+        with self._news:
+            if farewell is not None:
+                self._streams = [*self._streams, farewell]
+            self._has_ended = True
+            self._news.notify()
+
+    def run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Fenced as fence:
+            self.is_fenced = True
+            self._say("The manager has decided this attempt: {}".format(fence))
+        finally:
+            self._client.close()
+            self._on_over()
+
+    def _turn(self) -> bool:
+        """Posts one thing or waits for one. False: it is over. Raises Fenced."""
+        self._take_news()
+        if self._is_ending and self._trouble and time.monotonic() > self._give_up_at:
+            self._give_up()
+        stream = self._most_urgent()
+        if stream is None and self._is_ending:
+            return False
+        due_at = None if stream is None else stream.due_at()
+        wait_s = None if due_at is None else due_at - time.monotonic()
+        if stream is None or wait_s is None or wait_s > 0:
+            self._wait(wait_s)
+        else:
+            self._send(stream)
+        return True
+
+    def _take_news(self) -> None:
+        with self._news:
+            has_changed, self._has_changed = self._has_changed, False
+            has_ended = self._has_ended and not self._is_ending
+        for stream in self._streams:
+            if has_ended:
+                stream.note_end()
+            elif has_changed:
+                stream.note_change()
+        if has_ended:
+            self._is_ending = True
+            self._give_up_at = time.monotonic() + self._drain_s
+
+    def _give_up(self) -> None:
+        """Of what is to come after it, each gets a moment: who refuses results may hear of the end."""
+        for stream in self._at_work():
+            stream.give_up()
+        self._give_up_at = time.monotonic() + min(self._drain_s, _LAST_TRY_S)
+
+    def _at_work(self) -> List[Stream]:
+        """All of them while the command runs; then, of those that have something left, the first in place."""
+        if not self._is_ending:
+            return self._streams
+        left = [(stream.place_at_end, stream) for stream in self._streams if not stream.is_done]
+        first = min((place for place, _ in left if place is not None), default=None)
+        return [stream for place, stream in left if place is not None and place == first]
+
+    def _most_urgent(self) -> Optional[Stream]:
+        """What is due, in the order of the streams; or else what will be first."""
+        now = time.monotonic()
+        times = [
+            (max(now, due_at), stream)
+            for stream in self._at_work()
+            for due_at in (stream.due_at(),)
+            if due_at is not None
+        ]
+        return min(times, key=lambda time_and_stream: time_and_stream[0])[1] if times else None
+
+    def _wait(self, seconds: Optional[float]) -> None:
+        if self._is_ending:
+            left = self._give_up_at - time.monotonic()
+            seconds = max(0.0, left if seconds is None else min(seconds, left)) + 0.001
+        with self._news:
+            if not self._has_changed and self._has_ended == self._is_ending:
+                self._news.wait(seconds)
+
+    def _send(self, stream: Stream) -> None:
+        try:
+            stream.send()
+        except Unavailable as error:
+            stream.put_off(error.retry_after)
+            self._complain(str(error))
+        except Fenced:
+            raise
+        except Exception:
+            # A fault of ours must not cost the results of the others, nor those that come later.
+            stream.put_off(None)
+            self._complain(traceback.format_exc().rstrip())
+        else:
+            stream.succeed()
+            self._give_up_at = time.monotonic() + self._drain_s
+            self._complain("")
+
+    def _complain(self, trouble: str) -> None:
+        """Once when it begins, once when it is over."""
+        if bool(trouble) != bool(self._trouble):
+            self._say("{}; trying again".format(trouble) if trouble else "the manager answers again")
+        self._trouble = trouble

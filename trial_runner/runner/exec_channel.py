@@ -1,0 +1,195 @@
+"""The channel exec: what the manager starts inside the container through the platform's own API.
+
+For clusters that can neither reach us nor share storage with us. The container runs the archive with
+`NNI_RUNNER_CHANNEL=exec`, and waits; the manager starts the same archive beside it, as often as it needs::
+
+    python3 runner.pyz fill [FOLDER]      stdin: a frame {"record": text, "code": bytes of the archive}, then the tar.gz
+                                         stdout: a frame {"filled": true}
+    python3 runner.pyz read [FOLDER]      stdin: a frame {"outboxes": {name: offset}, "logs": {name: offset}}
+                                         stdout: frames {"event": "greeting", …runner.json}, {"event": "lines",
+                                         "outbox", "start", "end", "lines"}, {"event": "log", "file", "offset", "data"
+                                         (base64)}, {"event": "exited", …exit.json}, and last, always, {"event": "read"}
+    python3 runner.pyz release [FOLDER]   stdin: nothing; the container may end. stdout: a frame {"released": true}
+
+Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
+itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
+has nothing more to tell, so whoever has stored all of it is done. Exit codes: 0;
+`EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
+"""
+
+import base64
+import json
+import os
+import sys
+import time
+from typing import Any, BinaryIO, Dict, List, Optional
+
+from trial_runner import code_archive, protocol
+from trial_runner.outboxes import Outboxes
+from trial_runner.runner.client import Backoff
+from trial_runner.wire import foreign_files
+
+_ARCHIVE = ".code.tar.gz"
+_COPY_BYTES = 256 * 1024
+#: Bytes of stretches and logs that one call tells, so that it ends while the command goes on writing.
+_MOST_BYTES = 16 * 1024 * 1024
+_LONGEST_LOOK_S = 1.0
+#: Of `runner.json` and `exit.json`, each of which names up to `protocol.MOST_OUTBOXES` outboxes.
+_WORD_BYTES = 1024 * 1024
+
+
+class _BadCall(Exception):
+    """The text says what is wrong and what to do."""
+
+
+def main(arguments: List[str]) -> int:
+    """`arguments`: what to do, and the attempt's folder, or none."""
+    verbs = {"fill": _fill, "read": _read, "release": _release}
+    try:
+        if len(arguments) > 2 or arguments[0] not in verbs:
+            raise _BadCall("call it without arguments, or with {} and a folder.".format(", ".join(sorted(verbs))))
+        folder = arguments[1] if len(arguments) == 2 else os.environ.get(protocol.ENV_SYSTEM_DIR) or "nni"
+        verbs[arguments[0]](os.path.realpath(folder))
+    except (_BadCall, code_archive.BadArchive, ValueError, protocol.FrameTooLarge) as error:
+        return _fail(protocol.EXIT_USAGE, str(error))
+    except OSError as error:
+        return _fail(protocol.EXIT_CANNOT_START, str(error))
+    return 0
+
+
+def begin(folder: str, code_folder: str, patience_s: float) -> None:
+    """Returns when the manager has put parameters and code there, or its time is over."""
+    foreign_files.remove(folder, protocol.RELEASED_FILE)  # an earlier container of this folder was
+    deadline = time.monotonic() + patience_s
+    backoff = Backoff()
+    while not (os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)) and os.path.exists(code_folder)):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return
+        time.sleep(min(backoff.next_wait(), _LONGEST_LOOK_S, left_s))
+
+
+def _fill(folder: str) -> None:
+    """The code first: parameters say that all of it is there. What is filled stays, the command may use it by now."""
+    if os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)):
+        return _tell({"filled": True})
+    told = _take_frame(sys.stdin.buffer)
+    record, size = told.get("record"), told.get("code")
+    if not isinstance(record, str) or not isinstance(size, int) or size < 0:
+        raise _BadCall('fill: begin with a frame {"record": text, "code": bytes}.')
+    os.makedirs(folder, exist_ok=True)
+    archive = os.path.join(folder, _ARCHIVE)
+    _take_file(sys.stdin.buffer, archive, size)
+    code = os.path.join(folder, protocol.CODE_FOLDER)
+    os.makedirs(code, exist_ok=True)
+    if size:
+        code_archive.unpack(archive, code)
+    os.unlink(archive)
+    foreign_files.write_whole(folder, protocol.PARAMETER_FILE, record.encode(), 0o666)
+    _tell({"filled": True})
+
+
+def _read(folder: str) -> None:
+    told = _take_frame(sys.stdin.buffer)
+    outboxes, logs = _offsets(told, "outboxes"), _offsets(told, "logs")
+    greeting, end = _word(folder, protocol.RUNNER_FILE), _word(folder, protocol.EXIT_FILE)  # before what they speak of
+    if greeting is not None:
+        _tell(dict(greeting, event="greeting"))
+        is_ours = end is not None and end.get("container") == greeting.get("container")
+        is_all = _tell_results(folder, outboxes, is_ours) and _tell_logs(folder, logs)
+        if end is not None and is_ours and is_all:
+            _tell(dict(end, event="exited"))
+    elif end is not None:  # the command was never started
+        _tell(dict(end, event="exited"))
+    _tell({"event": "read"})
+
+
+def _release(folder: str) -> None:
+    foreign_files.write_whole(folder, protocol.RELEASED_FILE, b"", 0o666)
+    _tell({"released": True})
+
+
+def _tell_results(folder: str, offsets: Dict[str, int], is_ended: bool) -> bool:
+    """Whether that was all there is."""
+    reader = Outboxes(folder, _say)
+    reader.rewind(offsets)
+    told = 0
+    for chunk in reader.chunks(is_ended):
+        _tell(dict(chunk._asdict(), event="lines"))
+        told += chunk.end - chunk.start
+        if told > _MOST_BYTES:
+            return False
+    return True
+
+
+def _tell_logs(folder: str, offsets: Dict[str, int]) -> bool:
+    return all([_tell_log(folder, name, offsets.get(name, 0)) for name in protocol.LOG_FILES])
+
+
+def _tell_log(folder: str, name: str, offset: int) -> bool:
+    """Whether all of it was told."""
+    try:
+        descriptor = foreign_files.open_file(folder, name)
+    except OSError:
+        return True
+    try:
+        last = offset + _MOST_BYTES
+        data = os.pread(descriptor, _COPY_BYTES, offset)
+        while data and offset < last:
+            _tell({"event": "log", "file": name, "offset": offset, "data": base64.b64encode(data).decode()})
+            offset += len(data)
+            data = os.pread(descriptor, _COPY_BYTES, offset)
+        return not data
+    finally:
+        os.close(descriptor)
+
+
+def _word(folder: str, name: str) -> Optional[Dict[str, Any]]:
+    try:
+        word = json.loads(foreign_files.read(folder, name, 0, _WORD_BYTES).decode())
+    except (OSError, ValueError):
+        return None
+    return word if isinstance(word, dict) else None
+
+
+def _offsets(told: Dict[str, Any], name: str) -> Dict[str, int]:
+    offsets = told.get(name, {})
+    if not isinstance(offsets, dict) or not all(isinstance(size, int) and size >= 0 for size in offsets.values()):
+        raise _BadCall("read: {} must be an object of names and offsets.".format(name))
+    return offsets
+
+
+def _take_frame(source: BinaryIO) -> Dict[str, Any]:
+    head = source.read(protocol.HEADER_BYTES)
+    size = protocol.frame_length(head) if len(head) == protocol.HEADER_BYTES else 0
+    body = source.read(size)
+    if not size or len(body) < size:
+        raise _BadCall("what comes on stdin is no frame; see trial_runner.protocol.")
+    told = json.loads(body.decode())
+    if not isinstance(told, dict):
+        raise _BadCall("what comes on stdin is no frame of an object.")
+    return told
+
+
+def _take_file(source: BinaryIO, path: str, size: int) -> None:
+    with open(path, "wb") as file:
+        while size:
+            data = source.read(min(size, _COPY_BYTES))
+            if not data:
+                raise _BadCall("fill: the code ends {} bytes early; send it again.".format(size))
+            file.write(data)
+            size -= len(data)
+
+
+def _tell(message: Dict[str, Any]) -> None:
+    sys.stdout.buffer.write(protocol.encode(message))
+    sys.stdout.buffer.flush()
+
+
+def _fail(code: int, sentence: str) -> int:
+    _say(sentence)
+    return code
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write("trial_runner: {}\n".format(sentence.encode("utf-8", "backslashreplace").decode()))

@@ -1,0 +1,217 @@
+"""Copies what the command prints to the runner's own output, where the platform collects it.
+
+A thread of its own, because whoever reads that output may be slow: results must not wait for it.
+"""
+
+import os
+import re
+import threading
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from trial_runner import protocol
+from trial_runner.runner.client import Client, Refused, Unavailable
+from trial_runner.runner.delivery import Undelivered
+from trial_runner.runner.posts import Stream
+from trial_runner.wire import foreign_files
+
+_COPY_BYTES = 64 * 1024
+
+
+class Copy(NamedTuple):
+    """From a file to a descriptor."""
+
+    path: str
+    descriptor: int
+
+
+class Echo(threading.Thread):
+    """Begins at the files' present ends."""
+
+    def __init__(self, copies: List[Copy]) -> None:
+        super().__init__(name="echo", daemon=True)
+        self._copies = [copy for copy in copies if not _is_same_file(copy)]
+        self._offsets = {copy: _size(copy.path) for copy in self._copies}
+        self._news = threading.Event()
+        self._is_last = False
+
+    def notice(self) -> None:
+        """The files may have grown."""
+        self._news.set()
+
+    def finish(self, patience_s: float) -> None:
+        """Copies the rest and ends; gives up after so many seconds."""
+        self._is_last = True
+        self._news.set()
+        self.join(patience_s)
+
+    def run(self) -> None:
+        is_last = False
+        while not is_last:
+            self._news.wait()
+            self._news.clear()
+            is_last = self._is_last
+            for copy in list(self._offsets):
+                self._copy(copy)
+
+    def _copy(self, copy: Copy) -> None:
+        try:
+            data = _read_pipe(copy, self._offsets[copy])
+            while data:
+                self._offsets[copy] += os.write(copy.descriptor, data)
+                data = _read_pipe(copy, self._offsets[copy])
+        except OSError:
+            del self._offsets[copy]  # nobody reads our output any more, or the file is gone
+
+
+def _read_pipe(copy: Copy, offset: int) -> bytes:
+    return foreign_files.read(*os.path.split(copy.path), offset=offset, limit=_COPY_BYTES)
+
+
+def _is_same_file(copy: Copy) -> bool:
+    """The runner's output was sent into that very file: copying would never end."""
+    try:
+        return os.path.samestat(os.stat(copy.path), os.fstat(copy.descriptor))
+    except OSError:
+        return False
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+_GATHER_S = 1.0
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
+
+class LogFile:
+    """How far a file has been delivered."""
+
+    def __init__(self, name: str, path: str) -> None:
+        #: stdout, stderr or trial.log.
+        self.name = name
+        self.path = path
+        self.offset = 0
+        #: What the manager has from a file of an earlier container.
+        self.shift = 0
+        self.is_given_up = False
+
+    @property
+    def unsent(self) -> int:
+        """Bytes."""
+        return 0 if self.is_given_up else max(0, self.size - self.offset)
+
+    @property
+    def size(self) -> int:
+        try:
+            return foreign_files.size(*os.path.split(self.path))
+        except OSError:
+            return 0
+
+
+class _Piece(NamedTuple):
+    file: LogFile
+    start: int
+    data: bytes
+
+
+class LogForward(Stream):
+    """`source`: the process these logs are of when it is not the reporter, else empty."""
+
+    place_at_end = 2
+
+    def __init__(self, client: Client, files: List[LogFile], source: str, undelivered: Undelivered) -> None:
+        super().__init__()
+        self._client = client
+        self._files = files
+        self._source = source
+        self._undelivered = undelivered
+        self._pending: Optional[_Piece] = None
+        #: When what has changed is to be posted; None when nothing has.
+        self._post_at: Optional[float] = 0.0
+
+    def note_change(self) -> None:
+        if self._post_at is None or self.is_ending:
+            self._post_at = 0.0 if self.is_ending else time.monotonic() + _GATHER_S
+        elif any(file.unsent >= protocol.MAX_LOG_POST for file in self._files):
+            self._post_at = 0.0
+
+    def wanted_at(self) -> Optional[float]:
+        if self._pending is None and self._post_at is not None and self._post_at <= time.monotonic():
+            self._pending = self._next_piece()
+            self._post_at = None if self._pending is None else self._post_at
+        return self._post_at if self._pending is None else 0.0
+
+    def send(self) -> None:
+        assert self._pending is not None, "nothing is due"
+        piece = self._pending
+        try:
+            offset = self._client.post("log", self._body(piece)).get("offset")
+        except Refused as error:
+            sentence = "The manager refuses {} ({}): it stays in the trial's folder."
+            self._undelivered.add(sentence.format(piece.file.name, error))
+            piece.file.is_given_up = True
+            self._pending = None
+            return
+        if not isinstance(offset, int):
+            raise Unavailable("the manager did not say what it stored of {}".format(piece.file.name))
+        self._pending = None
+        self._on_stored(piece, offset)
+
+    def give_up(self) -> None:
+        super().give_up()
+        self._undelivered.add("Time was up before all logs were delivered: the rest stays in the trial's folder.")
+
+    def _body(self, piece: _Piece) -> Dict[str, Any]:
+        offset = piece.start + piece.file.shift
+        body = {"file": piece.file.name, "offset": offset, "data": text_of(piece.data)}
+        if self._source:
+            body["source"] = self._source
+        return body
+
+    def _on_stored(self, piece: _Piece, offset: int) -> None:
+        file = piece.file
+        if offset - file.shift > file.size:
+            file.shift = offset - piece.start
+            return
+        file.offset = max(0, offset - file.shift)
+        if file.offset <= piece.start:
+            raise Unavailable("the manager has {} only to byte {}".format(file.name, offset))
+
+    def _next_piece(self) -> Optional[_Piece]:
+        for file in self._files:
+            if file.unsent:
+                piece = _read(file, self.is_ending)
+                if piece is not None:
+                    return piece
+        return None
+
+
+def text_of(data: bytes) -> str:
+    """Text whose UTF-8 is as long as the bytes: each byte that belongs to no character becomes a question mark."""
+    return _UNDECODED.sub("?", data.decode("utf-8", "surrogateescape"))
+
+
+def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
+    """None when there is not even a whole character, or the file is gone."""
+    try:
+        data = foreign_files.read(*os.path.split(file.path), offset=file.offset, limit=protocol.MAX_LOG_POST)
+    except OSError:
+        return None
+    if not is_all or len(data) == protocol.MAX_LOG_POST:
+        data = data[: len(data) - _incomplete_bytes(data)]
+    return _Piece(file, file.offset, data) if data else None
+
+
+def _incomplete_bytes(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a character."""
+    for count, byte in enumerate(reversed(data[-3:]), 1):
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return count if count < length else 0
+        if byte < 0x80:
+            return 0
+    return 0

@@ -1,0 +1,152 @@
+"""What the command's environment holds: the runner's own, less what is the runner's business, plus the trial's."""
+
+import json
+import os
+import platform
+import shutil
+import socket
+import tempfile
+import time
+import zipfile
+from contextlib import ExitStack
+from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
+
+import trial_runner
+from trial_runner import code_archive, protocol
+from trial_runner.runner.client import Backoff, Client, Denied, Unavailable
+from trial_runner.runner.settings import AUTO, Settings
+from trial_runner.wire import foreign_files
+
+_RUNNERS_OWN = (
+    protocol.ENV_TOKEN,
+    protocol.ENV_MANAGER_URL,
+    protocol.ENV_MANAGER_CA,
+    protocol.ENV_COMMAND,
+    protocol.ENV_GRACE_S,
+    protocol.ENV_REPORTER,
+    protocol.ENV_ROLE,
+    protocol.ENV_CHANNEL,
+    protocol.ENV_CODE,
+    protocol.ENV_CODE_ARCHIVE,
+    protocol.ENV_RECORD,
+    protocol.ENV_DRAIN_S,
+)
+
+
+def of_command(environment: Mapping[str, str], settings: Settings, stand_in: str) -> Dict[str, str]:
+    """The stand-in comes last on the path: a real `nni` is before it."""
+    kept = {name: value for name, value in environment.items() if name not in _RUNNERS_OWN}
+    kept.update(
+        {
+            protocol.ENV_SYSTEM_DIR: settings.system_dir,
+            protocol.ENV_OUTPUT_DIR: settings.output_dir,
+            protocol.ENV_CODE_DIR: settings.code_dir,
+            protocol.ENV_OUTBOX: os.path.join(settings.system_dir, protocol.MAIN_OUTBOX),
+            protocol.ENV_COMMAND_CHANNEL: protocol.COMMAND_CHANNEL,
+            protocol.ENV_JOB: "{}:runner:{}".format(settings.job_name, os.urandom(6).hex()),
+            "PYTHONPATH": os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), stand_in))),
+        }
+    )
+    return kept
+
+
+_NAME = "stand_in"
+
+
+def provide(clean_up: ExitStack, system_dir: str) -> str:
+    """A path for PYTHONPATH; `clean_up` removes what was made, in the one folder that surely can be written.
+
+    Raises OSError.
+    """
+    package = os.path.dirname(os.path.abspath(trial_runner.__file__))
+    folder = os.path.join(package, _NAME)
+    if os.path.isdir(folder):
+        return folder
+    made = tempfile.mkdtemp(prefix=".stand-in-", dir=system_dir)
+    clean_up.callback(shutil.rmtree, made, ignore_errors=True)
+    with zipfile.ZipFile(os.path.dirname(package)) as archive:
+        inside = "{}/{}/".format(os.path.basename(package), _NAME)
+        archive.extractall(made, [name for name in archive.namelist() if name.startswith(inside)])
+    return os.path.join(made, inside.rstrip("/"))
+
+
+#: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read.
+_PROBE_S = 15.0
+_ARCHIVE = ".code.tar.gz"
+
+_Answer = TypeVar("_Answer")
+
+
+def greeting(channel: str, container: str, outboxes: Dict[str, int]) -> Dict[str, Any]:
+    """The body of the version post. `outboxes`: bytes of each that this container found when it started."""
+    return {
+        "container": container,
+        "outboxes": outboxes,
+        "version": protocol.VERSION,
+        "python": platform.python_version(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "channel": channel,
+    }
+
+
+class Preparation:
+    """Each step raises Unavailable once its patience is over, Denied, Refused, Fenced, BadArchive and OSError."""
+
+    def __init__(
+        self, settings: Settings, client: Client, container: str, outboxes: Dict[str, int], say: Callable[[str], None]
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._greeting = greeting(protocol.PUSH, container, outboxes)
+        self._say = say
+
+    def greet(self) -> None:
+        """Raises Unavailable early when the runner may let itself be read instead."""
+        can_be_read = self._settings.channel == AUTO and os.path.exists(self._parameter_file)
+        patience_s = min(_PROBE_S, self._settings.drain_s) if can_be_read else self._settings.drain_s
+        self._until_answered(lambda: self._client.post("version", self._greeting), patience_s)
+
+    def fetch_code(self) -> None:
+        """Into the code folder, which exists afterwards."""
+        os.makedirs(self._settings.code_dir, exist_ok=True)
+        archive = os.path.join(self._settings.system_dir, _ARCHIVE)
+        if self._until_answered(lambda: self._unpack_code(archive)):
+            os.unlink(archive)
+
+    def _unpack_code(self, archive: str) -> bool:
+        """False when there is none. Who stands between may have let half of it pass."""
+        is_there = self._client.download("code", archive)
+        try:
+            if is_there:
+                code_archive.unpack(archive, self._settings.code_dir)
+        except code_archive.DamagedArchive as error:
+            raise Unavailable(str(error).rstrip(".")) from error
+        return is_there
+
+    def fetch_parameters(self) -> None:
+        """Into the file that SDKs read."""
+        record = self._until_answered(lambda: self._client.get("parameters"))
+        foreign_files.write_whole(*os.path.split(self._parameter_file), data=json.dumps(record).encode(), mode=0o666)
+
+    def stored_outboxes(self) -> Dict[str, int]:
+        """Bytes that the manager has of each outbox of this folder: another container may have served this attempt."""
+        stored = self._until_answered(lambda: self._client.get("outboxes"))
+        return {name: size for name, size in stored.items() if isinstance(size, int)}
+
+    @property
+    def _parameter_file(self) -> str:
+        return os.path.join(self._settings.system_dir, protocol.PARAMETER_FILE)
+
+    def _until_answered(self, ask: Callable[[], _Answer], patience_s: Optional[float] = None) -> _Answer:
+        deadline = time.monotonic() + (self._settings.drain_s if patience_s is None else patience_s)
+        backoff = Backoff()
+        while True:
+            try:
+                return ask()
+            except Unavailable as error:
+                wait = backoff.next_wait() if error.retry_after is None else error.retry_after
+                if time.monotonic() + wait > deadline or (isinstance(error, Denied) and error.status != 404):
+                    raise
+                self._say("{}; trying again".format(error))
+            time.sleep(wait)

@@ -1,0 +1,253 @@
+"""Calls from other threads, carried out by the loop's own."""
+
+import os
+import signal
+import socket
+import time
+import traceback
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional
+
+from trial_runner import protocol
+from trial_runner.changes import Changes
+from trial_runner.loop import Loop
+from trial_runner.outboxes import Outboxes
+from trial_runner.processes import Exit
+from trial_runner.runner.client import Client
+from trial_runner.runner.delivery import Delivery, Undelivered
+from trial_runner.runner.evidence import LOOK_S, Claim, Evidence, Left, now_ms
+from trial_runner.runner.outbox_forward import OutboxForward
+from trial_runner.runner.output import Copy, Echo, LogFile, LogForward
+from trial_runner.runner.posts import Heartbeat, Status, Stream
+from trial_runner.runner.process_tree import ProcessTree
+from trial_runner.runner.settings import Settings
+from trial_runner.runner.stdout_metrics import StdoutMetrics
+
+
+class Mailbox:
+    """Wakes the loop."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._calls: Deque[Callable[[], None]] = deque()
+        reader, self._writer = os.pipe()
+        for descriptor in (reader, self._writer):
+            os.set_blocking(descriptor, False)
+        loop.watch(reader, lambda _: self._open(reader))
+
+    def put(self, call: Callable[[], None]) -> None:
+        """Any thread may."""
+        self._calls.append(call)
+        try:
+            os.write(self._writer, b"!")
+        except BlockingIOError:
+            pass  # so full that the loop will wake anyway
+
+    def _open(self, reader: int) -> None:
+        os.read(reader, 4096)
+        for _ in range(len(self._calls)):
+            self._calls.popleft()()
+
+
+#: Seconds that whoever reads our output may take for the rest of it.
+_ECHO_S = 10.0
+#: Seconds that whoever is to read in this container may take once its end was asked for.
+_READ_S = 10.0
+_FORWARDED = (signal.SIGTERM, signal.SIGINT)
+
+
+class Run:
+    """`client`: None when nobody is told and the manager reads the folder, which has our `claim` then.
+
+    `stored`: see OutboxForward.
+    """
+
+    def __init__(
+        self, settings: Settings, client: Optional[Client], stored: Dict[str, int], container: str,
+        claim: Optional[Claim], say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._container = container
+        self._claim = claim
+        #: Another container of this attempt has taken the folder over.
+        self._is_superseded = False
+        #: Whoever runs this container wants its end.
+        self._is_end_asked = False
+        self._say = say
+        self._loop = Loop(lambda error: say("fault of the runner: " + _stack(error)))
+        self._mailbox = Mailbox(self._loop)
+        self._tree = ProcessTree(self._loop, self._on_tree_end)
+        self._stdout, self._stderr = self._path(protocol.STDOUT_FILE), self._path(protocol.STDERR_FILE)
+        self._printed = StdoutMetrics(self._stdout, self._path(protocol.STDOUT_METRICS_OUTBOX), say)
+        self._printed.extract(False)
+        self._undelivered = Undelivered(say)
+        self._outboxes = Outboxes(settings.system_dir, self._undelivered.add)
+        self._evidence: Optional[Evidence] = None
+        self._started_ms = 0
+        self._reports: Optional[OutboxForward] = None
+        self._echo = Echo([Copy(self._stdout, 1), Copy(self._stderr, 2)])
+        self._client = client
+        self._is_delivery_over = False
+        #: The manager wanted no more before the command had ended.
+        self._is_cut_off = False
+        self._delivery = None if client is None else self._deliver(client, stored)
+
+    def run(self, environment: Dict[str, str]) -> int:
+        """The exit code of the whole. Raises OSError and ValueError when the command cannot be started."""
+        self._watch_signals()
+        self._started_ms = time.time_ns() // 1000000
+        settings = self._settings
+        self._tree.start(settings.command, settings.code_dir, environment, self._stdout, self._stderr)
+        Changes(self._loop, self._folders, self._on_changed)
+        self._echo.start()
+        if self._delivery is not None:
+            self._delivery.start()
+        if self._claim is not None:
+            self._loop.call_later(LOOK_S, self._look_at_claim)
+        self._loop.run()
+        if self._undelivered.sentences():
+            self._write_evidence()  # more may be known to be lost by now
+        self._echo.finish(_ECHO_S)
+        return self._exit_code()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._settings.system_dir, name)
+
+    def _folders(self) -> List[str]:
+        metrics_folder = os.path.dirname(self._path(protocol.METRICS_FILE))
+        outbox_folders = [self._path(folder) for folder in self._outboxes.folders()]
+        return [self._settings.system_dir, self._settings.output_dir, metrics_folder, *outbox_folders]
+
+    # Delivery
+
+    def _deliver(self, client: Client, stored: Dict[str, int]) -> Delivery:
+        is_reporter = self._settings.is_reporter
+        streams: List[Stream] = [Heartbeat(client, is_reporter, self._on_stop)]
+        if is_reporter:
+            folder = self._settings.system_dir
+            self._reports = OutboxForward(client, self._outboxes, folder, stored, self._undelivered)
+            streams = [self._status(client, self._started, 0), *streams, self._reports]
+        source = "" if is_reporter else socket.gethostname()
+        streams.append(LogForward(client, self._logs(), source, self._undelivered))
+        return Delivery(client, streams, self._settings.drain_s, self._on_delivery_over, self._say)
+
+    def _logs(self) -> List[LogFile]:
+        return [
+            LogFile(protocol.STDOUT_FILE, self._stdout),
+            LogFile(protocol.STDERR_FILE, self._stderr),
+            LogFile(protocol.TRIAL_LOG_FILE, os.path.join(self._settings.output_dir, protocol.TRIAL_LOG_FILE)),
+        ]
+
+    def _status(self, client: Client, body: Callable[[], Dict[str, Any]], place_at_end: int) -> Status:
+        return Status(client, body, self._on_stop, self._say, place_at_end)
+
+    def _started(self) -> Dict[str, Any]:
+        return {"event": "started", "pid": self._tree.main_pid, "startedMs": self._started_ms, "nowMs": now_ms()}
+
+    def _exited(self) -> Dict[str, Any]:
+        assert self._evidence is not None, "the tree has ended"
+        sizes = {} if self._reports is None else self._reports.sizes()
+        return self._evidence.status(sizes, self._undelivered.sentences())
+
+    def _write_evidence(self) -> None:
+        if self._evidence is not None and not self._is_superseded:
+            self._evidence.write(self._settings, self._left(), self._say)
+
+    # What happens, in the loop's thread
+
+    def _on_changed(self) -> None:
+        self._printed.extract(False)
+        self._echo.notice()
+        if self._delivery is not None:
+            self._delivery.notice()
+        if self._evidence is not None:
+            self._stop_when_released()
+
+    def _on_tree_end(self, exit_: Exit) -> None:
+        self._printed.extract(True)
+        self._evidence = Evidence.of(self._settings.system_dir, exit_, self._tree.main_pid, self._started_ms)
+        self._look_at_claim()
+        self._write_evidence()
+        if self._settings.channel == protocol.EXEC and self._settings.is_reporter and not self._is_superseded:
+            wait_s = max(self._settings.grace_s, _READ_S) if self._is_end_asked else self._settings.drain_s
+            self._loop.call_later(wait_s, self._loop.stop)
+            self._stop_when_released()
+        elif self._delivery is None or self._client is None or self._is_delivery_over:
+            self._loop.stop()
+        else:
+            is_reporter = self._settings.is_reporter
+            self._delivery.finish(self._status(self._client, self._exited, 1) if is_reporter else None)
+
+    def _left(self) -> Left:
+        logs = {log.name: log.size for log in self._logs()}
+        return Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences())
+
+    def _stop_when_released(self) -> None:
+        """Nobody can read in a container that has ended: this one waits until it is told that all was read."""
+        if self._settings.channel == protocol.EXEC and os.path.lexists(self._path(protocol.RELEASED_FILE)):
+            self._loop.stop()
+
+    def _look_at_claim(self) -> None:
+        if self._claim is None or self._is_superseded or not self._claim.is_lost():
+            if self._evidence is None and self._claim is not None:
+                self._loop.call_later(LOOK_S, self._look_at_claim)
+            return
+        self._is_superseded = True
+        self._say("Another container of this attempt has taken its folder over: this one ends.")
+        self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
+
+    def _on_delivery_end(self) -> None:
+        """Either all is told, or nobody wants to hear any more."""
+        self._is_delivery_over = True
+        if self._evidence is not None:
+            self._loop.stop()
+        elif self._delivery is not None and self._delivery.is_fenced:
+            self._is_cut_off = True
+            self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
+
+    def _on_signals(self, numbers: bytes) -> None:
+        for number in _FORWARDED:
+            if number in numbers:
+                self._on_end_asked(number)
+        if signal.SIGCHLD in numbers:
+            self._tree.look()
+
+    def _on_end_asked(self, number: int) -> None:
+        self._is_end_asked = True
+        self._tree.terminate(number, self._settings.grace_s)
+        if self._evidence is not None:  # what is left to deliver has as long as a command would have
+            self._loop.call_later(self._settings.grace_s, self._loop.stop)
+
+    # What happens in the delivering thread
+
+    def _on_stop(self, grace_s: Optional[float]) -> None:
+        seconds = self._settings.grace_s if grace_s is None else grace_s
+        self._mailbox.put(lambda: self._tree.terminate(signal.SIGTERM, seconds))
+
+    def _on_delivery_over(self) -> None:
+        self._mailbox.put(self._on_delivery_end)
+
+    # Around the loop
+
+    def _watch_signals(self) -> None:
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        writer.setblocking(False)
+        for number in (signal.SIGCHLD, *_FORWARDED):
+            signal.signal(number, _noted)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._signals = (reader, writer)
+        self._loop.watch(reader.fileno(), lambda _: self._on_signals(reader.recv(4096)))
+
+    def _exit_code(self) -> int:
+        if self._is_superseded or self._is_cut_off:
+            return protocol.EXIT_FENCED
+        assert self._evidence is not None, "the loop ends after the tree"
+        return self._evidence.exit_code_of_runner
+
+
+def _stack(error: Exception) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+
+
+def _noted(number: int, frame: object) -> None:
+    """The number arrives through the wakeup descriptor."""

@@ -1,0 +1,135 @@
+"""The token of this attempt: taken out of the environment before anything is started, shown to the manager alone."""
+
+import math
+import os
+from typing import Dict, Mapping, MutableMapping, NamedTuple, Tuple
+
+from trial_runner import launch, processes, protocol
+
+
+class Credential:
+    """Neither `repr` nor `str` shows the token."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self, token: str) -> None:
+        """Raises BadSetting for what no header may hold."""
+        if not token or not all("!" <= character <= "~" for character in token):
+            raise BadSetting(
+                "{} is not a token: give the one that the manager made for this attempt.".format(protocol.ENV_TOKEN)
+            )
+        self._token = token
+
+    @property
+    def manager(self) -> str:
+        """Name of the manager that made the token; no secret."""
+        return self._token.partition(".")[0]
+
+    def headers(self) -> Dict[str, str]:
+        return {"Authorization": "Bearer " + self._token}
+
+    def __repr__(self) -> str:
+        return "Credential(hidden)"
+
+
+def take_credential(environment: MutableMapping[str, str]) -> Credential:
+    """Removes the token, also where `/proc` shows what this process was started with. Raises BadSetting."""
+    if environment is os.environ:
+        processes.forbid_inspection()
+        launch.overwrite_variable(os.fsencode(protocol.ENV_TOKEN))
+    return Credential(environment.pop(protocol.ENV_TOKEN, ""))
+
+
+AUTO = "auto"
+
+_GRACE_S = 5.0
+_DRAIN_S = 600.0
+
+
+class BadSetting(Exception):
+    """The text names the variable and what to do; it never repeats a secret."""
+
+
+class Settings(NamedTuple):
+    """Folders are absolute paths, without links: what is made a link later is not followed."""
+
+    #: Empty when the channel is pull or exec.
+    manager_url: str
+    #: PEM; empty: only what the machine trusts.
+    manager_ca: str
+    #: Of the job, for its mark and its exit file.
+    job_name: str
+    command: str
+    grace_s: float
+    is_reporter: bool
+    #: auto, push, pull or exec.
+    channel: str
+    is_code_fetched: bool
+    system_dir: str
+    output_dir: str
+    code_dir: str
+    drain_s: float
+
+
+def read(environment: Mapping[str, str]) -> Settings:
+    """Raises BadSetting."""
+    system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
+    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
+    return Settings(
+        manager_url=_manager_url(environment, channel),
+        manager_ca=protocol.on_lines(environment.get(protocol.ENV_MANAGER_CA, "")),
+        job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
+        command=_required(environment, protocol.ENV_COMMAND),
+        grace_s=_seconds(environment, protocol.ENV_GRACE_S, _GRACE_S),
+        is_reporter=_choice(environment, protocol.ENV_REPORTER, ("1", "0")) == "1",
+        channel=channel,
+        is_code_fetched=_choice(environment, protocol.ENV_CODE, ("fetch", "present")) == "fetch",
+        system_dir=system_dir,
+        output_dir=os.path.realpath(environment.get(protocol.ENV_OUTPUT_DIR) or system_dir),
+        code_dir=os.path.abspath(
+            environment.get(protocol.ENV_CODE_DIR) or os.path.join(system_dir, protocol.CODE_FOLDER)
+        ),
+        drain_s=_seconds(environment, protocol.ENV_DRAIN_S, _DRAIN_S),
+    )
+
+
+def _manager_url(environment: Mapping[str, str], channel: str) -> str:
+    if channel in (protocol.PULL, protocol.EXEC):
+        return ""
+    url = _required(environment, protocol.ENV_MANAGER_URL).rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise BadSetting(
+            "{} is {!r}: give the address that begins with http:// or https://.".format(protocol.ENV_MANAGER_URL, url)
+        )
+    return url
+
+
+def _documented_name(environment: Mapping[str, str]) -> str:
+    experiment_id = _required(environment, protocol.ENV_EXPERIMENT_ID)
+    return "nni_exp_{}_trial_{}".format(experiment_id, _required(environment, protocol.ENV_TRIAL_ID))
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name)
+    if not value:
+        raise BadSetting("{} is not set: the runner is started by a platform of the manager, not by hand.".format(name))
+    return value
+
+
+def _choice(environment: Mapping[str, str], name: str, choices: Tuple[str, ...]) -> str:
+    """The first choice is the default."""
+    value = environment.get(name) or choices[0]
+    if value not in choices:
+        raise BadSetting("{} is {!r}: give one of {}.".format(name, value, ", ".join(choices)))
+    return value
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name) or str(default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (0 <= seconds and math.isfinite(seconds)):
+        raise BadSetting("{} is {!r}: give a number of seconds, 0 or more.".format(name, text))
+    return seconds
