@@ -70,7 +70,7 @@ def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_
 def _finished(client: ManagerClient, id: str, left_out: list[Record]) -> Iterator[Record]:
     """Trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages.
 
-    `left_out` gets those without one.
+    `unsupported` gets those without one.
     """
     seen = set()
     for trial in client.all_trials(id, status=TrialStatus.SUCCEEDED):

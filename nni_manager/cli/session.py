@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class ChosenDaemon:
     """Exactly one of the two counts."""
 
-    #: Of the manager elsewhere; empty: the daemon of `data_directory` is meant.
+    #: Of the manager elsewhere; empty: the daemon of `caller` is meant.
     url: str = ""
     data_directory: Path = Path()
     token_file: Path | None = None

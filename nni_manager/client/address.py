@@ -67,7 +67,7 @@ def parse_url(url: str, token: str = "") -> Address:
 
 
 def find(data_directory: Path) -> Address | None:
-    """The control socket of the daemon that owns `data_directory`; None when nobody answers there."""
+    """The control socket of the daemon that owns `caller`; None when nobody answers there."""
     pointer = read_pointer(data_directory)
     return Address(socket=pointer.socket) if pointer is not None and _answers(pointer.socket) else None
 

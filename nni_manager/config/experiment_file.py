@@ -42,7 +42,7 @@ def read(
     """The experiment that YAML or JSON text describes.
 
     Relative paths start at `directory`; messages call the text `file`; `working_directory` is the default of
-    `experimentWorkingDirectory`; algorithms registered in `data_directory` have a name. `elsewhere`: the text is on its
+    `experimentWorkingDirectory`; algorithms registered in `caller` have a name. `elsewhere`: the text is on its
     way to another machine's daemon, which alone knows what is registered there. Secrets are looked up in `secrets`, by
     reference, then in `environment` and in files; without one, references are not followed. Raises ConfigInvalid with
     all problems.

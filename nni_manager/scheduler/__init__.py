@@ -1,11 +1,14 @@
-"""The heart: one loop per experiment, woken by events: snapshot → plan → record → act.
+"""The heart: one loop per experiment, woken by events: snapshot → plan → record → act. Four rooms:
 
-`plan` decides and is pure; `turn` runs snapshot, plan and record in one transaction, of what `intake` gathered;
-`experiment_loop` acts afterwards, by `actions` and `forgetting`, until its `bell` rings again. Only this package
-changes a trial's status. Imports: config and below.
+* `planning` decides and is pure: `plan` for the whole, `open_trial` for the course of one, `experiment_status`,
+  `service_choice`; from a `snapshot` to `decisions`.
+* `turns` carries that out: `turn` runs snapshot, plan and record in one transaction, of what the `inbox` gathered;
+  `experiment_loop` acts afterwards, by `actions` and `forgetting`, until the inbox wakes it again. `training_service`
+  and `observer` keep one service connected and look at its jobs, `runner_reports` takes what trial runners post.
+* `tuning` speaks to the tuner: `feed` says what it is asked, `judging` what its assessor is, `host` is its process seen
+  from here, `watched` waits for it; `process` runs there for our own algorithms, `trial_runner.tuner_host` for users'.
+* `experiments` is about whole ones: `service` takes commands, `launcher` makes and opens, `supervisor` keeps those that
+  are open, each an `open_experiment`; `closed` reads the others, `leftovers` knows what they left behind.
 
-Around that: `service` takes commands, `runner_desk` the posts of trial runners; `launcher` makes and opens experiments,
-`supervisor` keeps those that are open, each an `open_experiment`. Of the tuner `tuner_feed` says what it is asked,
-`verdicts` what its assessor is; `watched_tuner` waits for it, `tuner_hosts` knows which process runs what, `tuner_host`
-is one of them seen from here; `tuner_process` runs there for our own algorithms, `trial_runner.tuner_host` for users'.
+Only this package changes a trial's status. Imports: config and below.
 """

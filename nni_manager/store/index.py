@@ -125,7 +125,7 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def find_folders(data_directory: Path) -> list[Entry]:
-    """Reads every experiment folder below `data_directory`; those that cannot be read are logged and left out."""
+    """Reads every experiment folder below `caller`; those that cannot be read are logged and left out."""
     found = []
     for path in sorted(data_directory.glob("*/db")):
         folder = Folder(path.parent)

@@ -1,8 +1,8 @@
 """The code archive: a code directory, packed once per experiment for every platform that is not this machine.
 
 `pack`, and `unpack` for one that came from elsewhere, are all that others need. Below them: `tree` opens files without
-following links, `glob` and `ignore` read `.nniignore` as git reads `.gitignore`, `links` judges symbolic links, `walk`
-lists what travels, `limits` counts it, `tarball` writes it. May import `domain`.
+following links, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk` lists what travels into a `listing`,
+which judges links, `limits` counts it, `tarball` writes it. May import `domain`.
 """
 
 from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES

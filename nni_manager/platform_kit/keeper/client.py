@@ -1,6 +1,6 @@
 """Speaks to a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
 
-The keeper's words are in `trial_runner.protocol`; one connection is `keeper_connection`'s. Lines and ends of jobs go to
+The keeper's words are in `trial_runner.protocol`; one connection is `connection`'s. Lines and ends of jobs go to
 the listener that owns the job. While too many lines wait to be stored the socket is not read: the trial's own file is
 the buffer.
 """

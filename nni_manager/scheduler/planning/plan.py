@@ -2,7 +2,7 @@
 
 Level-based: it looks at how things are, never at what woke it. Whatever was decided and then lost in a crash is
 decided again by the next turn. Order: settle what ended, stop what must stop, submit what was intended, fill free
-slots, name the wait reasons, set the experiment's status. `trial_course` decides about one trial, `experiment_status`
+slots, name the wait reasons, set the experiment's status. `open_trial` decides about one trial, `experiment_status`
 about the experiment; what stands here is what trials share: the platform and the slots.
 """
 

@@ -1,7 +1,7 @@
 """The processes of tuner and assessor that an experiment has at the moment, if any, watched while they are asked.
 
-`tuner_hosts` is what it starts and ends, one process or two; this says so when one keeps its caller waiting. What to
-ask, and what follows from a death, is `tuner_feed`'s business.
+`host` is what it starts and ends, one process or two; this says so when one keeps its caller waiting. What to
+ask, and what follows from a death, is `feed`'s business.
 """
 
 from __future__ import annotations
