@@ -116,6 +116,7 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
     if target.exists():
         return
     removal.remove(str(draft))
+    draft.mkdir(mode=0o700)  # a code directory may be empty
     try:
         with tarfile.open(code, "r:gz") as archive:
             archive.extractall(draft, filter="tar")  # of our own making: modes and links are as they were
