@@ -509,7 +509,7 @@ def test_the_token_is_nowhere_to_be_read(closed: Listeners) -> None:
             assert closed.runner["NNI_TRIAL_TOKEN"].encode() not in answer.body, path
     children = [each for each in processes_of(str(daemon.data)) if each.pid != daemon.process.pid]
     names = " ".join(" ".join(each.cmdline()) for each in children)
-    assert "keeper" in names and "tuner" in names and "sleep 1000" in names  # all kinds of them are there
+    assert "keeper" in names and "tuning" in names and "sleep 1000" in names  # all kinds of them are there
     for child in children:
         assert TOKEN not in " ".join(child.cmdline()), child
         assert TOKEN not in str(child.environ()), child.cmdline()

@@ -148,7 +148,7 @@ def test_trial_kill(world: Running) -> None:
     code, sentence = world.line.bad("trial", "kill", world.running, "-T", "zzzzz")
     assert code == 1 and "there is no trial zzzzz" in sentence
     code, sentence = world.line.bad("trial", "kill", world.stopped, "-T", "zzzzz")
-    assert code == 1 and "is stopped" in sentence
+    assert code == 1 and "there is no trial zzzzz" in sentence
 
 
 def test_update(world: Running, tmp_path: Path) -> None:

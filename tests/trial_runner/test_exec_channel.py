@@ -22,7 +22,7 @@ RECORD = '{"parameter_id": 3, "parameters": {"lr": 0.1}}'
 EXEC = {protocol.ENV_CHANNEL: protocol.EXEC, protocol.ENV_TOKEN: "", protocol.ENV_MANAGER_URL: ""}
 
 
-class Listener:
+class Channel:
     """As the platform's exec: a command beside the container's own, with its stdin and stdout."""
 
     def __init__(self, runner: Runner) -> None:
@@ -50,14 +50,14 @@ class Listener:
 
 
 @pytest.fixture
-def listener(runner: Runner) -> Listener:
-    return Listener(runner)
+def channel(runner: Runner) -> Channel:
+    return Channel(runner)
 
 
-def test_a_container_that_is_filled_read_and_released(runner: Runner, listener: Listener) -> None:
+def test_a_container_that_is_filled_read_and_released(runner: Runner, channel: Channel) -> None:
     process = runner.start(f"cat $NNI_CODE_DIR/hello.txt; {report(1)}; echo late >&2; exit 3", **EXEC)
-    assert listener.fill({"hello.txt": "hello\n"}) == [{"filled": True}]
-    found = listener.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    assert channel.fill({"hello.txt": "hello\n"}) == [{"filled": True}]
+    found = channel.until(lambda messages: any(message.get("event") == "exited" for message in messages))
     greeting, lines, *logs, exited, last = found
     assert (greeting["event"], greeting["channel"], greeting["version"]) == ("greeting", "exec", protocol.VERSION)
     assert (lines["outbox"], lines["start"], lines["lines"]) == (
@@ -68,32 +68,32 @@ def test_a_container_that_is_filled_read_and_released(runner: Runner, listener: 
     assert exited["outboxes"] == {protocol.MAIN_OUTBOX: lines["end"]} and exited["logs"]["stdout"] == 6
     assert last == {"event": "read"}
     assert process.poll() is None, "it waits until everything was read"
-    again = listener.read({protocol.MAIN_OUTBOX: lines["end"]}, {"stdout": 6, "stderr": 2})
+    again = channel.read({protocol.MAIN_OUTBOX: lines["end"]}, {"stdout": 6, "stderr": 2})
     assert [message["event"] for message in again] == ["greeting", "log", "exited", "read"]
     assert base64.b64decode(again[1]["data"]) == b"te\n"
-    assert json.loads((listener.folder / protocol.PARAMETER_FILE).read_text())["parameter_id"] == 3
-    assert frames(listener.call("release")) == [{"released": True}]
+    assert json.loads((channel.folder / protocol.PARAMETER_FILE).read_text())["parameter_id"] == 3
+    assert frames(channel.call("release")) == [{"released": True}]
     assert runner.wait(process).code == 3
 
 
-def test_nothing_is_there_before_the_runner_has_greeted(runner: Runner, listener: Listener) -> None:
+def test_nothing_is_there_before_the_runner_has_greeted(runner: Runner, channel: Channel) -> None:
     runner.start("true", **EXEC)
-    assert listener.read() == [{"event": "read"}]
+    assert channel.read() == [{"event": "read"}]
 
 
-def test_what_is_filled_stays(runner: Runner, listener: Listener) -> None:
+def test_what_is_filled_stays(runner: Runner, channel: Channel) -> None:
     runner.system_dir.mkdir()
-    assert listener.fill({"a.txt": "first"}) == listener.fill({"a.txt": "second"}) == [{"filled": True}]
-    assert (listener.folder / "code" / "a.txt").read_text() == "first"
+    assert channel.fill({"a.txt": "first"}) == channel.fill({"a.txt": "second"}) == [{"filled": True}]
+    assert (channel.folder / "code" / "a.txt").read_text() == "first"
 
 
-def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner, listener: Listener) -> None:
+def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner, channel: Channel) -> None:
     code = _tar({"a.txt": "x"})
-    done = listener.call("fill", protocol.encode({"record": RECORD, "code": len(code)}) + code[:-1])
+    done = channel.call("fill", protocol.encode({"record": RECORD, "code": len(code)}) + code[:-1])
     assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")
     assert b"the code ends 1 bytes early" in done.stderr
-    assert not (listener.folder / protocol.PARAMETER_FILE).exists()
-    assert listener.fill({"a.txt": "x"}) == [{"filled": True}]
+    assert not (channel.folder / protocol.PARAMETER_FILE).exists()
+    assert channel.fill({"a.txt": "x"}) == [{"filled": True}]
 
 
 @pytest.mark.parametrize(("verb", "stdin"), [
@@ -101,30 +101,30 @@ def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner,
     ("read", protocol.encode({"outboxes": {"outbox/a": -1}})), ("fill", protocol.encode({"record": 1, "code": 0})),
     ("fill", b"\xff\xff\xff\xff"),
 ])  # fmt: skip
-def test_calls_that_make_no_sense(runner: Runner, listener: Listener, verb: str, stdin: bytes) -> None:
-    done = listener.call(verb, stdin)
+def test_calls_that_make_no_sense(runner: Runner, channel: Channel, verb: str, stdin: bytes) -> None:
+    done = channel.call(verb, stdin)
     assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")
     assert done.stderr.startswith(b"trial_runner: ") and b"Traceback" not in done.stderr
 
 
-def test_a_container_that_nobody_fills_ends(runner: Runner, listener: Listener) -> None:
+def test_a_container_that_nobody_fills_ends(runner: Runner, channel: Channel) -> None:
     ended = runner.run("true", **EXEC, **{protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_USAGE
     assert "was not put there by the manager in time" in ended.stderr
 
 
-def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: Runner, listener: Listener) -> None:
-    listener.fill({})
-    listener.call("release")
+def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: Runner, channel: Channel) -> None:
+    channel.fill({})
+    channel.call("release")
     process = runner.start("exit 4", **EXEC)
-    listener.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    channel.until(lambda messages: any(message.get("event") == "exited" for message in messages))
     assert process.poll() is None
-    listener.call("release")
+    channel.call("release")
     assert runner.wait(process).code == 4
 
 
-def test_a_container_that_nobody_releases_ends(runner: Runner, listener: Listener) -> None:
-    listener.fill({})
+def test_a_container_that_nobody_releases_ends(runner: Runner, channel: Channel) -> None:
+    channel.fill({})
     ended = runner.run("exit 4", **EXEC, **{protocol.ENV_DRAIN_S: "0.3"})
     assert ended.code == 4
 
