@@ -82,7 +82,7 @@ def config(caller: CommandLine, **fields: object) -> Path:
 
 def test_code_is_sent_and_trials_run_it(caller: CommandLine, manager: Daemon, url: str) -> None:
     out = caller.good("create", "--config", config(caller), "--foreground")
-    assert "2/2 done" in out and "Best result 5" in out and '"x": 7' in out
+    assert "2/2 done" in out and "Best (highest) result 5" in out and '"x": 7' in out
     id_ = id_in(out)
     made = manager.status(id_)
     directory = Path(made["config"]["trialCodeDirectory"])
@@ -120,7 +120,7 @@ def test_what_a_trial_writes_is_nothing_to_the_next_experiment(caller: CommandLi
     spoil = "python3 trial.py && echo 'raise SystemExit(7)' > lib/model.py"
     for _ in range(2):
         out = caller.good("create", "-c", config(caller, trialCommand=spoil, maxTrialNumber=1), "--foreground")
-        assert "1/1 done" in out and "Best result 5" in out
+        assert "1/1 done" in out and "Best (highest) result 5" in out
         folder = manager.data / id_in(out)
         assert (folder / "code" / "tree" / "lib" / "model.py").read_text() == "raise SystemExit(7)\n"
     caller.good("stop", folder.name)
