@@ -15,7 +15,7 @@ from nni_manager.config.settings import Settings
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import runner_environment
-from tests.app.test_trial_listener import opened
+from tests.app.test_trial_listener_socket import opened
 from tests.certificates import Authority
 from trial_runner import protocol
 from trial_runner.runner.client import Client, Unavailable
