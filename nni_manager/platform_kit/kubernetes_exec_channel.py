@@ -140,7 +140,8 @@ class _Attempt:
         if any(pod["metadata"].get("deletionTimestamp") for pod in self._running()):
             self._wait_s = _SHORTEST_WAIT_S  # it has little time
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), self._wait_s)
+            async with asyncio.timeout(self._wait_s):
+                await self._news.wait()
 
     def _complain(self, error: Exception) -> None:
         if str(error) != self._trouble:

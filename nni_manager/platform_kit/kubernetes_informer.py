@@ -141,7 +141,8 @@ class Informer:
         wait_s = _WAITS_S[min(self._failures, len(_WAITS_S) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
         self._failures += 1
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._again.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await self._again.wait()
 
     def _note(self, trouble: PlatformError | None) -> None:
         if trouble is None:
