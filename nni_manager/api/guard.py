@@ -179,8 +179,8 @@ def _refuse_origin(method: str, headers: Headers) -> Response | None:
         return None
     return _refusal(
         403,
-        f"requests of pages from {origin} are not taken here, at {host or 'no host'}; use this daemon's own page, or let"
-        " the proxy in front of it pass Host on as it came",
+        f"requests of pages from {origin} are not taken here, at {host or 'no host'}; use this daemon's own page, or"
+        " let the proxy in front of it pass Host on as it came",
     )
 
 
