@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nni_manager.platform_kit.kubernetes_access import Access
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]

@@ -21,9 +21,9 @@ import aiofiles
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
 from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes_client import Object, Refusal
-from nni_manager.platform_kit.kubernetes_exec import ExecFailed
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.exec import ExecFailed
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes_client import Client, Object, Query, Refusal
-from nni_manager.platform_kit.kubernetes_resource import Resource
+from nni_manager.platform_kit.kubernetes.client import Client, Object, Query, Refusal
+from nni_manager.platform_kit.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 
