@@ -125,7 +125,7 @@ class CodeFolders:
 
 
 def _remove(folder: Path) -> None:
-    """What cannot be removed is tried again with the next sweep, and costs nobody anything meanwhile."""
+    """Removes the folder; one that cannot be removed is tried again with the next sweep."""
     for finding in removal.remove(str(folder)):
         log.warning("of code that was sent: %s", finding)
 

@@ -103,7 +103,7 @@ def _place(steps: Sequence[str | int]) -> str:
 
 
 class Barrier:
-    """What nobody foresaw: logged with its traceback, answered with a sentence."""
+    """Middleware for unexpected exceptions: logged with the traceback, answered with a sentence."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -144,8 +144,8 @@ async def _read(context: ApiContext, id: str) -> Overview:
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
-    """What the index knows better: where a folder that was moved is now, its view, and that it is open for reading
-    only."""
+    """Fields that the index knows better: where a folder that was moved is now, the endpoint, and that the experiment
+    is open for reading only."""
     entry = await context.service.entry(id)
     view = describe_endpoint(context, entry.view)
     experiment = context.service.at_work(id)
@@ -179,7 +179,7 @@ def _service(service: Service) -> schema.TrainingService:
 
 
 def _condition(found: Overview) -> dict[str, Any]:
-    """What changes while it is at work."""
+    """Fields that change while the experiment is at work."""
     row = found.row
     return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
 

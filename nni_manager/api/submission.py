@@ -33,7 +33,7 @@ JSON_TYPE = "application/json"
 
 
 def _new_experiment_schema() -> dict[str, Any]:
-    """What it refers to is described by other routes as well."""
+    """The JSON schema of a new experiment, without definitions: other routes describe them as well."""
     schema = NewExperiment.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs")
     return schema

@@ -78,7 +78,8 @@ _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCI
 
 
 def _signature(desk: RunnerReports, path: str) -> list[tuple[bytes, bytes]]:
-    """What tells runners that an answer is ours and about their attempt: whatever stands between may answer, too."""
+    """Headers that tell runners that an answer is ours and about their attempt: whatever stands between may answer,
+    too."""
     attempt = _ATTEMPT_PATH.fullmatch(path)
     name = f"{desk.tokens.manager}/{attempt[1]}" if attempt else desk.tokens.manager
     return [(protocol.ANSWER_HEADER.lower().encode(), name.encode()), (b"cache-control", b"no-store")]
@@ -97,7 +98,7 @@ OUTCOMES = ("taken", *dict.fromkeys(_OUTCOMES.values()), "refused", "failed")
 
 
 def outcome(status: int) -> str:
-    """What became of a request that was answered so; one of `OUTCOMES`."""
+    """The outcome of a request that was answered with this status; one of `OUTCOMES`."""
     if status < 400:
         return "taken"
     return _OUTCOMES.get(status) or ("refused" if status < 500 else "failed")

@@ -1,4 +1,5 @@
-"""What one view serves: the experiment's page at its root, NNI's API and logs beside it, and what the page asks for.
+"""The application of one endpoint: the experiment's page at its root, NNI's API and logs beside it, and what the page
+asks for.
 
 Everything stands below the view's prefix. Other experiments, and what belongs to the daemon, are not to be had here.
 """

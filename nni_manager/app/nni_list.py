@@ -1,4 +1,4 @@
-"""What NNI's list of experiments should say where it says something already, of ours or of other managers' ones."""
+"""Entries of NNI's list of experiments, merged: those that are there already may be ours or of other managers."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class TrialListenerSocket:
         self._expected = 0
 
     def bind(self, listeners: Listeners, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
-        """What the listener is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether
-        jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
+        """Connects it to the daemon's listeners and to the application it serves; a caller of `open` waits for this.
+        `is_at_work`: whether jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
         self._is_at_work = is_at_work
         self._listeners.set_result((listeners, application))
 
@@ -157,7 +157,8 @@ class TrialListenerSocket:
         return http_address(host_of(self._settings, manager_ip), self._reserved.port, tls=self._tls is not None)
 
     async def _refresh_certificate(self) -> None:
-        """What was renewed is used from now on; what cannot be used is said by the warning, and the old one kept."""
+        """Uses a renewed certificate from now on; of one that cannot be used the warning tells, and the old one is
+        kept."""
         if self._tls is not None:
             with suppress(InvalidInput):
                 await asyncio.to_thread(self._tls.refresh)

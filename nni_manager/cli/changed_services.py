@@ -1,4 +1,4 @@
-"""What `nnictl update platform` sends: the training services of a file."""
+"""The body that `nnictl update platform` sends: the training services of a file."""
 
 from __future__ import annotations
 

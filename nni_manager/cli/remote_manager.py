@@ -25,7 +25,7 @@ def reach_elsewhere(url: str, token_file: Path | None) -> ManagerClient:
 
 
 def _greet(client: ManagerClient, has_token: bool) -> Any:
-    """What it says of itself."""
+    """The manager's description of itself."""
     try:
         return client.daemon()
     except TokenRefused:

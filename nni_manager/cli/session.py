@@ -53,7 +53,7 @@ def daemon_options(function: Function) -> Function:
 
 
 def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | None) -> ChosenDaemon:
-    """What options and environment say; options come first. Raises UsageError."""
+    """The daemon that options and environment choose; options come first. Raises UsageError."""
     if data_dir is not None and manager is not None:
         raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
     url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
@@ -67,7 +67,7 @@ def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | 
 
 
 def same_daemon() -> str:
-    """What must be added to a command so that it means the same daemon as the one that runs."""
+    """Options to add to a command so that it means the same daemon as the one that runs."""
     given = click.get_current_context().params
     words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in ("data_dir", "manager", "token_file")]
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)

@@ -21,7 +21,7 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """What the query string asks for."""
+    """The table that the query string asks for."""
 
     order: str = "-sequence"
     #: Empty: any.
@@ -49,7 +49,7 @@ class TableView:
         return self.query(order=column if self.order == f"-{column}" else f"-{column}", page=1)
 
     def direction(self, column: str) -> str:
-        """What `aria-sort` says about a column."""
+        """The value of a column's `aria-sort`."""
         return {column: "ascending", f"-{column}": "descending"}.get(self.order, "none")
 
 

@@ -1,4 +1,4 @@
-"""What NNI's clients read of experiments before they speak to one: its listener, its process, where it lies."""
+"""The metadata that NNI's clients read of an experiment before they speak to it: its listener, process and folder."""
 
 from __future__ import annotations
 

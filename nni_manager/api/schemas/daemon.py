@@ -91,7 +91,7 @@ class Stopping(Wire):
 
 
 class Clean(Wire):
-    """What is to be ended."""
+    """A request to end jobs that earlier experiments left running."""
 
     model_config = ConfigDict(extra="forbid")
 

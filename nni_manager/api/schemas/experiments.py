@@ -28,7 +28,7 @@ class Hold(Wire):
 
 
 class ExperimentWarning(Wire):
-    """What the user should know although nothing is refused and nothing waits."""
+    """A fact that the user should know although nothing is refused and nothing waits."""
 
     code: str = Field(description="The kind, for programs.", examples=["TRIAL_PORT_MOVED"])
     message: str = Field(description="What is so and what to do about it; for a file with its line and field.")
@@ -81,7 +81,7 @@ class TrainingService(Wire):
 
 
 class ExperimentSummary(Wire):
-    """What lists show."""
+    """An experiment as lists show it."""
 
     id: str = Field(description="Id of the experiment.", examples=["k3v9x0qa"])
     name: str | None = Field(description="`experimentName` of its config; null without one.")

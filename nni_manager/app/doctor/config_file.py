@@ -56,7 +56,7 @@ def _names(spec: ExperimentSpec) -> str:
 
 
 def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """What the training service itself says."""
+    """Findings of the training service's own preflight."""
     folder = Path(spec.working_directory) / "doctor"
     for found in asyncio.run(_ask(service, folder, secrets)):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"
