@@ -104,7 +104,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
 
 
 def convert(values: Mapping[str, object], source: Source) -> Conversion:
-    """What is wrong with the file as one of its format is refused in `source`, what comes of nothing is warned of.
+    """The file as a canonical config. `source` collects refusals of wrong fields and warnings of fields without effect.
 
     Raises ConfigInvalid when not even the platform is known.
     """

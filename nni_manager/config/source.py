@@ -121,7 +121,8 @@ class Source:
         self._spellings[path] = key
 
     def note_foreign_names(self, path: Path, names: Mapping[str, str]) -> None:
-        """What sections at `path`, positions in lists left out, are told when they hold one of these names."""
+        """Notes names that do not belong into sections at `path` (positions in lists left out), each with its sentence
+        for the user."""
         self._foreign_names.setdefault(path, {}).update(names)
 
     def foreign_names(self, path: Path) -> Mapping[str, str]:

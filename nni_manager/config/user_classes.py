@@ -92,7 +92,7 @@ async def find(
 async def objection(
     validator: str, code_directory: str, class_args: Mapping[str, object], python: str, environment: Mapping[str, str]
 ) -> str:
-    """What an NNI `ClassArgsValidator` (``module.Class``) has against arguments; else empty."""
+    """The objection of an NNI `ClassArgsValidator` (``module.Class``) to arguments; empty: none."""
     request = {"validator": validator, "code_directory": code_directory, "class_args": dict(class_args)}
     try:
         return str((await _ask(python, {"verb": "validate", **request}, environment, "/"))["refusal"])

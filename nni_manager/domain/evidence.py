@@ -23,7 +23,7 @@ PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerWord:
-    """What a runner posted about the end of the user's command."""
+    """A runner's word about the end of the user's command, as it was posted."""
 
     exit_code: int | None
     signal: int | None
@@ -127,7 +127,7 @@ def unstarted(platform: JobReport) -> JobReport:
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:
-    """What both say of an attempt's end; None while neither says that it has ended."""
+    """The attempt's end, by the words of both; None while neither says that it has ended."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)
     word = runner.report()

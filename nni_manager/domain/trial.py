@@ -74,7 +74,7 @@ PLATFORM_RETRIES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What becomes of a trial whose attempt has ended. `status` WAITING means: another attempt."""
+    """The decision on a trial whose attempt has ended. `status` WAITING means: another attempt."""
 
     status: TrialStatus
     reason: Reason = Reason.NONE

@@ -73,7 +73,7 @@ def set_view(connection: sqlite3.Connection, id: str, view: Endpoint | None) -> 
 
 
 def set_config(connection: sqlite3.Connection, id: str, name: str | None, platform: str) -> None:
-    """What lists show of its config."""
+    """Stores the fields of its config that lists show."""
     connection.execute("UPDATE experiments SET name = ?, platform = ? WHERE id = ?", (name, platform, id))
 
 
@@ -93,7 +93,7 @@ def drop_leftover(connection: sqlite3.Connection, id: str) -> None:
 
 
 def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
-    """What a daemon that was killed had begun to make or to delete: ids and folders."""
+    """Experiments that a daemon that was killed had begun to make or to delete: ids and folders."""
     rows = connection.execute("SELECT id, folder FROM leftovers ORDER BY id")
     return [(id_, Folder(Path(str(folder)))) for id_, folder in rows]
 
@@ -139,7 +139,7 @@ def find_folders(data_directory: Path) -> list[Entry]:
 
 
 def find_nni_folders(data_directory: Path, known: Collection[str]) -> list[Entry]:
-    """What NNI made there that is not among the `known` ids; what cannot be read now is left for another time.
+    """Experiments that NNI made there, but the `known` ids; one that cannot be read now is left for another time.
 
     Our own folders are not looked for: a copy must not begin to work because it lies there.
     """

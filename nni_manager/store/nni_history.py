@@ -84,7 +84,7 @@ def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 @dataclass(slots=True, kw_only=True)
 class _Life:
-    """What the events so far say of a trial."""
+    """A trial by the events so far."""
 
     created_ms: int
     sequence_id: int = 0

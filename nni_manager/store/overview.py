@@ -28,7 +28,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What only the daemon that works on an experiment knows."""
+    """An experiment as only the daemon that works on it knows it."""
 
     #: Whether anybody works on it.
     at_work: bool
