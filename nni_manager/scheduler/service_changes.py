@@ -61,6 +61,6 @@ def write(connection: sqlite3.Connection, change: Change) -> None:
 
 
 async def go_by(experiment: OpenExperiment, change: Change) -> None:
-    """What `write` has stored."""
+    """Makes the experiment go by the services that `write` has stored."""
     values = await experiment.database.read(secrets.load)
     experiment.go_by_services(change.spec, values)

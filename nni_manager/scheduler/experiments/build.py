@@ -31,7 +31,7 @@ from nni_manager.store.folder import Folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedParts:
-    """What all experiments of a daemon share."""
+    """The parts that all experiments of a daemon share."""
 
     settings: Settings
     keeper: Keeper
@@ -45,7 +45,7 @@ class SharedParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What works on an experiment."""
+    """The parts that work on one experiment."""
 
     loop: ExperimentLoop
     messages: JobMessages

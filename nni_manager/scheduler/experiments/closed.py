@@ -85,7 +85,7 @@ class ClosedExperiments:
         self._open: OrderedDict[str, ClosedExperiment] = OrderedDict()
 
     async def entry(self, id: str) -> Entry:
-        """What the index says of an experiment, open or closed. Raises NotFound."""
+        """The index entry of an experiment, open or closed. Raises NotFound."""
         found = self.known_entry(id)
         if found is None:
             commits = self._index.commits

@@ -1,4 +1,4 @@
-"""What becomes of an experiment's folder when it is made, opened again or only read. Everything here blocks."""
+"""An experiment's folder when it is made, opened again or only read. Everything here blocks."""
 
 from __future__ import annotations
 

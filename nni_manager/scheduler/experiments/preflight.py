@@ -1,4 +1,5 @@
-"""What an adapter is lent that works for no loop: to look before an experiment begins, or to clean up after its end."""
+"""Preflight of an adapter before an experiment begins, and the host of an adapter that works for no loop, also for
+cleaning up after an experiment's end."""
 
 from __future__ import annotations
 

@@ -238,11 +238,11 @@ class Service:
         return await self._supervisor.closed_ones.read(id, choose)
 
     def readable_at_once(self, id: str) -> Readable | None:
-        """What is read of an experiment, open or closed; None where that takes looking, or there is none."""
+        """The experiment to read, open or closed; None where finding it takes time, or there is none."""
         return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
 
     def live(self, id: str) -> Live:
-        """What no database knows of it."""
+        """Facts about it that are in no database."""
         experiment = self._supervisor.get(id)
         hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
         warnings = (*self._shared.warnings.of(id), *self._shared.leftovers.warnings_of(id))
@@ -353,7 +353,7 @@ def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: Exper
 
 
 def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """What is done goes on where the change gives it something to do."""
+    """Takes a DONE experiment up again where the change gives it something to do."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more

@@ -1,4 +1,4 @@
-"""What somebody asks for when an experiment is to be open, a new one or one that exists; and the port that shows it."""
+"""Requests to open an experiment, a new one or one that exists; and the port that shows it."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class Supervisor:
             self.on_change()
 
     def _restore(self, entries: Sequence[Entry]) -> None:
-        """What a daemon that ended or was killed had open besides experiments at work."""
+        """Restores endpoints, and experiments open for reading, of a daemon that ended or was killed."""
         for entry in entries:
             if entry.view is not None:
                 self.shared.endpoints.restore(entry.id, entry.view)
@@ -322,7 +322,7 @@ class Supervisor:
         await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))
 
     async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
-        """What its services could not end or remove."""
+        """Notes the jobs that its services could not end or remove."""
         troubles = {one.name: one.trouble for one in experiment.loop.live_services}
         now_ms = self.shared.clock()
         try:

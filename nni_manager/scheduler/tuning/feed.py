@@ -1,4 +1,4 @@
-"""What an experiment wants of its tuner, and what came of it.
+"""The experiment's requests to its tuner and assessor, and their answers.
 
 The loop says what it wants (`want`, `tell`, `judge`…) and goes on; one task turns that into calls. The process is
 started when first needed, told the past from the store, and may die at any moment: what it knew is in the store, what
@@ -260,7 +260,7 @@ class TunerFeed:
         self._wake()
 
     async def _drop_tuner(self, *, kill: bool = False) -> None:
-        """What was asked of it must be asked again."""
+        """Ends the tuner's process; its open requests must be made again."""
         await self._tuner.end(kill=kill)
         self.proposals.clear()
         if self.failure is not None:

@@ -97,7 +97,7 @@ class TunerHost:
         return message["result"]
 
     async def stacks(self) -> str:
-        """What every thread of the process is doing right now; empty when it does not tell."""
+        """The stack of every thread of the process; empty when it does not tell."""
         with contextlib.suppress(OSError):  # a disk that cannot be written costs the stack, nothing else
             self._stack_file.write_bytes(b"")  # the process holds it open for appending
         with contextlib.suppress(ProcessLookupError):
@@ -160,7 +160,7 @@ _FOR_BOTH = ("start", "learn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlace:
-    """What the processes are started with."""
+    """The Python, environment and folders that the processes are started with."""
 
     #: The Python of users' classes.
     interpreter: str

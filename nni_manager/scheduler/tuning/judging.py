@@ -1,4 +1,4 @@
-"""What the assessor is asked: which trials have new intermediate results, and how many of theirs it has seen."""
+"""The assessor's questions: which trials have new intermediate results, and how many of theirs it has seen."""
 
 from __future__ import annotations
 

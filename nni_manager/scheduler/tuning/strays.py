@@ -1,4 +1,4 @@
-"""What a tuner started and left behind: workers that outlive its process, which dies at once with a killed daemon.
+"""Workers that a tuner started and left behind: they outlive its process, which dies at once with a killed daemon.
 
 Children inherit the environment, and with it the mark of the tuner's process: the experiment's log folder and a name.
 One that clears its environment is not found.

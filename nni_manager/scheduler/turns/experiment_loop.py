@@ -190,7 +190,7 @@ class ExperimentLoop:
             return await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
 
     def _surroundings(self) -> ProcessState:
-        """What no database knows, as it is now."""
+        """The state that is in no database, as it is now."""
         feed = self.feed
         listening_ms, silent_ms = self.beats.silence_ms()
         return ProcessState(

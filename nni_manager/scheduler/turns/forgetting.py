@@ -86,7 +86,7 @@ class Forgetting:
         self._go_on()
 
     def hear(self, reports: Mapping[str, JobReport]) -> None:
-        """What was observed, of whatever jobs."""
+        """Takes reports on any jobs: one that has ended by its platform's word, too, can be forgotten."""
         for name in self._unheard.keys() & reports.keys():
             if reports[name].state.is_final:
                 job, _ = self._unheard.pop(name)

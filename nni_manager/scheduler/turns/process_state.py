@@ -1,5 +1,5 @@
-"""What only this process knows of experiments at work: their config as it is now, who watches them, counters, signs of
-life, warnings.
+"""The state of experiments at work that only this process knows: their config as it is now, who watches them, counters,
+signs of life, warnings.
 
 Nothing here is stored: the next process finds it out again.
 """
