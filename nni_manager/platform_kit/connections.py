@@ -1,4 +1,5 @@
-"""What experiments share on one machine, account or cluster: clients, tokens, pacing, informers, a machine's keeper.
+"""Connections that experiments share on one machine, account or cluster: clients, tokens, pacing, informers, a
+machine's keeper.
 
 A connection lives in the daemon, once per key, from its first lease to its last. The key is an identity without
 secrets: scheme, host, port, user, namespace. Every lease brings its experiment's own credential, which is checked

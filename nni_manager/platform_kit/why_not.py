@@ -13,7 +13,7 @@ _MOST_SAID = 4
 
 
 def sentence(machine: MachineLedger, demand: Demand) -> str:
-    """What is in the way there; empty: nothing is."""
+    """The reason why the machine does not fit now; empty: it does."""
     if not machine.is_read:
         return f"which jobs run on {machine.called} is not known yet"
     if demand.count == 0:

@@ -20,7 +20,7 @@ NEWLINE = "\u2424"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What one line says."""
+    """The rule of one line."""
 
     #: Matches whole paths, relative to the folder of the rule's file.
     regex: re.Pattern[str]
@@ -64,7 +64,7 @@ def _regex(glob: str) -> str | None:
 
 
 def _split(glob: str) -> tuple[str, str]:
-    """What stands before the first special character is compared apart; where `**` stands is judged in the rest."""
+    """The glob's literal beginning, which is compared apart, and the rest, which a regular expression judges."""
     literal = re.match(r"[^*?\[\\]*", glob)
     assert literal is not None
     return literal[0], glob[literal.end() :]

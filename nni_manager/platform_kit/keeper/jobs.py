@@ -92,7 +92,7 @@ class KeeperJobs:
         await self._entered.until_read()
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
-        """What the ledger knows of the GPUs is no older. Raises PlatformUnavailable."""
+        """Reads the GPUs into the ledger, unless it did so within `max_age_s`. Raises PlatformUnavailable."""
         await self._entered.read_gpus(max_age_s)
 
     # Verbs
@@ -121,7 +121,7 @@ class KeeperJobs:
         return self.report_of(told)
 
     async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
-        """What is known of these jobs."""
+        """The reports on these jobs. Raises PlatformUnavailable."""
         if not self._is_connected:
             raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
@@ -185,7 +185,7 @@ class KeeperJobs:
             self._tell(job_name, self.report_of(job))
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
-        """What the keeper told of a job, in our words; on other machines there is more to say."""
+        """The keeper's word about a job as a report; on other machines there is more to say."""
         return job_report(job)
 
     # Helpers

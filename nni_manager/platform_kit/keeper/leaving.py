@@ -178,7 +178,7 @@ class Leaving:
         task.add_done_callback(self._sweeping.discard)
 
     async def cancel(self) -> None:
-        """What is not forgotten yet is found again by whoever connects next."""
+        """Ends the tasks; a job that is not forgotten yet is found again by whoever connects next."""
         for task in tuple(self._sweeping):
             task.cancel()
         await asyncio.gather(*self._sweeping, return_exceptions=True)

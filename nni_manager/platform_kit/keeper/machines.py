@@ -107,7 +107,8 @@ class KeeperConnection(Connection):
     # GPUs
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
-        """What is known of them is no older. Raises PlatformUnavailable; what the driver says no to is a reading."""
+        """Reads the machine's GPUs, unless it did so within `max_age_s`. Raises PlatformUnavailable; a refusal of the
+        driver is a reading."""
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return

@@ -25,7 +25,7 @@ ANY_NUMBER = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What every job of one experiment needs of a machine."""
+    """The places that every job of one experiment needs of a machine."""
 
     #: Places, all of one machine; 0: none.
     count: int
@@ -194,7 +194,7 @@ class MachineLedger:
         return sorted(free, key=lambda place: (len(users.get(place, ())), place))
 
     def room(self, demand: Demand) -> int:
-        """What is free of the places that fit, in jobs with one place each."""
+        """How many jobs with one place each find one of the places that fit free."""
         users = self.users()
         return sum(self._slots(place, demand, users.get(place, ())) for place in self.fitting(demand))
 
@@ -213,7 +213,7 @@ class MachineLedger:
         return any(process.user or not users for process in card.foreign)
 
     def free_bytes(self, place: int, users: Sequence[User]) -> int:
-        """What is left for another job: less than nothing has been promised or used already."""
+        """Memory left for another job: negative where more has been promised or used already."""
         card = self.cards.get(place)
         if card is None or card.memory_bytes is None:
             return 0

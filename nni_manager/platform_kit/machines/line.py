@@ -99,7 +99,7 @@ def _uuids(machine: MachineLedger) -> frozenset[str]:
 
 
 def _matters(reading: Reading) -> object:
-    """What decides who gets a card, and what people read of it."""
+    """The part of a reading that decides who gets a card, or that people read."""
     cards = [
         (card.index, card.uuid, card.error, tuple(map(str, card.foreign)), card.foreign_bytes >> 28)
         for card in reading.cards
