@@ -44,7 +44,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What one experiment logs in with, and what it takes for the machine's key."""
+    """The login of one experiment, and the machine's key that it trusts."""
 
     password: str | None = field(default=None, repr=False)
     key_file: str | None = None

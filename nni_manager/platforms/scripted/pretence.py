@@ -1,4 +1,4 @@
-"""What jobs report that are only pretended: a greeting, and lines of an outbox that no file holds."""
+"""The reports of jobs that are only pretended: a greeting, and lines of an outbox that no file holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Pretence:
         self._stored: dict[str, int] = {}
 
     async def tell(self, job: Job, now_ms: int) -> None:
-        """What is due and not stored yet; returns when it is. Raises PlatformUnavailable and what the store raises."""
+        """Delivers the reports that are due; returns when they are stored. Raises PlatformUnavailable and what the
+        store raises."""
         if now_ms >= job.starts_ms:
             await self._greet(job)
         await self._deliver(job, now_ms)

@@ -47,7 +47,7 @@ def end_after_s(rule: Rule, launch: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What a pretended job reports, and when after its start, in milliseconds."""
+    """A line that a pretended job reports, and when after its start, in milliseconds."""
 
     after_ms: int
     text: str

@@ -42,7 +42,7 @@ def job_state(native: str) -> JobState:
 
 
 def job_report(job: Job, launch: str, process: JobReport | None, now_ms: int) -> JobReport:
-    """What the cluster says of `job` at `now_ms`. `process`: what the keeper says of it; None: it knows of none."""
+    """The cluster's report on `job` at `now_ms`. `process`: the keeper's report; None: it knows of none."""
     if launch == PROCESS and process is None:
         return UNHEARD_OF
     past = [end for end in _ends(job, launch, process) if (end.ended_ms or 0) <= now_ms]
