@@ -1,4 +1,4 @@
-"""What would hold a keeper up is done beside it: unpacking and removing, in a process each.
+"""Work that would hold a keeper up, done beside it: unpacking and removing, in a process each.
 
 A child of one thread copies this process and does it; what came of it comes through a pipe. It is no job: whatever
 happens to it, the errand is done again when it is asked for again.

@@ -43,7 +43,7 @@ _MAX_EXIT_FILE = 64 * 1024
 
 
 class Claim(NamedTuple):
-    """What is decided before a job is started."""
+    """The decisions about a job before it is started."""
 
     name: str
     owner: str

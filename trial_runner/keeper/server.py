@@ -131,7 +131,7 @@ class Server:
     def _send_errand(
         self, connection: Connection, message: Message, errand: Callable[..., None], then: Callable[[], None]
     ) -> None:
-        """What takes long holds up nothing else."""
+        """Has long work done beside the loop, then goes on with `then`, or answers the refusal."""
 
         def done(refusal: Optional[Refusal]) -> None:
             if refusal is None:

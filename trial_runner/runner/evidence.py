@@ -38,7 +38,8 @@ class Claim:
 
 
 class Left(NamedTuple):
-    """What a container leaves behind: bytes of each outbox and log, and what it could not deliver."""
+    """Files that a container leaves behind: bytes of each outbox and log, and sentences about those it could not
+    deliver."""
 
     container: str
     outboxes: Dict[str, int]
