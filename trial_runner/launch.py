@@ -1,4 +1,5 @@
-"""Calls of the C library that Python has no name for. Some containers' Pythons are built without `ctypes`."""
+"""The start of a command, and calls of the C library that Python has no name for. Some containers' Pythons are built
+without `ctypes`."""
 
 import errno
 import os

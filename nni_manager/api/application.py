@@ -1,4 +1,4 @@
-"""HEAD wherever GET is: the same answer, without its body."""
+"""The API's application: all routes, their description (OpenAPI), and HEAD wherever GET is."""
 
 from __future__ import annotations
 

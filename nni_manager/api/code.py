@@ -1,4 +1,5 @@
-"""Code that clients elsewhere sent, unpacked below the data directory as it came: ``code/sent-<sha256>/tree``.
+"""Code directories that clients on other machines send: the routes, and the folders they are unpacked in,
+``code/sent-<sha256>/tree`` below the data directory.
 
 Nothing runs in it: every experiment that is made of it has a copy of its own. What nobody has asked for lately goes
 when something else comes or an experiment is deleted; so does what an upload that broke off has left.

@@ -1,4 +1,5 @@
-"""Answers that can spell whatever text there is: half of a character, for which UTF-8 has no bytes, is an escape."""
+"""Refusals: how domain errors, wrong requests and unexpected exceptions are answered, as JSON that can spell whatever
+text there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events about one thing that changes. Many changes in a short time are one event."""
+"""An experiment's changes as a stream of server-sent events. Many changes in a short time are one event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in a config, covered before it leaves the daemon."""
+"""An experiment as the API describes it: its state, its index entry, and its config with secrets covered."""
 
 from __future__ import annotations
 

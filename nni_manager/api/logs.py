@@ -1,4 +1,5 @@
-"""A stretch of a log file as an answer. The file may grow, shrink or be replaced by its writer at any moment."""
+"""Log files of trials and experiments, a stretch at a time. A file may grow, shrink or be replaced by its writer at any
+moment."""
 
 from __future__ import annotations
 

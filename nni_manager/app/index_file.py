@@ -1,4 +1,4 @@
-"""An index whose data directory was moved or copied: what lay below the old place is below the new one."""
+"""The index file when a daemon starts: made, upgraded, and followed when its data directory was moved or copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who can reach an address: a listener that others than this machine's users can reach needs a token."""
+"""TCP ports: reserved before they are served, and refused without a token where others than this machine's users can
+reach them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trial listener's port, kept for the next daemon: jobs that run know no other."""
+"""The trial listener's socket, and its port, kept for the next daemon: jobs that run know no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the daemon is that a command means: on this machine, by its data directory, or elsewhere, by its URL."""
+"""The daemon that a command means: on this machine, by its data directory, or on another, by its URL."""
 
 from __future__ import annotations
 

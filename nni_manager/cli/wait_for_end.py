@@ -1,4 +1,5 @@
-"""An experiment's states as they come, read in a thread so that waiting can have a limit and be interrupted."""
+"""Waiting for an experiment's end: its states as they come, read in a thread so that waiting can have a limit and be
+interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an experiment's page is, as whoever runs the command reaches it."""
+"""The address of an experiment's page, as whoever runs the command reaches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where a daemon is: a pointer file in its data directory names its control socket; one elsewhere has a URL."""
+"""The address of a daemon: a pointer file in its data directory names its control socket; one on another machine has a
+URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One mapping of a config, read field by field."""
+"""A section: one mapping of a config, read field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users' tuners and assessors before an experiment is made of them: which Python runs them, and whether it can.
+"""Users' tuners and assessors before an experiment is made of them: the Python that runs them, and whether it can.
 
 The classes are imported in a process of that Python (`trial_runner.tuner_host`), as they will be in the experiment.
 """

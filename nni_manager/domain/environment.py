@@ -1,4 +1,4 @@
-"""Which variables of the daemon's environment stay with it."""
+"""The environment of child processes: variables of the daemon that stay with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two witnesses of one attempt: the platform that ran the job, and the runner inside it. What follows from both.
+"""The evidence of an attempt's end: the word of the platform that ran the job, and that of the runner inside it,
+weighed.
 
 The runner knows how the user's command ended; the platform knows what it did to the job. Where they disagree, the
 platform is believed about its own deeds (preempted, lost, out of memory) and the runner about the command.

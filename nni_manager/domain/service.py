@@ -1,4 +1,4 @@
-"""Why a trial is WAITING: a code for programs, a sentence for people, details for whoever wants to know more."""
+"""Training services of an experiment: their names and states, and the reasons why trials wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a machine has no place for a job: sentences for people, and the same for programs."""
+"""The reasons why a machine has no place for a job: sentences for people, and the same for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the first trials of an experiment would go if it were made now; nothing is made or reserved."""
+"""Job plans: where the first trials of an experiment would go if it were made now. Nothing is made or reserved."""
 
 from __future__ import annotations
 

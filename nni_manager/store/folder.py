@@ -1,4 +1,4 @@
-"""Which file systems are mounted where, as this process sees them."""
+"""An experiment's folder: the paths in it, and whether it lies on a network file system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the first sign that a job ends to the last: nothing of it is alive, its end is on disk, it is reaped.
+"""The end of a job, from its first sign to the last: nothing of it is alive, its end is on disk, it is reaped.
 
 The order matters. The main process is only peeked at while the others of the job are ended, so that its pid, and with
 it the session, stay its own; the exit file is written before it is reaped, so that a keeper killed in between loses

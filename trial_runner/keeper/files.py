@@ -1,4 +1,5 @@
-"""The keeper's own folder, which is its working directory: its names are relative to it, so it may be moved."""
+"""The files of a keeper: its folder, which is its working directory (names are relative to it, so it may be moved),
+with a state file for each job."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""How a process is recognised as part of a job, wherever it went.
+"""The marks by which a process is recognised as part of a job, wherever it went.
 
 Every process of a job carries two marks. The variable `NNI_MANAGER_JOB` is lost when a process clears its environment
 or writes over it to change its title. The *tag* is a resource limit that is of no use to ordinary processes: the soft

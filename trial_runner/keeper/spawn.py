@@ -1,4 +1,4 @@
-"""One job's start. What must be true after a crash at any point decides the order.
+"""The start of a job. What must be true after a crash at any point decides the order.
 
 Folder, claim on the name, files, watch, process, its start time, and that into the state file. Whatever fails is taken
 back, the claim last, so that the same name can be tried again.

@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""The runner's HTTP client of the manager: posts with the attempt's token, and how long to wait before the next try."""
 
 import http.client
 import json

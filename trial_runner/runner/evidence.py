@@ -1,4 +1,5 @@
-"""Whose folder it is: of several containers of one attempt the one that greeted last."""
+"""The evidence that a runner leaves in a folder the manager reads: how the command ended, and whose folder it is (of
+several containers of one attempt the one that greeted last)."""
 
 import json
 import time

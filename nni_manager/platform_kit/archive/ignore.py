@@ -1,4 +1,4 @@
-"""One line of `.nniignore` as a rule: git's patterns, to the letter, as regular expressions.
+"""`.nniignore` files: git's patterns, to the letter, as regular expressions.
 
 pathspec's own translation is not used: it takes `a/**` to match `a` itself, reads sets such as `[]!]`, `[[:digit:]]`
 or `[\\]]` in Python's way, and fails on some lines that git takes. Text here is bytes decoded as Latin-1, because git

@@ -1,4 +1,7 @@
-"""The keeper's states of a job → ours.
+"""The jobs of one training service at a keeper: their states as ours, the delivery of their results, and how they are
+forgotten.
+
+The keeper's states of a job as ours:
 
 =======  ==========================================
 keeper   JobState

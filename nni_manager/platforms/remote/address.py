@@ -1,4 +1,5 @@
-"""Where a machine is and how one gets in, from its entry in `machineList`. The first is no secret, the second is."""
+"""The address of a machine and the login to it, from its entry in `machineList`. The first is no secret, the second
+is."""
 
 from __future__ import annotations
 

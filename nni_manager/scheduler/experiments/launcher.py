@@ -1,4 +1,4 @@
-"""How experiments begin to be open: made, resumed, or viewed. Each may get a port of its own.
+"""The launcher of experiments: made, resumed, or viewed. Each may get a port of its own.
 
 The port is opened before anything else is touched, so that a port that is taken costs nothing, and is given back when
 the rest fails.

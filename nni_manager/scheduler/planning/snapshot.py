@@ -1,4 +1,4 @@
-"""One picture of an experiment: what the store holds, and what only this process knows."""
+"""The snapshot of an experiment: what the store holds, and what only this process knows."""
 
 from __future__ import annotations
 

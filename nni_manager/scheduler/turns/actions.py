@@ -1,4 +1,4 @@
-"""Makes the job of an attempt: what the plan decided, and what only this process knows of the experiment."""
+"""The actions of a plan, carried out: jobs are made, submitted and cancelled, and the tuner is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where trial runners report: their words become evidence and results of their attempt, never verdicts."""
+"""Reports of trial runners: their words become evidence and results of their attempt, never verdicts."""
 
 from __future__ import annotations
 
