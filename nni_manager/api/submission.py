@@ -66,7 +66,7 @@ async def read(request: Request, context: ApiContext) -> Submission:
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
         spec=spec, environment=environment, interpreter=python, secrets=reading.secrets,
-        view=experiment_description.endpoint_wish(new.view), sent_code=sent,
+        endpoint=experiment_description.endpoint_wish(new.endpoint), sent_code=sent,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ _FLUSH_S = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """`kind`: control, service, view or trials. `address`: a socket's path, or ``http://host:port``."""
+    """`kind`: control, service, endpoint or trials. `address`: a socket's path, or ``http://host:port``."""
 
     kind: str
     address: str
@@ -134,10 +134,10 @@ class Listeners:
         self._by_port[reserved.port] = application
         await self._open_port("trials", reserved, tls)
 
-    async def open_view(self, reserved: Reserved, application: ASGIApp) -> None:
+    async def open_endpoint(self, reserved: Reserved, application: ASGIApp) -> None:
         """The same for one experiment's page and API."""
         self._by_port[reserved.port] = application
-        await self._open_port("view", reserved)
+        await self._open_port("endpoint", reserved)
 
     def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
         """From now on an open port serves this."""

@@ -94,7 +94,7 @@ _LAST_S = 0.5
 
 
 class NniList:
-    """`entries`: all of the index. `listeners`: those that are open. `url`: of a view.
+    """`entries`: all of the index. `listeners`: those that are open. `url`: of an endpoint.
 
     `pid`: of a process whose end is an experiment's, by its id; None: there is none.
     """

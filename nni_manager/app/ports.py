@@ -20,7 +20,7 @@ SHORTEST_TOKEN = 16
 
 
 def check_exposure(settings: Settings) -> None:
-    """For service and views, which share host and token. Raises InvalidInput."""
+    """For service and endpoints, which share host and token. Raises InvalidInput."""
     if is_loopback(settings.host):
         return
     if not settings.token:

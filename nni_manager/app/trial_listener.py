@@ -74,7 +74,7 @@ _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named
 
 
 class TrialListenerSocket:
-    """A `scheduler.trial_listener.RunnerListener`. `allowed`: False with ``--no-listen``."""
+    """The `TrialListener` of the scheduler, as a socket. `allowed`: False with ``--no-listen``."""
 
     def __init__(
         self, settings: Settings, warnings: DaemonWarnings, *, allowed: bool, neighbour: Callable[[], int] | None = None
@@ -239,7 +239,7 @@ class TrialListenerSocket:
             return self._take(0)
 
     def _expected_port(self) -> int:
-        """The chosen one, else the one beside the service or the first view; 0: any."""
+        """The chosen one, else the one beside the service or the first endpoint; 0: any."""
         neighbour = self._neighbour()
         return self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
 

@@ -106,8 +106,8 @@ def _tell_what_may_run(client: ManagerClient, id: str) -> None:
 
 
 def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
-    """The experiment whose view has the port. Raises NotFound, or InvalidInput when the IDs say something else."""
-    found = [one["id"] for one in client.experiments() if (one["view"] or {}).get("port") == port]
+    """The experiment whose endpoint has the port. Raises NotFound, or InvalidInput when the IDs say something else."""
+    found = [one["id"] for one in client.experiments() if (one["endpoint"] or {}).get("port") == port]
     if not found:
         raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")
     if ids and selection.choose_open(client, ids) != found:

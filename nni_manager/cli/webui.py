@@ -21,16 +21,16 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
 
 def endpoint_page(experiment: Json) -> str:
     """Its own; empty: it has none. The daemon cannot know by which name others reach its machine."""
-    view = experiment.get("view")
-    if not view:
+    endpoint = experiment.get("endpoint")
+    if not endpoint:
         return ""
     here = session.current()
     if not here.is_elsewhere:
-        return _reachable(view["url"])
+        return _reachable(endpoint["url"])
     from nni_manager.client.address import Address, parse_url
 
-    listener = Address(host=parse_url(here.url).host, port=view["port"])
-    return f"{listener}/{view['urlPrefix']}/" if view["urlPrefix"] else f"{listener}/"
+    listener = Address(host=parse_url(here.url).host, port=endpoint["port"])
+    return f"{listener}/{endpoint['urlPrefix']}/" if endpoint["urlPrefix"] else f"{listener}/"
 
 
 def service_page(client: ManagerClient, id: str) -> str:

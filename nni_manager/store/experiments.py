@@ -123,9 +123,9 @@ def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
 
 
-def set_view(connection: sqlite3.Connection, view: Endpoint | None) -> None:
+def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:
     """So that a daemon that has lost its index finds the port again."""
-    columns = (None, None) if view is None else (view.port, view.prefix)
+    columns = (None, None) if endpoint is None else (endpoint.port, endpoint.prefix)
     connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)
 
 

@@ -34,7 +34,7 @@ class Live:
     at_work: bool
     #: A hold that is not recorded, because it ends by itself or nobody can open the experiment.
     derived_hold: Hold | None
-    #: What is wrong besides, with its view for instance; empty when all is well.
+    #: What is wrong besides, with its endpoint for instance; empty when all is well.
     problem: str
     #: What the daemon knows that refuses nothing.
     warnings: tuple[ExperimentWarning, ...] = ()

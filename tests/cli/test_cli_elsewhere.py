@@ -208,7 +208,7 @@ def create(nnictl: Run, file: Path, *words: str) -> Result:
 
 
 def test_files_are_read_here_and_code_is_sent(nnictl: Run, manager: FakeManager, file: Path) -> None:
-    manager.add(state("new00000", view=None))
+    manager.add(state("new00000", endpoint=None))
     result = create(nnictl, file)
     assert result.exit_code == 0, result.output
     (_, sha256), (_, text, caller) = manager.calls

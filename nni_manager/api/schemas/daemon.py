@@ -64,7 +64,7 @@ class Health(Wire):
 class Listener(Wire):
     """Where clients may come in."""
 
-    kind: str = Field(description="`control` (Unix socket), `service`, `view` or `trials`.")
+    kind: str = Field(description="`control` (Unix socket), `service`, `endpoint` or `trials`.")
     address: str = Field(description="Path of the socket, or `http://host:port`.")
 
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 #: What an experiment is read from.
 Readable = OpenExperiment | ClosedExperiment
 
-#: Neither another view nor another folder.
+#: Neither another endpoint nor another folder.
 _AS_IT_WAS = Reopening()
 
 
@@ -119,7 +119,7 @@ class Service:
     async def resume(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
         """Opens a stopped experiment again; clears the hold or the error of one at work.
 
-        Raises AlreadyOwned for a view's port that somebody has.
+        Raises AlreadyOwned for an endpoint's port that somebody has.
         """
         async with self._supervisor.turn(id):
             await self._launcher.resume(id, how)
@@ -128,7 +128,7 @@ class Service:
         """Opens a stopped experiment for reading only; `stop` ends that.
 
         With a directory also one that this daemon does not know, for instance because its folder was copied here.
-        Raises AlreadyOwned for a view's port that somebody has.
+        Raises AlreadyOwned for an endpoint's port that somebody has.
         """
         async with self._supervisor.turn(id):
             await self._launcher.view(id, how)
@@ -280,12 +280,12 @@ class Service:
         self._supervisor.on_closed = callback
 
     def problem(self, id: str) -> str:
-        """Why its view is not open; empty when all is well."""
+        """Why its endpoint is not open; empty when all is well."""
         return self._shared.endpoints.problem(id)
 
-    def view_url(self, view: Endpoint) -> str:
+    def endpoint_url(self, endpoint: Endpoint) -> str:
         """``http://host:port/prefix/``."""
-        return self._shared.endpoints.url(view)
+        return self._shared.endpoints.url(endpoint)
 
     # Helpers
 

@@ -227,8 +227,8 @@ class Supervisor:
     def _restore(self, entries: Sequence[Entry]) -> None:
         """Restores endpoints, and experiments open for reading, of a daemon that ended or was killed."""
         for entry in entries:
-            if entry.view is not None:
-                self.shared.endpoints.restore(entry.id, entry.view)
+            if entry.endpoint is not None:
+                self.shared.endpoints.restore(entry.id, entry.endpoint)
             if entry.status is ExperimentStatus.VIEWED:
                 self.viewed.add(entry.id)
 
@@ -305,7 +305,7 @@ class Supervisor:
             self.look_whether_empty()
 
     async def _close(self, experiment: OpenExperiment) -> None:
-        """A view ends with its experiment, not with its loop: one in ERROR is still looked at."""
+        """An endpoint ends with its experiment, not with its loop: one in ERROR is still looked at."""
         try:
             if experiment.loop.closed.is_set():
                 await self._note_left(experiment, running=False)
