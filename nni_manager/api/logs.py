@@ -40,7 +40,7 @@ async def file_response(folder: Path, name: str, offset: int, limit: int | None)
     return _answer(size, offset, limit, lambda start, end: _read(folder, name, start, end))
 
 
-async def elsewhere_response(
+async def service_response(
     handle: JobHandle, read_file: ReadFile, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
     """The same of a job that its training service is asked about. Raises NotFound or PlatformUnavailable."""

@@ -165,7 +165,7 @@ class Listeners:
             server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
-                await self._answer_the_rest()
+                await self._answer_pending()
         for task in self._server.server_state.tasks:
             task.cancel()
         self._close_control()
@@ -194,7 +194,7 @@ class Listeners:
             and connection.transport.get_extra_info("sockname")[1:2] == (port,)
         ]
 
-    async def _answer_the_rest(self) -> None:
+    async def _answer_pending(self) -> None:
         """Requests may still come in: on connections that were accepted when the listeners closed."""
         state = self._server.server_state
         while state.tasks or state.connections:

@@ -87,15 +87,15 @@ async def _serve(
         )
         if auto:
             _end_when_unused(supervisor, stopping)
-        desk = RunnerReports(supervisor, trial_listener.tokens, __version__)
+        reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
         async with _listeners(
             settings, lock, service, stopping, placeholders, reserved, endpoints, auto=auto
         ) as listeners:
-            trial_listener.bind(listeners, create_trial_listener(desk), service.may_have_jobs)
+            trial_listener.bind(listeners, create_trial_listener(reports), service.may_have_jobs)
             await endpoints.tried()
             async with _registry(settings, supervisor, service, placeholders, endpoints, listeners):
-                _favour_the_loop()
+                _tune_interpreter()
                 _say_ready(settings, ready_fd)
                 await stopping.wait()
             log.info("the daemon ends; jobs go on", extra={"action": "end"})
@@ -191,7 +191,7 @@ def _neighbour(settings: Settings, endpoints: EndpointSockets, *, listen: bool) 
     return lambda: settings.port if listen else endpoints.first_port or settings.port
 
 
-def _favour_the_loop() -> None:
+def _tune_interpreter() -> None:
     """Answers come in time also while results pour in by the thousand.
 
     What was imported and built so far stays for good and need not be looked through by every full collection, which

@@ -95,7 +95,7 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     """
     text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
-    if not (place := current()).is_elsewhere:
+    if not (place := current()).is_remote:
         class_args.check_text(text, directory, file, place.data_directory, python)
         return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
     from nni_manager.cli import sent_config
@@ -151,7 +151,7 @@ def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]
 
 def _absolute(path: str | None) -> str | None:
     """A manager elsewhere has other folders, and knows best which are there."""
-    if path is None or current().is_elsewhere:
+    if path is None or current().is_remote:
         return path
     return os.path.abspath(os.path.expanduser(path))
 

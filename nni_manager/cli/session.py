@@ -34,7 +34,7 @@ class ChosenDaemon:
     token_file: Path | None = None
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         return bool(self.url)
 
 
@@ -101,10 +101,10 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
 
 def connect(place: ChosenDaemon) -> ManagerClient:
     """Raises NniManagerError when nobody, or somebody else, answers there."""
-    if place.is_elsewhere:
+    if place.is_remote:
         from nni_manager.cli import remote_manager
 
-        return remote_manager.reach_elsewhere(place.url, place.token_file)
+        return remote_manager.reach_remote(place.url, place.token_file)
     from nni_manager.cli import daemon
     from nni_manager.client.manager_client import ManagerClient
 

@@ -28,7 +28,7 @@ _LOOK_S = 0.5
 
 
 @contextmanager
-def daemon_seen_to_its_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
+def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
     """Around the stop of experiments. When it is left, a daemon that ends with the last of them has ended, and with it
     its keeper, its socket and its pointer file.
 
@@ -83,7 +83,7 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
     if everything and (ids or port is not None):
         raise click.UsageError("give either --all, or IDs or a port, not both")
     client = connect()
-    with daemon_seen_to_its_end(client, of_all=everything):
+    with waiting_for_daemon_end(client, of_all=everything):
         viewed = {one["id"] for one in client.experiments() if one["status"] == ExperimentStatus.VIEWED}
         if everything:
             stopped = client.stop_all()

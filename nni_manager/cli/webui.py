@@ -25,7 +25,7 @@ def endpoint_page(experiment: Json) -> str:
     if not endpoint:
         return ""
     here = session.current()
-    if not here.is_elsewhere:
+    if not here.is_remote:
         return _reachable(endpoint["url"])
     from nni_manager.client.address import Address, parse_url
 
@@ -37,7 +37,7 @@ def service_page(client: ManagerClient, id: str) -> str:
     """The one on the daemon's; empty: it listens on no port. As the command itself reaches the daemon, if by TCP; else
     by what the daemon says of its listeners."""
     here = session.current()
-    if here.is_elsewhere:
+    if here.is_remote:
         return f"{here.url.rstrip('/')}/experiments/{id}"
     services = (
         listener["address"] for listener in client.daemon().get("listeners", ()) if listener["kind"] == "service"

@@ -197,7 +197,7 @@ def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> N
             if section.keys() & {"name", "className"}:
                 config[one.pattern] = section
             else:
-                source.excuse((one.pattern,))
+                source.expect_no_more((one.pattern,))
             for name, value in top.items():
                 config[name] = {**config.get(name, {}), **value} if isinstance(value, dict) else value
         elif one.pattern == _SHARED_STORAGE:

@@ -19,7 +19,7 @@ from trial_runner import protocol
 #: Clocks of two machines that differ by less, and the way between them, are the same.
 _CLOCKS_AGREE_MS = 2000
 #: The platform's own deeds: a command that ended by a signal was ended by them.
-PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd |
     if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
         is_over = word.state is JobState.SUCCEEDED
         return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
-    if platform.state in PLATFORM_DEEDS:
+    if platform.state in PLATFORM_CAUSED:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")

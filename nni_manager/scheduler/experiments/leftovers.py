@@ -22,7 +22,7 @@ from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
-from nni_manager.scheduler.experiments.preflight import lone_host
+from nni_manager.scheduler.experiments.preflight import standalone_host
 from nni_manager.store import experiments, jobs, leftover_jobs, secrets, services, stored_config
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
@@ -141,7 +141,7 @@ class Leftovers:
     async def _clean(self, left: LeftoverJobs) -> None:
         service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
         folder = self._folder / left.experiment_id
-        host = lone_host(left.experiment_id, left.service, folder, self._connections)
+        host = standalone_host(left.experiment_id, left.service, folder, self._connections)
         adapter = registry.adapter_of(service)
         try:
             platform = adapter(credentials.filled(service, left.secrets), host)

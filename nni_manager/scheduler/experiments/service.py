@@ -18,7 +18,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial import StopRequest
-from nni_manager.platform_kit.keeper import abandoned
+from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import job_plans, service_changes
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
@@ -295,7 +295,7 @@ class Service:
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
             return
         if hold is not None:  # what they reported is taken in when it can be opened again
-            await abandoned.end(self._shared.keeper, entry.id, forget=False)
+            await orphaned_jobs.end(self._shared.keeper, entry.id, forget=False)
         status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._shared.clock()
         comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
         await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nni_manager.domain.evidence import (
     NEVER_HEARD,
-    PLATFORM_DEEDS,
+    PLATFORM_CAUSED,
     UNHEARD,
     AttemptEnd,
     RunnerWord,
@@ -198,7 +198,7 @@ def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platfor
     if platform.state is JobState.SUCCEEDED:
         return _had_a_runner(job) or snapshot.service(job.service).state.expects_runner
     is_asked = trial.asked is not None or snapshot.is_stopping
-    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_DEEDS and not is_asked)
+    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_CAUSED and not is_asked)
     return has_more and _had_a_runner(job)
 
 

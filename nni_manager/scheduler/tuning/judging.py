@@ -12,8 +12,8 @@ from nni_manager.store.database import Database
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
-class Verdicts:
-    """Of one experiment."""
+class Assessments:
+    """The trials of one experiment that the assessor is to judge."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -27,7 +27,7 @@ def mark_prefix(log_folder: Path) -> str:
     return f"{log_folder}:"
 
 
-def end_strays(mark: str) -> int:
+def end_orphans(mark: str) -> int:
     """Kills all whose mark begins so, and answers how many there were. Blocks: milliseconds, by the number of processes
     on the machine."""
     killed: set[int] = set()
