@@ -109,10 +109,10 @@ def _confirmed(question: str) -> bool:
 
 
 def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
-    view = experiment["view"]
+    endpoint = experiment["endpoint"]
     return (
         experiment["id"], experiment["name"] or "", _shown_status(experiment), experiment["platform"],
-        str(view["port"]) if view else "", moment(experiment["createdMs"]), _problem(experiment),
+        str(endpoint["port"]) if endpoint else "", moment(experiment["createdMs"]), _problem(experiment),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How answers look: tables and lists of facts for people, JSON for programs. Only `echo…` and `warn` print."""
+"""The form of answers: tables and lists of facts for people, JSON for programs. Only `echo…` and `warn` print."""
 
 from __future__ import annotations
 

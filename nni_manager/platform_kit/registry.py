@@ -28,7 +28,7 @@ GROUP = "nni_manager.platforms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformDescription:
-    """What a platform's package says about itself without importing anything heavy."""
+    """A platform's package as it describes itself, without importing anything heavy."""
 
     #: What users write: the folder's, or the entry point's name.
     name: str

@@ -67,7 +67,7 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
 
 def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
     """As NNI 2 and NNI 3 say it."""
-    manager.view_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
+    manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     out = nnictl("create", "-c", str(file), "-p", "8080").stdout
     assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
         ("new00000", ""), ("", "new00000"),
@@ -136,7 +136,7 @@ def test_a_folder_whose_name_is_not_utf_8_is_refused(nnictl: Run, manager: FakeM
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"))
     assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
-    assert manager.calls == [("resume", "abc", {"view": ANY_PORT, "working_directory": None, "debug": False})]
+    assert manager.calls == [("resume", "abc", {"endpoint": ANY_PORT, "working_directory": None, "debug": False})]
 
 
 @pytest.mark.parametrize(

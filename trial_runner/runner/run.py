@@ -1,4 +1,4 @@
-"""Calls from other threads, carried out by the loop's own."""
+"""The run of one trial's command: the loop that starts it, watches it, delivers what it reports, and ends it."""
 
 import os
 import signal
