@@ -278,7 +278,7 @@ class _Jobs(KeeperJobs):
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """Where it is, and times by our clock."""
         report, host = super().report_of(job), self._address.host
-        report = replace(report, place=f"{host}, {report.place}" if report.place else host)
+        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
         assert isinstance(self._connection, Machine), "what it was entered with"
         offset_ms = self._connection.clock_offset_ms
         return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
