@@ -204,12 +204,25 @@ class RemotePlatform(Platform):
             return job.handle_of(spec.name, known, "")  # it may run there; what `observe` says of it decides
         if not any(one.is_up for one in self._sites.values()):
             raise PlatformUnavailable(self._why().sentence, refused=True)
-        if self._park is not None:
-            return await self._submit_with_gpus(spec, self._park)
-        site = site or self._choose()
+        if (park := self._park) is not None:
+            return await self._pass_over(spec, lambda: self._start_with_gpus(spec, park))
+        return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
+
+    async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
+        """Machines that start nothing now, such as one whose disk is full: as long as there is another."""
+        for _ in self._sites:
+            try:
+                return await start()
+            except PlatformUnavailable as error:
+                if spec.is_repeat or not error.refused:
+                    raise
+        return NoRoom(why=self.room().why or self._why())
+
+    async def _start_at_best(self, spec: JobSpec, known: str | None) -> JobHandle | NoRoom:
+        site = self._choose() if known is None else self._sites[known]
         return NoRoom(why=self._why()) if site is None else await self._start(spec, site, None)
 
-    async def _submit_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
+    async def _start_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
         found = await park.reserve(spec.name, is_repeat=spec.is_repeat)
         if isinstance(found, NoRoom):
             return found
@@ -225,7 +238,7 @@ class RemotePlatform(Platform):
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
         key = site.entry.address.key
-        with _counted(machine, spec.name):
+        with _counted(machine, spec.name), _judged(site):
             await asyncio.to_thread(self._placed.put, spec.name, key)
             await site.jobs.submit(spec.name, request, reservation)
         return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
@@ -334,3 +347,15 @@ def _counted(machine: Machine, name: str) -> Iterator[None]:
         if isinstance(error, SubmitRejected) or error.refused:
             machine.running.discard(name)
         raise
+
+
+@contextmanager
+def _judged(site: Site) -> Iterator[None]:
+    """By whether it starts a job."""
+    try:
+        yield
+    except PlatformUnavailable as error:
+        if error.refused:
+            site.set_aside(str(error))
+        raise
+    site.note_start()
