@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -79,31 +78,37 @@ def test_code_that_somebody_removes_there_is_sent_again(
 
 @pytest.mark.machines
 def test_a_disk_that_is_full_for_a_while(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
-    """The other machine goes on, what runs ends, and when there is room again it takes trials as before."""
+    """What runs there ends when there is room again, what was about to start goes to the other machine."""
     full = machines[0]
-    trials = 40
+    trials = 24
     with _small_disk(full.home):
         for machine in machines:
             asyncio.run(machine.start())
         # a trial that cannot write its result would fail by its own fault
         command = f"sleep 0.5; until {_REPORT}; do sleep 0.2; done"
-        id_ = daemon.create(_config(machines, command, trials, pythonPath=str(Path(_PYTHON).parent)), code)
+        id_ = daemon.create(_config(machines, command, trials), code)
         daemon.wait_for(id_, lambda _: _succeeded(daemon, id_) >= 4)
         _fill(full.home / "rest")
         before = _succeeded(daemon, id_)
-        daemon.wait_for(id_, lambda _: _succeeded(daemon, id_) >= before + 8)
-        until(lambda: "takes no trials for a while" in daemon.log())
+        daemon.wait_for(id_, lambda _: _succeeded(daemon, id_) >= before + 6)
         (full.home / "rest").unlink()
-        taken = len(list(full.home.rglob("trials/*/exit.json")))
-        daemon.wait(id_, "DONE", timeout_s=100)
-        assert daemon.rows(id_, _RESULTS) == [(number, "SUCCEEDED", str(number), 1) for number in range(trials)]
-        assert len(list(full.home.rglob("trials/*/exit.json"))) > taken
+        daemon.wait(id_, "DONE")
+        taken = _ended_on(full)
+        _fill(full.home / "rest")
+        daemon.call("PATCH", f"/experiments/{id_}", json={"maxTrialNumber": trials + 8})
+        daemon.wait(id_, "DONE")
+        assert _ended_on(full) == taken and "127.0.0.1 takes no trials for a while" in daemon.log()
+        (full.home / "rest").unlink()
+        daemon.call("PATCH", f"/experiments/{id_}", json={"maxTrialNumber": trials + 72})
+        daemon.wait(id_, "DONE")
+        assert _ended_on(full) > taken
+        results = [(number, "SUCCEEDED", str(number), 1) for number in range(trials + 72)]
+        assert daemon.rows(id_, _RESULTS) == results
         daemon.call("POST", f"/experiments/{id_}/stop")
         asyncio.run(full.stop())
         until(lambda: not processes_of(str(full.home / ".nni-manager")))
 
 
-_PYTHON = shutil.which("python3") or ""
 _RESULTS = """
     SELECT sequence_id, status, final_data, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id)
     FROM trials t ORDER BY 1
@@ -116,6 +121,10 @@ def _config(machines: list[RealMachine], command: str, trials: int, **fields: An
         "trialCodeDirectory": ".", "trialConcurrency": 4, "maxTrialNumber": trials, "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry(**fields) for machine in machines]},
     }  # fmt: skip
+
+
+def _ended_on(machine: RealMachine) -> int:
+    return len(list(machine.home.rglob("trials/*/exit.json")))
 
 
 def _succeeded(daemon: Daemon, id: str) -> int:
