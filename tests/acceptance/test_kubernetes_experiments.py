@@ -81,6 +81,35 @@ def test_each_trial_has_its_own_result_and_nothing_is_left(listening: Daemon, tm
         assert asyncio.run(_left(kubeconfig, resource)) == []
 
 
+@pytest.mark.parametrize("case", ["master and worker", "framework"])
+def test_where_pods_do_not_reach_us_all_comes_through_the_api(listening: Daemon, tmp_path: Path, case: str) -> None:
+    """Nothing is said about channels: each pod tries, and once one has tried in vain the next need not."""
+    daemon, (_, section, resource) = listening, CASES[case]
+    code = tmp_path / "code"
+    code.mkdir()
+    with _cluster(tmp_path, tmp_path) as kubeconfig:
+        service = {**section, "kubeconfig": str(kubeconfig), "nniManagerIp": "127.0.0.2"}
+        id_ = daemon.create(_config(service), code)
+        daemon.wait(id_, "DONE", timeout_s=90)
+        assert daemon.rows(id_, "SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
+            (number, "SUCCEEDED", number) for number in range(TRIALS)
+        ]
+        assert daemon.rows(id_, "SELECT channel, number FROM attempts") == [("exec", 1)] * TRIALS
+        daemon.call("POST", f"/experiments/{id_}/stop")
+        daemon.wait(id_, "STOPPED")
+        assert asyncio.run(_left(kubeconfig, resource)) == []
+
+
+def test_where_they_do_the_same_setting_pushes(listening: Daemon, tmp_path: Path) -> None:
+    daemon, (_, section, _) = listening, CASES["adl"]
+    code = tmp_path / "code"
+    code.mkdir()
+    with _cluster(tmp_path, tmp_path) as kubeconfig:
+        id_ = daemon.create(_config({**section, "kubeconfig": str(kubeconfig)}), code)
+        daemon.wait(id_, "DONE", timeout_s=90)
+        assert daemon.rows(id_, "SELECT channel, number FROM attempts") == [("push", 1)] * TRIALS
+
+
 def _config(service: dict[str, Any]) -> dict[str, Any]:
     return {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": _COMMAND,
