@@ -103,7 +103,9 @@ def _prepare(told: Settings, clients: List[Client], container: str) -> _Ready:
     try:
         return _fetch(told, clients, container)
     except Fenced as error:
-        raise _Failure(protocol.EXIT_FENCED, "The manager has decided this attempt: {}".format(error)) from error
+        # what a process beside the one that reports is worth, was decided without it: no reason to call the job failed
+        code = protocol.EXIT_FENCED if told.is_reporter else 0
+        raise _Failure(code, "The manager has decided this attempt: {}".format(error)) from error
     except Refused as error:
         code = protocol.EXIT_VERSION_REFUSED if error.status == 409 else protocol.EXIT_USAGE
         raise _Failure(code, str(error)) from error

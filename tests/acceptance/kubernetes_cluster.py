@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx
 
-from nni_manager.platform_kit.kubernetes_access import Access
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
 
 TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
@@ -88,7 +88,7 @@ class FakeCluster:
 @contextlib.contextmanager
 def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeCluster]:
     """`mounted`: what the NFS export holds; `options`: of `python -m tests.fakes.kubernetes`."""
-    command = [
+    command: list[str | Path] = [
         sys.executable, "-m", "tests.fakes.kubernetes", "--folder", folder / "cluster", "--back-off", "0.1",
         "--export", f"{SERVER}:{EXPORT}={mounted}", *options,
     ]  # fmt: skip

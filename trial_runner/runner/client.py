@@ -170,13 +170,18 @@ class Client:
             headers[protocol.CONTAINER_HEADER] = self._container
         if data is not None:
             headers["Content-Type"] = "application/json"
-        if self._connection.sock is None:
-            self._connection.connect()
-            self._connection.sock.settimeout(_TIMEOUT_S)
+        self._connect()
         self._connection.request(method, "{}/{}".format(self._path, route), data, headers)
         response = self._connection.getresponse()
         self._is_kept = True
         return response
+
+    def _connect(self) -> None:
+        """Quiet where it is connected. What comes after may take longer."""
+        if self._connection.sock is None:
+            self._connection.connect()
+            connected: Any = self._connection.sock
+            connected.settimeout(_TIMEOUT_S)
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         """In pieces, because older Pythons set aside as much memory as is asked for."""

@@ -52,6 +52,9 @@ class Mailbox:
 _ECHO_S = 10.0
 #: Seconds that whoever is to read in this container may take once its end was asked for.
 _READ_S = 10.0
+#: Seconds that a process beside the one that reports has to end by itself once the attempt is decided: most have files
+#: to write then, and platforms call a job failed of which a process was ended.
+_BESIDE_S = 30.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -201,6 +204,10 @@ class Run:
         if self._evidence is not None:
             self._loop.stop()
         elif self._delivery is not None and self._delivery.is_fenced:
+            self._loop.call_later(0 if self._settings.is_reporter else _BESIDE_S, self._cut_off)
+
+    def _cut_off(self) -> None:
+        if self._evidence is None:
             self._is_cut_off = True
             self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
@@ -240,7 +247,7 @@ class Run:
 
     def _exit_code(self) -> int:
         if self._is_superseded or self._is_cut_off:
-            return protocol.EXIT_FENCED
+            return protocol.EXIT_FENCED if self._settings.is_reporter else 0
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner
 

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes_fields import KubernetesSection
+from nni_manager.platform_kit.kubernetes.fields import KubernetesSection
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
 
 

@@ -116,7 +116,8 @@ class TunerHost:
         self._process.stdin.close()
         if not kill and self._process.returncode is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _END_TIMEOUT_S)
+                async with asyncio.timeout(_END_TIMEOUT_S):
+                    await self._process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()

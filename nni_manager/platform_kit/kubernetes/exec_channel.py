@@ -21,10 +21,10 @@ import aiofiles
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
 from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes_choice import Choices
-from nni_manager.platform_kit.kubernetes_client import Object, Refusal
-from nni_manager.platform_kit.kubernetes_exec import ExecFailed
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.choice import Choices
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.exec import ExecFailed
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
@@ -147,7 +147,8 @@ class _Attempt:
         now_s = asyncio.get_running_loop().time()
         waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), min(waits, default=None))
+            async with asyncio.timeout(min(waits, default=None)):
+                await self._news.wait()
 
     async def _ask(self, pod: Object) -> str:
         """What its runner has chosen."""

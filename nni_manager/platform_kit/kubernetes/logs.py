@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nni_manager.domain.errors import NotFound, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes_client import Refusal
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes_resource import PODS
+from nni_manager.platform_kit.kubernetes.client import Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.resource import PODS
 
 #: Bytes of a pod's log that are read at most.
 _MOST = 64 * 1024 * 1024

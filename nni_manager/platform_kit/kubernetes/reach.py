@@ -7,8 +7,8 @@ import logging
 import socket
 from urllib.parse import urlsplit
 
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_resource import PODS
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import PODS
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from typing import Any
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.platform_kit.connections import Connection
-from nni_manager.platform_kit.kubernetes_access import Access
-from nni_manager.platform_kit.kubernetes_client import JSON, Client, Object, Query, Refusal, connect
-from nni_manager.platform_kit.kubernetes_informer import Informer
-from nni_manager.platform_kit.kubernetes_names import EXPERIMENT
-from nni_manager.platform_kit.kubernetes_resource import EVENTS, Resource
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.client import JSON, Client, Object, Query, Refusal, connect
+from nni_manager.platform_kit.kubernetes.informer import Informer
+from nni_manager.platform_kit.kubernetes.names import EXPERIMENT
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, Resource
 
 log = logging.getLogger(__name__)
 

@@ -19,26 +19,20 @@ from typing import ClassVar, Self
 from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.platform_kit import (
-    attempt_file,
-    kubernetes_logs,
-    kubernetes_names,
-    kubernetes_refusals,
-    kubernetes_storage,
-    kubernetes_submission,
-)
+from nni_manager.platform_kit import attempt_file
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes_access import Access
-from nni_manager.platform_kit.kubernetes_client import Object, Refusal
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_following import Following
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_preflight import Preflight
-from nni_manager.platform_kit.kubernetes_reading import Reading, reading
-from nni_manager.platform_kit.kubernetes_resource import EVENTS, PODS, SECRETS, Resource
-from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platform_kit.kubernetes import logs, names, refusals, storage, submission
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.following import Following
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.preflight import Preflight
+from nni_manager.platform_kit.kubernetes.reading import Reading, reading
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.service import Service
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -82,7 +76,7 @@ class KubernetesPlatform(Platform):
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
-        channel = kubernetes_storage.channel(settings)
+        channel = storage.channel(settings)
         return Capabilities(
             watches=True, reads_files=True, has_portal=True,
             has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC), is_read=channel != protocol.PUSH,
@@ -164,7 +158,7 @@ class KubernetesPlatform(Platform):
         try:
             found = await kind.find(cluster)
         except Refusal as refusal:
-            raise kubernetes_refusals.error(refusal, f"look for {kind.plural}", cluster.namespace) from None
+            raise refusals.error(refusal, f"look for {kind.plural}", cluster.namespace) from None
         if found is None:
             raise PlatformUnavailable(kind.missing(), refused=True)
         return found
@@ -195,15 +189,15 @@ class KubernetesPlatform(Platform):
         try:
             created = await self._create(cluster, spec)
         except Refusal as refusal:
-            if (why := kubernetes_refusals.quota(refusal)) is not None:
+            if (why := refusals.quota(refusal)) is not None:
                 asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # nobody tells of room
                 return NoRoom(why=why)
-            error = kubernetes_refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
+            error = refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
             raise error from None
         meta = created["metadata"]
         told = {"name": meta["name"], "uid": meta.get("uid", ""), "folder": spec.attempt_directory}
-        data = json.dumps(told | {"link": kubernetes_storage.address(self.settings, spec)})
+        data = json.dumps(told | {"link": storage.address(self.settings, spec)})
         handle = JobHandle(platform=self.name, version=1, job_name=spec.name, data=data)
         self._memory(handle, created)
         return handle
@@ -217,16 +211,16 @@ class KubernetesPlatform(Platform):
         """Raises Refusal, too."""
         _, service, resource = self._entered
         name = self.object_name(spec)
-        labels = kubernetes_names.job_labels(spec, self.host.service, name)
+        labels = names.job_labels(spec, self.host.service, name)
         if spec.is_repeat and (
-            found := await kubernetes_submission.find_own(cluster, resource, name, labels, spec)
+            found := await submission.find_own(cluster, resource, name, labels, spec)
         ):  # fmt: skip
             await self.on_created(cluster, found, spec, service)
             return found
         await service.prepare()
         manifest = self.manifest(spec, name, labels, service)
-        whole = kubernetes_submission.body(resource, manifest, spec, name, cluster.namespace, labels)
-        created, _ = await kubernetes_submission.create(cluster, resource, whole, spec, service)
+        whole = submission.body(resource, manifest, spec, name, cluster.namespace, labels)
+        created, _ = await submission.create(cluster, resource, whole, spec, service)
         await self.on_created(cluster, created, spec, service)
         return created
 
@@ -293,7 +287,7 @@ class KubernetesPlatform(Platform):
         try:
             await call  # type: ignore[misc]
         except Refusal as refusal:
-            error = kubernetes_refusals.error(refusal, f"{verb} {self._entered[2].plural}", cluster.namespace)
+            error = refusals.error(refusal, f"{verb} {self._entered[2].plural}", cluster.namespace)
             raise PlatformUnavailable(str(error)) from None
 
     async def close(self) -> None:
@@ -317,10 +311,10 @@ class KubernetesPlatform(Platform):
 
     async def _clean(self, cluster: Cluster, resource: Resource, job_names: frozenset[str] | None) -> None:
         """`job_names` None: all."""
-        labels = kubernetes_names.service_labels(self.host.experiment_id, self.host.service)
-        for found in await cluster.list(resource, kubernetes_names.selector(labels)):
+        labels = names.service_labels(self.host.experiment_id, self.host.service)
+        for found in await cluster.list(resource, names.selector(labels)):
             meta = found["metadata"]
-            name = (meta.get("annotations") or {}).get(kubernetes_names.DOCUMENTED_NAME)
+            name = (meta.get("annotations") or {}).get(names.DOCUMENTED_NAME)
             if job_names is None or name in job_names:
                 await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
                 await cluster.delete(SECRETS, Service.secret_name(meta["name"]))
@@ -334,5 +328,5 @@ class KubernetesPlatform(Platform):
         memory = self._memory(handle)
         if name != protocol.STDOUT_FILE or not memory.pods:
             raise NotFound(f"job {handle.job_name} has no {name} in the cluster")
-        data = await kubernetes_logs.read(await self._cluster(), memory)
+        data = await logs.read(await self._cluster(), memory)
         return data[offset : offset + limit] if offset >= 0 else data[offset:][:limit]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nni_manager.domain.job import JobReport
-from nni_manager.platform_kit.kubernetes_client import MERGE_PATCH, Object, Refusal
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_resource import Resource
+from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.kubernetes_client import Object
+from nni_manager.platform_kit.kubernetes.client import Object
 
 #: Reasons for which a container waits because of its image.
 _IMAGE = frozenset({

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_names import REPORTS
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.names import REPORTS
 from trial_runner import protocol
 
 #: Where volumes are in the pod, as in NNI, and the runner.

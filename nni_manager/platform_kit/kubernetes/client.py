@@ -17,8 +17,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit import kubernetes_access
-from nni_manager.platform_kit.kubernetes_access import Access
+from nni_manager.platform_kit.kubernetes.access import Access, load, private_folder
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -135,8 +134,8 @@ async def connect(access: Access) -> Client:
     """A client; nothing was asked yet. Raises BadCredentials."""
     from kubernetes_asyncio.client import ApiClient
 
-    with kubernetes_access.private_folder() as folder:
-        return Client(ApiClient(await kubernetes_access.load(access, Path(folder))))
+    with private_folder() as folder:
+        return Client(ApiClient(await load(access, Path(folder))))
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

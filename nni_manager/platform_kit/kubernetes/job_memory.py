@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit import kubernetes_evidence as evidence
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_names import REPORTS
+from nni_manager.platform_kit.kubernetes import evidence
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.names import REPORTS
 
 #: Seconds: an image that cannot be pulled, or a container that cannot be made, fails the job after them.
 STUCK_S = 600.0

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.platform_kit.kubernetes_client import Client, Object, Query, Refusal
-from nni_manager.platform_kit.kubernetes_resource import Resource
+from nni_manager.platform_kit.kubernetes.client import Client, Object, Query, Refusal
+from nni_manager.platform_kit.kubernetes.resource import Resource
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,8 @@ class Informer:
         wait_s = _WAITS_S[min(self._failures, len(_WAITS_S) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
         self._failures += 1
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._again.wait(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await self._again.wait()
 
     def _note(self, trouble: PlatformError | None) -> None:
         if trouble is None:

@@ -11,14 +11,14 @@ from pathlib import Path
 from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_azure, kubernetes_names, kubernetes_storage
-from nni_manager.platform_kit import kubernetes_shared_objects as shared
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes_client import MERGE_PATCH, Object, Refusal
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_pod import MOUNT, TOKEN_KEY, PodSettings
-from nni_manager.platform_kit.kubernetes_reach import Reach
-from nni_manager.platform_kit.kubernetes_resource import CONFIG_MAPS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes import azure, names, storage
+from nni_manager.platform_kit.kubernetes import shared_objects as shared
+from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.pod import MOUNT, TOKEN_KEY, PodSettings
+from nni_manager.platform_kit.kubernetes.reach import Reach
+from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
@@ -36,7 +36,7 @@ class Service:
         self._settings = settings
         self._host = host
         self._platform = platform
-        self.channel = kubernetes_storage.channel(settings)
+        self.channel = storage.channel(settings)
         self._reach = Reach(cluster)
         self._preparing = asyncio.Lock()
         self._runner_map = ""
@@ -45,7 +45,7 @@ class Service:
         self._azure = ""
         #: As pods see it.
         self._code_archive = ""
-        here = kubernetes_storage.mount_point(settings)
+        here = storage.mount_point(settings)
         #: Where this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
@@ -73,11 +73,10 @@ class Service:
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
     async def _prepare_storage(self) -> None:
-        storage = kubernetes_storage.storage_of(self._settings)
-        if storage.get("storageType") == kubernetes_storage.AZURE:
-            key = await kubernetes_azure.account_key(storage)
-            account = str(storage["azureAccount"])
-            secret = shared.azure_secret(self._host.experiment_id, self._host.service, account, key)
+        account = storage.storage_of(self._settings)
+        if account.get("storageType") == storage.AZURE:
+            key, name = await azure.account_key(account), str(account["azureAccount"])
+            secret = shared.azure_secret(self._host.experiment_id, self._host.service, name, key)
             self._azure = await self.put(SECRETS, secret)
         if self.storage is not None and self._here is not None:
             try:
@@ -106,7 +105,7 @@ class Service:
         return PodSettings(
             platform=self._platform, channel=channel, own_address=self._reach.own_address,
             runner_map=self._runner_map, code_archive=self._code_archive,
-            storage=kubernetes_storage.volume(settings, self._azure),
+            storage=storage.volume(settings, self._azure),
             gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
             priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,
             code_in_image=code_in_image, template=_mapping(settings.get("podTemplate")),
@@ -172,9 +171,7 @@ class Service:
 
     async def close(self) -> None:
         """Removes everything with our labels that is no job's. Raises Refusal."""
-        labels = kubernetes_names.selector(
-            kubernetes_names.service_labels(self._host.experiment_id, self._host.service)
-        )
+        labels = names.selector(names.service_labels(self._host.experiment_id, self._host.service))
         for resource in (SECRETS, CONFIG_MAPS):
             for found in await self._cluster.list(resource, labels):
                 await self._cluster.delete(resource, found["metadata"]["name"])

@@ -6,7 +6,7 @@ import re
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.kubernetes_client import Refusal
+from nni_manager.platform_kit.kubernetes.client import Refusal
 
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 _ENDING = re.compile(r"being terminated", re.IGNORECASE)

@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_names import service_labels
-from nni_manager.platform_kit.kubernetes_pod import RUNNER_FILE
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.names import service_labels
+from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE
 
 LOGIN_KEY = ".dockerconfigjson"
 #: Of the volume kind azureFile.

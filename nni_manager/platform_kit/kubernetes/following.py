@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from nni_manager.domain.job import JobReport
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_informer import Informer
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory, Read
-from nni_manager.platform_kit.kubernetes_names import JOB
-from nni_manager.platform_kit.kubernetes_resource import EVENTS, PODS, Resource
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.informer import Informer
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
+from nni_manager.platform_kit.kubernetes.names import JOB
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
 
 #: Events of one job that are kept.
 _MOST_EVENTS = 20

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit import kubernetes_storage
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes_access import Access
-from nni_manager.platform_kit.kubernetes_client import Refusal
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_reach import may_exec
-from nni_manager.platform_kit.kubernetes_resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
-from nni_manager.platform_kit.kubernetes_service import login_paths
-from nni_manager.platform_kit.kubernetes_shared_objects import read_login
+from nni_manager.platform_kit.kubernetes import storage
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.client import Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.reach import may_exec
+from nni_manager.platform_kit.kubernetes.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.service import login_paths
+from nni_manager.platform_kit.kubernetes.shared_objects import read_login
 from trial_runner import protocol
 
 #: The oldest that we know to have all we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
@@ -38,7 +38,7 @@ class Preflight:
         self._access = access
         self._kind = kind
         self._more = more
-        self._channel = kubernetes_storage.channel(settings)
+        self._channel = storage.channel(settings)
 
     async def findings(self) -> Sequence[PreflightFinding]:
         """Raises nothing on purpose."""
@@ -66,7 +66,7 @@ class Preflight:
                 await asyncio.to_thread(read_login, Path(path), field)
             except InvalidInput as error:
                 yield _finding(Severity.WRONG, field, str(error))
-        here = kubernetes_storage.mount_point(self._settings)
+        here = storage.mount_point(self._settings)
         if self._channel == protocol.PULL:
             if here is None:
                 yield _finding(
@@ -159,7 +159,7 @@ class Preflight:
         return wanted
 
     async def _claim(self, cluster: Cluster) -> Findings:
-        claim = kubernetes_storage.storage_of(self._settings).get("claimName")
+        claim = storage.storage_of(self._settings).get("claimName")
         if claim:
             try:
                 there = await cluster.find(CLAIMS, str(claim)) is not None

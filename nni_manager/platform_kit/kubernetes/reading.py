@@ -9,15 +9,15 @@ from typing import Protocol
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes_choice import runner_container
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_exec import execute
-from nni_manager.platform_kit.kubernetes_exec_channel import ExecChannel
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes_pod import RUNNER_FILE, RUNNER_MOUNT
-from nni_manager.platform_kit.kubernetes_resource import PODS
-from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platform_kit.kubernetes.choice import runner_container
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.exec import execute
+from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE, RUNNER_MOUNT
+from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platform_kit.pull import Pull
 from trial_runner import protocol
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_names
-from nni_manager.platform_kit.kubernetes_client import Object, Refusal
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_resource import Resource
-from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import Resource
+from nni_manager.platform_kit.kubernetes.service import Service
 
 _CONFLICT = 409
 
@@ -21,7 +21,7 @@ def body(
     """The whole object."""
     metadata: Object = {
         **manifest.get("metadata", {}), "name": name, "namespace": namespace, "labels": dict(labels),
-        "annotations": {kubernetes_names.DOCUMENTED_NAME: spec.name},
+        "annotations": {names.DOCUMENTED_NAME: spec.name},
     }  # fmt: skip
     return {"apiVersion": resource.api_version, "kind": resource.kind, **manifest, "metadata": metadata}
 
@@ -31,7 +31,7 @@ async def find_own(
 ) -> Object | None:
     """The job, if it is there. Raises SubmitRejected for somebody else's of that name, and Refusal."""
     found = await cluster.find(resource, name)
-    if found is None or kubernetes_names.is_ours(found, labels, spec.name):
+    if found is None or names.is_ours(found, labels, spec.name):
         return found
     meta = found["metadata"]
     raise SubmitRejected(
