@@ -76,9 +76,10 @@ class KubernetesPlatform(Platform):
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
-        is_push = storage.channel(settings) == protocol.PUSH
+        channel = storage.channel(settings)
         return Capabilities(
-            watches=True, reads_files=True, has_runner=is_push, is_read=not is_push, has_portal=True,
+            watches=True, reads_files=True, has_portal=True,
+            has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC), is_read=channel != protocol.PUSH,
             ships_code=cls.sends_code(settings), platform_decides=cls.restarts(settings), slow_poll_s=60.0,
         )  # fmt: skip
 
@@ -139,7 +140,7 @@ class KubernetesPlatform(Platform):
     def _begin_reading(self, service: Service, cluster: Cluster, following: Following) -> None:
         """Where runners do not post their results."""
         sends_code = self.sends_code(self.settings)
-        self._reading = reading(service, cluster, self.host, self.job_kind().container, sends_code=sends_code)
+        self._reading = reading(service, cluster, self.host, sends_code=sends_code)
         if self._reading is not None:
             self._stack.push_async_callback(self._reading.close)
             following.on_change = self._reading.notice
