@@ -1,4 +1,4 @@
-"""How much of a request's body is taken. Bytes are counted as they come: a chunked body does not say its size."""
+"""The checks in front of every listener: size of bodies, host, origin, token."""
 
 from __future__ import annotations
 

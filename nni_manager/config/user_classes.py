@@ -1,4 +1,4 @@
-"""Users' tuners and assessors before an experiment is made of them: which Python runs them, and whether it can.
+"""Users' tuners and assessors before an experiment is made of them: the Python that runs them, and whether it can.
 
 The classes are imported in a process of that Python (`trial_runner.tuner_host`), as they will be in the experiment.
 """
@@ -94,7 +94,7 @@ async def find(
 async def objection(
     validator: str, code_directory: str, class_args: Mapping[str, object], python: str, environment: Mapping[str, str]
 ) -> str:
-    """What an NNI `ClassArgsValidator` (``module.Class``) has against arguments; else empty."""
+    """The objection of an NNI `ClassArgsValidator` (``module.Class``) to arguments; empty: none."""
     request = {"validator": validator, "code_directory": code_directory, "class_args": dict(class_args)}
     try:
         return str((await _ask(python, {"verb": "validate", **request}, environment, "/"))["refusal"])

@@ -34,7 +34,7 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*\bextra == ["'](?P<extra>[\w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformDescription:
-    """What a platform's package says about itself without importing anything heavy."""
+    """A platform's package as it describes itself, without importing anything heavy."""
 
     #: What users write: the folder's, or the entry point's name.
     name: str

@@ -27,7 +27,7 @@ from trial_runner.tuner_host.verbs import Message, Verbs
 
 
 class CannotUse(Exception):
-    """What a config says of a user's class cannot be used; the text is a sentence that names the field."""
+    """The config's description of a user's class cannot be used; the text is a sentence that names the field."""
 
 
 class UserVerbs(Verbs):

@@ -272,7 +272,7 @@ def _start_reason(snapshot: Snapshot, job: AttemptRow) -> Wait:
 
 
 def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:
-    """What changes from one moment to the next is written once a second."""
+    """Notes why the trial waits; a sentence that changes from one moment to the next is written once a second."""
     is_same_code = trial.wait_code == wait.code
     if is_same_code and (trial.wait_sentence, trial.wait_details) == (wait.sentence, json.dumps(wait.details)):
         return
