@@ -24,6 +24,7 @@ TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 #: An NFS export that stands for a folder of this machine.
 SERVER, EXPORT = "10.0.0.1", "/export"
 _KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)
@@ -50,6 +51,15 @@ class FakeCluster:
                 await cluster.create(resource, body)
 
         asyncio.run(create())
+
+    def remove(self, resource: Resource, name: str) -> None:
+        """Of no namespace."""
+
+        async def remove() -> None:
+            async with self._client() as cluster:
+                await cluster.call("DELETE", f"/apis/{resource.api_version}/{resource.plural}/{name}", body={})
+
+        asyncio.run(remove())
 
     def until(self, look: Callable[[], Any], seconds: float = 30) -> Any:
         """Its first answer that is true."""
