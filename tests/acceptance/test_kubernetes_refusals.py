@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,11 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {**_KUBEFLOW, "storage": {"storageType": "pvc", "path": "/tmp", "claimName": "mine"}},
         r"storage\.claimName.*there is no claim mine|there is no claim mine.*storage\.claimName",
     ),
-    "a field that pods do not have": (
-        {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}}, r"podTemplate.*tolerationz"
+    "an account that is not there": (
+        {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"}, r"Pod: .*nobody.*not found"
+    ),
+    "a template that the operator refuses": (
+        {**_KUBEFLOW, "podTemplate": {"spec": {"restartPolicy": "Sometimes"}}}, r"the cluster would not take it.*Sometimes"
     ),
     "a context that is not there": ({**_KUBEFLOW, "context": "mine"}, r"kubeconfig.*context mine"),
 }  # fmt: skip
@@ -69,21 +73,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
         yield cluster
 
 
-def refusal(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
-    """What `create` says."""
+def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, Any]:
+    """What `create` answers."""
     code = folder / "code"
     code.mkdir(exist_ok=True)
     (code / "login").write_text("user: me")
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
-        "tuner": {"name": "Random"}, "trialConcurrency": 1,
-        "trainingService": {"kubeconfig": str(cluster.kubeconfig), **section},
+        "tuner": {"name": "Random"}, "trialConcurrency": 1, "trainingService": section,
     }  # fmt: skip
-    body = {"config": json.dumps(config), "directory": str(code), "environment": {}, "interpreter": ""}
+    body = {"config": json.dumps(config), "directory": str(code), "environment": {}, "interpreter": sys.executable}
     with daemon.client() as client:
-        answer = client.post("/api/v1/experiments", json=body)
-    assert answer.status_code in (400, 409, 422), answer.text
-    return answer.text
+        answer: dict[str, Any] = client.post("/api/v1/experiments", json=body).json()
+    return answer
+
+
+def refusal(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
+    answer = create(daemon, folder, {"kubeconfig": str(cluster.kubeconfig), **section})
+    assert "id" not in answer, answer
+    return str(answer)
 
 
 @pytest.mark.parametrize("case", SECTIONS)
@@ -112,19 +120,19 @@ def test_a_cluster_without_the_operator(daemon: Daemon, tmp_path: Path) -> None:
         assert cluster.left() == []
 
 
+def test_a_field_that_pods_do_not_have_is_warned_of(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The cluster would drop it without a word."""
+    section = {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}, "kubeconfig": str(cluster.kubeconfig)}
+    (warning,) = create(daemon, tmp_path, section)["warnings"]
+    assert "podTemplate" in warning["message"] and "tolerationz" in warning["message"], warning
+
+
 def test_an_image_that_cannot_be_pulled(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """The trial says so while it waits; nothing is left of it."""
     cluster.control("break_image", pattern="example/nowhere", error="repository does not exist")
-    code = tmp_path / "code"
-    code.mkdir()
     role = {**_ROLE, "dockerImage": "example/nowhere:1"}
-    config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
-        "tuner": {"name": "Random"}, "trialConcurrency": 1, "trainingService": {
-            **_KUBEFLOW, "worker": role, "kubeconfig": str(cluster.kubeconfig), "channel": "exec",
-        },
-    }  # fmt: skip
-    id_ = daemon.create(config, code)
+    section = {**_KUBEFLOW, "worker": role, "kubeconfig": str(cluster.kubeconfig), "channel": "exec"}
+    id_ = create(daemon, tmp_path, section)["id"]
 
     def wait() -> Any:
         (trial,) = daemon.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]

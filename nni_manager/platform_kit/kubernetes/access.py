@@ -86,7 +86,9 @@ def _paths(access: Access) -> list[Path]:
 
 
 def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    found = next((one for file in files for one in file.get(kind) or () if one["name"] == name), None)
+    found: dict[str, Any] | None = next(
+        (one for file in files for one in file.get(kind) or () if one["name"] == name), None
+    )
     if found is None:
         raise LookupError(f"{kind} has no {name}")
     return found
