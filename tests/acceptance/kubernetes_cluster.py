@@ -46,9 +46,12 @@ class FakeCluster:
         return asyncio.run(self._objects([resource], selector))
 
     def create(self, resource: Resource, body: dict[str, Any]) -> None:
+        self.create_at(resource.path("default"), body)
+
+    def create_at(self, path: str, body: dict[str, Any]) -> None:
         async def create() -> None:
             async with self._client() as cluster:
-                await cluster.create(resource, body)
+                await cluster.call("POST", path, body=body)
 
         asyncio.run(create())
 

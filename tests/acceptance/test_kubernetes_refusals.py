@@ -60,7 +60,8 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"}, r"Pod: .*nobody.*not found"
     ),
     "a template that the operator refuses": (
-        {**_KUBEFLOW, "podTemplate": {"spec": {"restartPolicy": "Sometimes"}}}, r"the cluster would not take it.*Sometimes"
+        {**_KUBEFLOW, "podTemplate": {"spec": {"restartPolicy": "Sometimes"}}},
+        r"the cluster would not take it.*Sometimes",
     ),
     "a context that is not there": ({**_KUBEFLOW, "context": "mine"}, r"kubeconfig.*context mine"),
 }  # fmt: skip
@@ -125,6 +126,21 @@ def test_a_field_that_pods_do_not_have_is_warned_of(daemon: Daemon, cluster: Fak
     section = {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}, "kubeconfig": str(cluster.kubeconfig)}
     (warning,) = create(daemon, tmp_path, section)["warnings"]
     assert "podTemplate" in warning["message"] and "tolerationz" in warning["message"], warning
+
+
+def test_a_namespace_that_restricts_pods(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """It is said before the first job, and `podTemplate` can do what is asked."""
+    meta = {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+    cluster.create_at("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    section = {**_KUBEFLOW, "namespace": "restricted", "channel": "exec", "kubeconfig": str(cluster.kubeconfig)}
+    said = refusal(daemon, cluster, tmp_path, section)
+    assert "violates PodSecurity" in said and "securityContext" in said and "podTemplate" in said, said
+    container = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
+    pod = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    template = {"spec": {"securityContext": pod, "containers": [container]}}
+    id_ = create(daemon, tmp_path, {**section, "podTemplate": template})["id"]
+    daemon.wait(id_, "DONE", timeout_s=60)
+    assert daemon.rows(id_, "SELECT status FROM trials") == [("SUCCEEDED",)]
 
 
 def test_an_image_that_cannot_be_pulled(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
