@@ -1,4 +1,5 @@
-"""Machines of a test's own, as root: a network, processes, a home folder and a /tmp each, and a real sshd.
+"""Machines of a test's own, as root: a network, processes, a home folder and a /tmp each, where no program may be
+started, and a real sshd.
 
 The wires are ours: a link is cut, packets vanish on it, a machine loses its power, and all of that is undone.
 """
@@ -70,7 +71,8 @@ class NamespacedMachine:
     def on(self) -> None:
         """Power: its sshd runs, its files are as they were."""
         script = (
-            f"mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp && hostname {self.name} &&"
+            f"mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp && mount -o remount,bind,noexec /tmp &&"
+            f" hostname {self.name} &&"
             f" exec {shutil.which('sshd')} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
         )
         unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]

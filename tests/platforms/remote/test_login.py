@@ -192,6 +192,14 @@ async def test_an_account_without_a_shell(machine: InProcessMachine, tmp_path: P
     assert "This account is not available" in (await only(machine.entry(), "session", Severity.AWAY)).sentence
 
 
+async def test_windows_is_refused_in_a_sentence(machine: InProcessMachine) -> None:
+    await machine.stop()
+    machine.server = "OpenSSH_for_Windows_9.5"
+    await machine.start()
+    finding = await only(machine.entry(), "system", Severity.WRONG)
+    assert "it runs Windows" in finding.sentence and "WSL" in finding.fix
+
+
 async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:
     findings = await found(machine.entry(port=free_port()), machine.entry())
     assert [finding.severity for finding in findings] == [Severity.WARNING, Severity.FINE]
