@@ -48,8 +48,10 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     daemon.wait(id_, "DONE", timeout_s=150)
     query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
     assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
-    # of the killed keeper, jobs that were running were taken over by the next one
-    assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'") == [(trials,)]
+    # of the killed keeper, jobs that were running were taken over by the next one, unless they ended before it came
+    others = "SELECT DISTINCT state, place FROM attempts WHERE state != 'SUCCEEDED'"
+    assert set(daemon.rows(id_, others)) <= {("LOST", three.address)}
+    assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'")[0][0] >= trials - 2
     assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''")} == {
         machine.address for machine in machines
     }
