@@ -1,4 +1,4 @@
-"""One machine of one experiment: its login, its code there, its jobs, and why it takes none."""
+"""A machine as one experiment uses it: its login, its code there, its jobs, and why it takes none."""
 
 from __future__ import annotations
 

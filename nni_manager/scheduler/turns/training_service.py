@@ -161,7 +161,7 @@ class TrainingService:
 
     @property
     def wanted(self) -> PlatformSpec:
-        """What it goes by, or is about to."""
+        """The spec that it goes by, or is about to."""
         return self.spec if self._next is None else self._next[0]
 
     # Its life
