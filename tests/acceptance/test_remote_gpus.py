@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -108,6 +109,18 @@ def test_a_wait_reason_follows_who_is_on_the_cards(
         two.driver.show({1: [OnCard(second)]})
         until(lambda: daemon.rows(id_, "SELECT place FROM attempts") == [("127.0.0.1, gpu 0",)], MOST_STALE_S)
         daemon.wait(id_, "DONE")
+
+
+def test_more_cards_than_any_machine_has_are_refused(
+    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+) -> None:
+    config = _config(machines, "0", trialGpuNumber=5)
+    body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
+    with daemon.client() as client:
+        answer = client.post("/api/v1/experiments", json=body)
+    assert answer.status_code == 400
+    assert "127.0.0.1 has 2 GPUs, and a trial needs 5" in answer.text
+    assert "localhost has 4 GPUs, and a trial needs 5" in answer.text
 
 
 def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRIALS, **fields: Any) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class RemotePlatform(Platform):
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
-        return await look(_entries(self.settings))
+        return await look({entry: self._demand(entry) for entry in _entries(self.settings)})
 
     # Its life
 
