@@ -52,6 +52,7 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     others = "SELECT DISTINCT state, place FROM attempts WHERE state != 'SUCCEEDED'"
     assert set(daemon.rows(id_, others)) <= {("LOST", three.address)}
     assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'")[0][0] >= trials - 2
+    assert daemon.rows(id_, f"SELECT 1 FROM attempts WHERE place = '{one.address}' AND interruptions != '[]'")
     assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''")} == {
         machine.address for machine in machines
     }
