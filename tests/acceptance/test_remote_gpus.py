@@ -111,6 +111,23 @@ def test_a_wait_reason_follows_who_is_on_the_cards(
         daemon.wait(id_, "DONE")
 
 
+def test_a_plan_says_where_trials_would_go_and_why_not_elsewhere(
+    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+) -> None:
+    two, four = machines
+    with _somebody() as other:
+        two.driver.show({0: [OnCard(other)]})
+        four.driver.show({card: [OnCard(other)] for card in (1, 3)})
+        config = {"experimentWorkingDirectory": str(daemon.data), **_config(machines, "0", trialGpuNumber=1)}
+        body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
+        before = set(daemon.data.iterdir())
+        [plan] = daemon.call("POST", "/platforms/plan", json=body)["services"]
+    assert set(daemon.data.iterdir()) == before
+    assert plan["places"] == ["localhost, gpu 0", "127.0.0.1, gpu 1", "localhost, gpu 2"]
+    assert f"gpu 0 on 127.0.0.1 busy: pid {other}" in plan["whyNot"]["127.0.0.1"]
+    assert f"gpu 3 on localhost busy: pid {other}" in plan["whyNot"]["localhost"]
+
+
 def test_more_cards_than_any_machine_has_are_refused(
     daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
 ) -> None:

@@ -130,7 +130,8 @@ class RemotePlatform(Platform):
         }
         mine.clear()
         mine.update(kept | listed)
-        former.save(folder, mine.values())
+        if self.host.folder.is_dir():  # a plan is made for no experiment
+            former.save(folder, mine.values())
         return {key: Entry.of(section) for key, section in mine.items()}
 
     @property
