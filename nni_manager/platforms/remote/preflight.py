@@ -7,9 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
 from nni_manager.platforms.remote.arrival import Greeting, arrive
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from nni_manager.platforms.remote.login import log_in
+from nni_manager.platforms.remote.sharing import ask
 from nni_manager.platforms.remote.site import Entry
 
 #: Seconds for one machine: less than a preflight may take in all.
@@ -20,9 +23,17 @@ _SILENT = "see whether the machine is on and no firewall drops what is sent ther
 _LEAST_FREE_BYTES = 1024**3
 
 
-async def look(entries: Sequence[Entry]) -> list[PreflightFinding]:
+async def look(entries: Sequence[Entry], shared: SharedFolder | None = None) -> list[PreflightFinding]:
     """All machines at the same time. Where one of several fails, the others do the work: that is a warning."""
-    found = await asyncio.gather(*(_look_at(entry) for entry in entries))
+    if shared is None:
+        return _judged(await asyncio.gather(*(_look_at(entry) for entry in entries)))
+    here = await shared.preflight()
+    async with shared.probe() as mark:
+        text = shared.program_elsewhere("look", mark)
+        return [here, *_judged(await asyncio.gather(*(_look_at(entry, text) for entry in entries)))]
+
+
+def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
     usable = any(all(one.severity not in _FATAL for one in findings) for findings in found)
     return [_lighter(one) if usable else one for findings in found for one in findings]
 
@@ -30,17 +41,19 @@ async def look(entries: Sequence[Entry]) -> list[PreflightFinding]:
 _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
-async def _look_at(entry: Entry) -> list[PreflightFinding]:
+async def _look_at(entry: Entry, storage: str = "") -> list[PreflightFinding]:
+    """`storage`: the text of a program that looks at what is mounted there."""
     host = entry.address.host
     try:
         async with asyncio.timeout(_LOOK_S):
             greeting, offset_s = await _ask(entry)
+            mounted = [(await ask(entry, storage)).finding(f"{host}: {REMOTE_FIELD}")] if storage else []
     except MachineFault as error:
         return [_finding(host, error.fault)]
     except TimeoutError:
         fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
         return [_finding(host, fault)]
-    return list(_judge(host, greeting, offset_s))
+    return [*_judge(host, greeting, offset_s), *mounted]
 
 
 async def _ask(entry: Entry) -> tuple[Greeting, float]:

@@ -10,12 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.shared_folder import STORAGE, SharedFolder
+from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
@@ -60,7 +62,8 @@ class Site:
     """Between `start` and `stop`. `first`: set when it takes jobs, or it is known why not."""
 
     def __init__(
-        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool
+        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool,
+        shared: SharedFolder | None,
     ) -> None:  # fmt: skip
         self.entry = entry
         self._host = host
@@ -68,8 +71,11 @@ class Site:
         self.keeper_machine = KeeperMachine(
             name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
         )
+        self._shared = shared
+        #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
+        self.shared_folder = ""
         #: Of this experiment there; entered while it can be logged in to.
-        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down)
+        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -183,7 +189,10 @@ class Site:
             return f"{host} unreachable since {since} ({fault.sentence if fault else self._trouble or 'connecting'})"
         if self.entry.is_drained:
             return f"{host} is drained"
-        return "" if self._archive else f"{host}: the code is being sent{self._progress}"
+        if self._archive:
+            return ""
+        doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
+        return f"{host}: {doing}{self._progress}"
 
     @property
     def free_processors(self) -> int:
@@ -223,17 +232,52 @@ class Site:
 
     async def _ship(self) -> None:
         try:
-            archive = await self._host.code()
-            target = f"{self.folder}/{archive.name}"
-            await ship(self.machine, archive, target, self._tell_progress)
-            self._archive, self.code_error = target, ""
+            self._archive = await (self._send_code() if self._shared is None else self._share(self._shared))
+            self.code_error = ""
         except (PlatformError, OSError) as error:
             log.warning("%s: the code was not sent: %s", self.entry.address.host, error)
             self._progress = f" ({error})"
-        except InvalidInput as error:
+        except (InvalidInput, SubmitRejected) as error:
             self.code_error = str(error)
         self.first.set()
         self._changed()
+
+    async def _send_code(self) -> str:
+        archive = await self._host.code()
+        target = f"{self.folder}/{archive.name}"
+        await ship(self.machine, archive, target, self._tell_progress)
+        return target
+
+    # Shared storage
+
+    async def _share(self, shared: SharedFolder) -> str:
+        """Once it is mounted there and is what is mounted here. Answers where the code is on it."""
+        from nni_manager.platforms.remote import sharing
+
+        failures = 0
+        while True:
+            try:
+                mark = await shared.ready(now=True)
+                self.shared_folder = shared.there(await sharing.use(self.entry, shared, mark))
+                self._progress = ""
+                return f"{self.shared_folder}/{shared.archive}"
+            except PlatformError as error:
+                log.warning("%s: %s", self.entry.address.host, error)
+                self._progress = f" ({error})"
+                self.first.set()
+                self._changed()
+                await asyncio.sleep(_RETRY_WAITS_S[min(failures, len(_RETRY_WAITS_S) - 1)])
+                failures += 1
+
+    def _explained(self, report: JobReport) -> JobReport:
+        """A trial that does not find the storage has it looked at again before the next one."""
+        if self._shared is None:
+            return report
+        report = self._shared.explained(report, REMOTE_FIELD)
+        if report.reason == STORAGE and self._archive:
+            self._archive = ""
+            self._on_up()
+        return report
 
     def _tell_progress(self, there: int, size: int) -> None:
         self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"
@@ -256,8 +300,9 @@ class _Jobs(KeeperJobs):
     """Those of one experiment on one machine."""
 
     def __init__(
-        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None]
-    ) -> None:
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
+        explained: Callable[[JobReport], JobReport],
+    ) -> None:  # fmt: skip
         key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:
@@ -273,11 +318,12 @@ class _Jobs(KeeperJobs):
         self._address = address
         self._up = on_up
         self._down = on_down
+        self._explained = explained
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """Where it is, and times by our clock."""
-        report, host = super().report_of(job), self._address.host
+        report, host = self._explained(super().report_of(job)), self._address.host
         report = replace(report, place=f"{host}, {report.place}" if report.place else host)
         assert isinstance(self._connection, Machine), "what it was entered with"
         offset_ms = self._connection.clock_offset_ms
