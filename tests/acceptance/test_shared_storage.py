@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ _COMMAND = (
     "test -f note.txt || exit 3; pwd > where.txt; echo model > \"$NNI_OUTPUT_DIR/model.bin\"; echo 'it'\"'\"'s done'; "
     f"echo careful >&2; {_REPORT}"
 )
+ROOT = Path(__file__).parents[2]
 _KEY = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
 
 
@@ -166,3 +169,11 @@ def _config(
             "localMounted": "usermount", "nfsServer": "files.example.test", "exportedDirectory": "/data",
         },
     }  # fmt: skip
+
+
+@pytest.mark.machines
+@pytest.mark.parametrize("kind", ["NFS", "AzureBlob"])
+def test_the_manager_mounts_it(tmp_path: Path, kind: str) -> None:
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.acceptance.storage_stage", str(tmp_path), kind]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert (ended.returncode, ended.stdout.strip().endswith("done")) == (0, True), ended.stdout + ended.stderr
