@@ -56,8 +56,8 @@ class LocalPlatform(Platform):
         return MachinePark(self.host, [parked], lambda: self.host.wake(""))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        storage = [await self._shared.preflight()] if self._shared is not None else []
-        return [*storage, *await self._look_at_gpus()]
+        storage = () if self._shared is None else (await self._shared.preflight(),)
+        return (*storage, *await self._look_at_gpus())
 
     async def _look_at_gpus(self) -> Sequence[PreflightFinding]:
         if self._park is None:
