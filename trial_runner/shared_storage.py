@@ -108,7 +108,8 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
         return _as_folder(point)
     if mounted is None:
         return _not_empty(point) if _has_files(point) else None
-    if mark is None and (Record(point).is_there or _is_it(mounted)):
+    ours = Record(point).source
+    if mark is None and (ours == _source() if ours else _is_it(mounted)):
         return _writable(point)
     sentence = "{} of {} is mounted at {}, not {}".format(mounted.kind, mounted.source, point, _it())
     return _no(OTHER, sentence, "unmount that, or name another folder")
@@ -278,12 +279,11 @@ def _run(words: List[str]) -> str:
 
 
 class Record:
-    """Of a mount that is ours: `point`, a file for each user, and what BlobFuse2 is set to. Locked while entered."""
+    """Of a mount that is ours: its source, a file for each user, and what BlobFuse2 is set to. Locked while entered."""
 
     def __init__(self, point: str) -> None:
         name = hashlib.sha256(point.encode()).hexdigest()[:16]
         self._folder = os.path.join(os.path.expanduser("~"), _RECORDS, name)
-        self._point = point
         self._users = os.path.join(self._folder, "users")
         self._lock = -1
 
@@ -298,14 +298,23 @@ class Record:
 
     @property
     def is_there(self) -> bool:
-        return os.path.exists(os.path.join(self._folder, "point"))
+        return bool(self.source)
+
+    @property
+    def source(self) -> str:
+        """What we mounted there; empty: nothing."""
+        try:
+            with open(os.path.join(self._folder, "source"), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
 
     def begin(self) -> None:
         """Before it is mounted. Users of an earlier mount, before a restart of the machine, come again or are gone."""
         self.remove()
         os.makedirs(self._users, mode=0o700)
-        with open(os.path.join(self._folder, "point"), "w", encoding="utf-8") as file:
-            file.write(self._point)
+        with open(os.path.join(self._folder, "source"), "w", encoding="utf-8") as file:
+            file.write(_source())
 
     def note_user(self) -> None:
         open(os.path.join(self._users, SETTINGS["user"]), "w", encoding="utf-8").close()

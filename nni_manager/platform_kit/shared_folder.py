@@ -67,6 +67,8 @@ class SharedFolder:
         self.here = self._point / "nni" / host.experiment_id
         self._readying = asyncio.Lock()
         self._believed_until_s = float("-inf")
+        #: Mark and code are there, as far as was looked.
+        self._is_put = False
         #: Name of the packed code in that folder; empty: it was not put there yet.
         self.archive = ""
         self._token = ""
@@ -121,11 +123,11 @@ class SharedFolder:
         """It is mounted here, and has mark and code. `now`: looked at anew. Raises SubmitRejected, too."""
         archive = await self._code()
         async with self._readying:
-            loop = asyncio.get_running_loop()
-            if now or loop.time() > self._believed_until_s:
-                (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
+            if now or not self._is_believed:
+                await self._look()
+            if not self._is_put:
                 await self._in_thread(lambda: self._put_shared(archive))
-                self._believed_until_s = loop.time() + _BELIEVED_S
+                self._is_put = True
         return Mark(file=f"nni/{self._host.experiment_id}/{self._mark_name}", text=self._token)
 
     async def place(self, spec: JobSpec) -> None:
@@ -167,7 +169,7 @@ class SharedFolder:
         _, mark, words = report.stderr_tail.rpartition(_NOT_THERE)
         if not mark:
             return report
-        self._believed_until_s = float("-inf")
+        self._disbelieve()
         message = f"{field}: {words.strip()}"
         return dataclasses.replace(
             report, state=JobState.PREEMPTED, exit_code=None, reason=STORAGE, message=message, stderr_tail=""
@@ -185,16 +187,21 @@ class SharedFolder:
         folder = self.here / "trials" / attempt_directory_of(job_name)
         try:
             async with asyncio.timeout(_COLLECT_S):
+                async with self._readying:
+                    if not self._is_believed:
+                        await self._look()
                 for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
                     await self._copy(read, name, folder / name)
         except (NniManagerError, OSError) as error:  # a time that is over is an OSError
+            self._disbelieve()
             log.warning("what %s printed is not on the shared storage: %s", job_name, error)
 
     async def leave(self) -> None:
         """The experiment is stopped: code and mark go, and the mount that the manager has made for it."""
         async with self._readying:
-            self._believed_until_s = float("-inf")
+            self._disbelieve()
             with suppress(PlatformUnavailable):
+                await self._look()
                 await self._in_thread(self._remove_shared)
         if self._may_mount:
             answer = await ask_here(self._program_here("leave"))
@@ -225,6 +232,19 @@ class SharedFolder:
                 path.unlink(missing_ok=True)
 
     # Helpers
+
+    @property
+    def _is_believed(self) -> bool:
+        return asyncio.get_running_loop().time() < self._believed_until_s
+
+    def _disbelieve(self) -> None:
+        self._believed_until_s = float("-inf")
+
+    async def _look(self) -> None:
+        """In a process of its own, before a thread of ours touches what may hang."""
+        self._is_put = False
+        (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
+        self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S
 
     @property
     def _mark_name(self) -> str:

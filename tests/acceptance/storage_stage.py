@@ -51,13 +51,20 @@ class Stage:
         self.folder, self.kind, self.daemon, self.machine = folder, kind, daemon, machine
         self.point, self.storage = folder / "mnt", folder / "storage"
 
-    def create(self, trials: int, command: str = _REPORT) -> str:
+    def refused(self, **fields: str) -> str:
+        try:
+            self.create(1, **fields)
+        except AssertionError as refused:
+            return str(refused)
+        raise AssertionError("what is mounted there is not the storage")
+
+    def create(self, trials: int, command: str = _REPORT, **fields: str) -> str:
         sections = [{"platform": "local"}, {"platform": "remote", "machineList": [self.machine.entry()]}]
         mounted = {"localMountPoint": str(self.point), "remoteMountPoint": "nni/mnt", "localMounted": "nnimount"}
         config = {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
             "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": trials, "tuner": {"name": "Random"},
-            "trainingService": sections, "sharedStorage": {**_STORAGE[self.kind], **mounted},
+            "trainingService": sections, "sharedStorage": {**_STORAGE[self.kind], **mounted, **fields},
         }  # fmt: skip
         return self.daemon.create(config, self.folder / "code")
 
@@ -104,16 +111,23 @@ def shared_by_two(stage: Stage) -> None:
     assert not stage.mounted and not stage.records()
 
 
+def another_one_at_the_same_place(stage: Stage) -> None:
+    """What the manager has mounted for one experiment is not what another one means."""
+    one = stage.create(1)
+    stage.daemon.wait(one, "DONE", timeout_s=60)
+    other = {"nfsServer": "elsewhere.example.test"} if stage.kind == "NFS" else {"containerName": "elsewhere"}
+    words = stage.refused(**other)
+    assert "sharedStorage.localMountPoint" in words and "elsewhere" in words, words
+    stage.stop(one)
+    assert not stage.mounted
+
+
 def left_as_it_was_found(stage: Stage) -> None:
     """Somebody else's mount; and one of something else refuses the experiment."""
     stage.point.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "none", stage.point], check=True)
-    try:
-        stage.create(1)
-    except AssertionError as refused:
-        assert "sharedStorage.localMountPoint" in str(refused) and "tmpfs of none is mounted" in str(refused), refused
-    else:
-        raise AssertionError("what is mounted there is not the storage")
+    words = stage.refused()
+    assert "sharedStorage.localMountPoint" in words and "tmpfs of none is mounted" in words, words
     assert stage.mounted == [str(stage.point)]
     subprocess.run(["umount", stage.point], check=True)
 
@@ -149,7 +163,13 @@ def _prepared(folder: Path, kind: str) -> Iterator[Stage]:
 
 
 def main(folder: Path, kind: str) -> None:
-    acts: list[Any] = [mounted_for_its_trials, shared_by_two, left_as_it_was_found, told_nobody]
+    acts: list[Any] = [
+        mounted_for_its_trials,
+        shared_by_two,
+        another_one_at_the_same_place,
+        left_as_it_was_found,
+        told_nobody,
+    ]
     with _prepared(folder, kind) as stage:
         for act in acts:
             act(stage)

@@ -302,16 +302,13 @@ class RemotePlatform(Platform):
 
     async def close(self) -> None:
         """The code goes, and so do mounts of ours; what trials wrote stays until the experiment is deleted."""
-        up = [site for site in self._sites.values() if site.is_up and site.archive]
+        up = [site for site in self._sites.values() if site.is_up]
         if self._shared is None:
             for site in up:
-                await site.machine.remove(site.archive)
+                if site.archive:
+                    await site.machine.remove(site.archive)
             return
-        from nni_manager.platforms.remote import sharing
-
-        for site in up:
-            if failure := await sharing.leave(site.entry, self._shared):
-                log.warning("%s: %s", site.entry.address.host, failure)
+        await asyncio.gather(*(site.leave_storage(self._shared) for site in up))
         await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:

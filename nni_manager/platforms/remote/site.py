@@ -269,6 +269,17 @@ class Site:
                 await asyncio.sleep(_RETRY_WAITS_S[min(failures, len(_RETRY_WAITS_S) - 1)])
                 failures += 1
 
+    async def leave_storage(self, shared: SharedFolder) -> None:
+        """The experiment is stopped."""
+        from nni_manager.platforms.remote import sharing
+
+        try:
+            failure = await sharing.leave(self.entry, shared)
+        except PlatformError as error:
+            failure = str(error)
+        if failure:
+            log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
+
     def _explained(self, report: JobReport) -> JobReport:
         """A trial that does not find the storage has it looked at again before the next one."""
         if self._shared is None:
