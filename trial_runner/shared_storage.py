@@ -20,7 +20,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -41,7 +40,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Mounted(NamedTuple):
-    """What lies at a mount point."""
+    """At a mount point."""
 
     kind: str
     source: str
@@ -53,8 +52,7 @@ def main() -> None:
         answer = _ACTIONS[SETTINGS["action"]](point)
     except OSError as error:
         answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
-    print(json.dumps(dict(answer, point=point)))
-    sys.stdout.flush()
+    print(json.dumps(dict(answer, point=point)), flush=True)
 
 
 # The actions
@@ -118,7 +116,9 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
 def _as_folder(point: str) -> Dict[str, str]:
     """Of who has mounted it himself."""
     if not os.path.isdir(point):
-        return _no(ABSENT, "there is no folder {}, so nothing is mounted there".format(point), _command(point))
+        return _no(
+            ABSENT, "there is no folder {}, so nothing is mounted there".format(point), "type there: " + _typed(point)
+        )
     return _writable(point)
 
 
@@ -191,12 +191,15 @@ def _has_files(point: str) -> bool:
 def _hindrance(point: str) -> Optional[Dict[str, str]]:
     """Why it cannot be mounted by this process."""
     if SETTINGS["kind"] == NFS and os.geteuid() != 0:
-        return _no(DENIED, "{} is not mounted, and user {} may not mount".format(point, _user()), _command(point))
+        return _no(
+            DENIED,
+            "{} is not mounted, and user {} may not mount".format(point, _user()),
+            "type there: " + _typed(point),
+        )
     program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
-    if _find(program) is None:
+    if shutil.which(program, path=_path()) is None:
         return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
-    there = _existing(point)
-    if os.path.isdir(point) or os.access(there, os.W_OK | os.X_OK):
+    if os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK):
         return None
     folder = shlex.quote(point)
     fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
@@ -207,10 +210,6 @@ _NFS_PACKAGE = "install NFS's client: `sudo apt install nfs-common`, or `sudo dn
 _BLOBFUSE_PACKAGE = (
     "install BlobFuse2 of Microsoft, as https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy says"
 )
-
-
-def _command(point: str) -> str:
-    return "type there: {}".format(_typed(point))
 
 
 def _typed(point: str) -> str:
@@ -380,10 +379,6 @@ def _existing(path: str) -> str:
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
-
-
-def _find(program: str) -> Optional[str]:
-    return shutil.which(program, path=_path())
 
 
 def _path() -> str:

@@ -1,4 +1,5 @@
-"""Whether an experiment can be made of a valid config here: the platforms' own word, and what they can mount.
+"""Admission: whether an experiment can be made of a valid config here, by the platforms' own word and by what their
+trials can mount.
 
 `nnictl config check` and `create` ask the same.
 """

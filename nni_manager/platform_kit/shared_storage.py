@@ -13,7 +13,7 @@ Mounted = Literal["usermount", "nnimount", "nomount"]
 
 
 class SharedStorage(Part):
-    """What both kinds have."""
+    """Fields of both kinds of storage."""
 
     local_mount_point: str = marked(
         "Where it is on the manager's machine, for it and for trials of `local`; outside the code directory.",

@@ -1,4 +1,5 @@
-"""What runners leave on the workspace's storage, copied to a folder of this machine, where `pull` reads it.
+"""A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
+it.
 
 Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it.
 """
@@ -116,7 +117,7 @@ class Mirror:
 
 
 def _is_read(name: str) -> bool:
-    """What runners write, and nothing that leads elsewhere."""
+    """Whether it is a file that runners write, by a name that leads out of no folder."""
     is_plain = all(part not in ("", ".", "..") for part in PurePosixPath(name).parts) and not name.startswith("/")
     return is_plain and (name in protocol.LOG_FILES or is_outbox(name))
 

@@ -1,4 +1,4 @@
-"""What was sent to the service, kept in the experiment's folder: it takes the same job twice, and knows no name for it.
+"""A record of submissions in the experiment's folder: the service takes the same job twice, and knows no name for it.
 
 Written before a job is sent, and again with the job's id: whoever finds the first without the second has to look
 whether the job is there before it sends it again. Blocks; for threads. Raises OSError.

@@ -25,7 +25,7 @@ _CLUSTER_FILE = "cluster.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What was submitted, and what was asked of it since. Times are milliseconds since the epoch."""
+    """A job as it was submitted, and the requests since. Times are milliseconds since the epoch."""
 
     name: str
     rule: Rule

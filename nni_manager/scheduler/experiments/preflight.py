@@ -1,4 +1,5 @@
-"""What an adapter is lent that works for no loop: to look before an experiment begins, or to clean up after its end."""
+"""Preflight of an adapter before an experiment begins, and the host of an adapter that works for no loop, also for
+cleaning up after an experiment's end."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
 
 
-def lone_host(
+def standalone_host(
     experiment_id: str, service: str, folder: Path, connections: Connections, storage: Json | None = None
 ) -> Host:
     """Nothing it is told is kept. `folder`: the experiment's; it need not be there. `storage`: shared, filled."""
@@ -63,7 +64,7 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedP
     storage = credentials.filled_storage(spec, secrets)
 
     def host(service: PlatformSpec) -> Host:
-        return lone_host(folder.path.name, service.service, folder.path, shared.connections, storage)
+        return standalone_host(folder.path.name, service.service, folder.path, shared.connections, storage)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}

@@ -1,4 +1,4 @@
-"""What becomes of an experiment: it goes on, is put on hold, runs out of trials, is done, stopped, or cannot go on."""
+"""The experiment's next status: it goes on, is put on hold, runs out of trials, is done, stopped, or cannot go on."""
 
 from __future__ import annotations
 
