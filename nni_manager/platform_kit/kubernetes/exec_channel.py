@@ -21,6 +21,7 @@ import aiofiles
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
 from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.kubernetes.choice import Choices
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.exec import ExecFailed
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
@@ -38,16 +39,19 @@ _AT_ONCE = 8
 _CHUNK = 256 * 1024
 
 #: (pod, verb of `exec_channel`, stdin) → stdout.
-Execute = Callable[[str, str, AsyncIterator[bytes]], Awaitable[bytes]]
+Execute = Callable[[Object, str, AsyncIterator[bytes]], Awaitable[bytes]]
 #: Name of a job → the record of its parameters.
 Record = Callable[[str], Awaitable[str]]
 
 
 class ExecChannel:
-    """One per adapter. `sends_code`: it is not in the image."""
+    """One per adapter. `sends_code`: it is not in the image; `on_chosen`: hears what pods have chosen."""
 
-    def __init__(self, host: Host, execute: Execute, record: Record, *, sends_code: bool) -> None:
+    def __init__(
+        self, host: Host, execute: Execute, record: Record, on_chosen: Callable[[str], None], *, sends_code: bool
+    ) -> None:
         self._host = host
+        self.on_chosen = on_chosen
         self._execute = execute
         self._record = record
         self._sends_code = sends_code
@@ -80,7 +84,7 @@ class ExecChannel:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def execute(self, pod: str, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+    async def execute(self, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
         async with self._turns:
             return await self._execute(pod, verb, stdin)
 
@@ -108,6 +112,7 @@ class _Attempt:
         self._memory = memory
         self._logs = logs
         self._news = news
+        self._choices = Choices(self._ask, channel.on_chosen)
         #: uids of pods that have parameters and code.
         self._filled: set[str] = set()
         #: Bytes stored of each outbox; None: to be asked for.
@@ -133,15 +138,22 @@ class _Attempt:
 
     async def _pause(self) -> None:
         """News of pods come in bursts, of which nothing may follow."""
-        if not any(_is_running(pod, self._memory.container) for pod in self._memory.pods.values()):
+        read = [pod for pod in self._running() if self._choices.of_now(pod) == protocol.EXEC]
+        if not read:
             self._wait_s = _SHORTEST_WAIT_S
-            await self._news.wait()
-            return
-        if any(pod["metadata"].get("deletionTimestamp") for pod in self._running()):
+        if any(pod["metadata"].get("deletionTimestamp") for pod in read):
             self._wait_s = _SHORTEST_WAIT_S  # it has little time
+        due_s = self._choices.due_s(self._running())
+        now_s = asyncio.get_running_loop().time()
+        waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._wait_s):
+            async with asyncio.timeout(min(waits, default=None)):
                 await self._news.wait()
+
+    async def _ask(self, pod: Object) -> str:
+        """What its runner has chosen."""
+        data = await self._channel.execute(pod, "channel", _once(b""))
+        return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
 
     def _complain(self, error: Exception) -> None:
         if str(error) != self._trouble:
@@ -154,9 +166,9 @@ class _Attempt:
     async def _look(self) -> bool:
         """Whether anything was new."""
         for pod in self._running():
-            if _uid(pod) not in self._filled:
+            if _uid(pod) not in self._filled and await self._choices.of(pod) == protocol.EXEC:
                 filling = self._channel.filling(self._memory.name)
-                await self._channel.execute(pod["metadata"]["name"], "fill", filling)
+                await self._channel.execute(pod, "fill", filling)
                 self._filled.add(_uid(pod))
         name = self._memory.reporter()
         reporter = self._memory.pods.get(name) if name else None
@@ -169,7 +181,7 @@ class _Attempt:
             self._offsets = dict((await self._host.followed([self._memory.job_name]))[self._memory.job_name])
         logs = await asyncio.to_thread(_sizes, self._logs)
         question = protocol.encode({"outboxes": self._offsets, "logs": logs})
-        data = await self._channel.execute(pod["metadata"]["name"], "read", _once(question))
+        data = await self._channel.execute(pod, "read", _once(question))
         has_news = False
         for frame in protocol.Decoder().feed(data):
             has_news = await self._take(frame) or has_news
@@ -230,7 +242,8 @@ class _Attempt:
         await self._host.exited(self._memory.job_name, json.dumps(word))
         for pod in self._running():
             with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
-                await self._channel.execute(pod["metadata"]["name"], "release", _once(b""))
+                if _uid(pod) in self._filled:
+                    await self._channel.execute(pod, "release", _once(b""))
         self._is_over = True
 
 

@@ -94,7 +94,7 @@ class KubernetesSection(PlatformSection):
         default=None,
         description="How results come. `push`: pods reach this machine; `pull`: through storage that is mounted here, "
         "too; `exec`: through the cluster's API, which needs neither. Default: `pull` where the storage has a "
-        "`localMountPoint`, else `push`.",
+        "`localMountPoint`, else each pod finds out: `push` where it reaches us, `exec` where it does not.",
     )
     pod_template: dict[str, Any] | None = marked(
         "A pod template that is merged last into that of every role; entries of lists that have a name, by it.",

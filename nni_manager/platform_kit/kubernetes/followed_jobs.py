@@ -75,7 +75,7 @@ async def follow(
         raise PlatformUnavailable(f"the cluster did not list its objects within {_LIST_S:g} s") from None
     following = Following(jobs, pods, events, kind.read, host.wake)
     stack.callback(following.close)
-    found = reading(service, cluster, host, kind.container, sends_code=sends_code)
+    found = reading(service, cluster, host, sends_code=sends_code)
     if found is not None:
         stack.push_async_callback(found.close)
         following.on_change = found.notice

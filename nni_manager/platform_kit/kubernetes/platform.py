@@ -75,9 +75,10 @@ class KubernetesPlatform(Platform):
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
-        is_push = storage.channel(settings) == protocol.PUSH
+        channel = storage.channel(settings)
         return Capabilities(
-            watches=True, reads_files=True, has_runner=is_push, is_read=not is_push, has_portal=True,
+            watches=True, reads_files=True, has_portal=True,
+            has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC), is_read=channel != protocol.PUSH,
             ships_code=cls.sends_code(settings), platform_decides=cls.restarts(settings), slow_poll_s=60.0,
         )  # fmt: skip
 

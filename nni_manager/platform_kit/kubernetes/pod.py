@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.kubernetes.client import Object
@@ -51,12 +52,14 @@ class PodSettings:
 
     #: What trials see as `NNI_PLATFORM`.
     platform: str
-    #: push, pull or exec.
+    #: push, push-or-exec, pull or exec.
     channel: str
     #: Name of the ConfigMap that holds the runner.
     runner_map: str
     #: The volume at `MOUNT`, without its name; None: an empty one, which goes with the pod.
     storage: Object | None = None
+    #: Where the manager may be reached beside where it is said to be, for pods that choose.
+    own_address: str = ""
     gpu_resource: str = "nvidia.com/gpu"
     priority_class: str = ""
     service_account: str = ""
@@ -122,11 +125,11 @@ def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
     """Of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
-    told = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
+    is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
         protocol.ENV_COMMAND: role.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
-        **(told if settings.channel == protocol.PUSH else {}),
+        **(_addresses(spec, settings.own_address) if is_heard else {}),
         **spec.protocol_environment,
         protocol.ENV_PLATFORM: settings.platform,
         protocol.ENV_SYSTEM_DIR: system_directory(spec),
@@ -137,10 +140,21 @@ def environment(
         **({protocol.ENV_GPUS: ""} if role.gpus == 0 else {}),
     }
     found: list[Object] = [{"name": name, "value": _literal(value)} for name, value in values.items()]
-    if settings.channel == protocol.PUSH:
+    if is_heard:
         reference = {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}}
         found.append({"name": protocol.ENV_TOKEN, "valueFrom": reference})
     return found
+
+
+def _addresses(spec: JobSpec, own_address: str) -> dict[str, str]:
+    """Of the manager, and what to trust there."""
+    told = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
+    if own_address and (url := told.get(protocol.ENV_MANAGER_URL)):
+        parts = urlsplit(url)
+        host = f"[{own_address}]" if ":" in own_address else own_address
+        other = urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))
+        told[protocol.ENV_MANAGER_URL] = " ".join(dict.fromkeys((url, other)))
+    return told
 
 
 def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
@@ -151,7 +165,7 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
         return {
             protocol.ENV_CODE: "present", protocol.ENV_CODE_ARCHIVE: settings.code_archive, protocol.ENV_RECORD: record
         }  # fmt: skip
-    return {protocol.ENV_CODE: "fetch" if settings.channel == protocol.PUSH else "present"}
+    return {protocol.ENV_CODE: "present" if settings.channel == protocol.EXEC else "fetch"}
 
 
 def _literal(value: str) -> str:

@@ -16,6 +16,7 @@ from nni_manager.platform_kit.kubernetes.access import Access
 from nni_manager.platform_kit.kubernetes.client import Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.reach import may_exec
 from nni_manager.platform_kit.kubernetes.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
 from nni_manager.platform_kit.kubernetes.service import login_paths
 from nni_manager.platform_kit.kubernetes.shared_objects import read_login
@@ -134,6 +135,12 @@ class Preflight:
                 Severity.WRONG, "rights", f"we may not {', '.join(denied)} in namespace {cluster.namespace}",
                 "have an administrator grant these verbs by a Role and a RoleBinding",
             )  # fmt: skip
+        if self._channel == protocol.PUSH_OR_EXEC and not await may_exec(cluster):
+            yield _finding(
+                Severity.WARNING, "rights",
+                "we may not get and create pods/exec: results come only where pods reach this machine",
+                "set nniManagerIp to an address that pods reach, or have both verbs granted",
+            )  # fmt: skip
         for what, subresource, use in ((EVENTS, "", "why jobs wait"), (PODS, "log", "what pods print")):
             verb = "get" if subresource else "list"
             if not await cluster.may(verb, what, subresource):
@@ -148,7 +155,7 @@ class Preflight:
         }  # fmt: skip
         wanted = [(verb, what, "", what.plural) for what, some in verbs.items() for verb in some]
         if self._channel == protocol.EXEC:
-            wanted.append(("create", PODS, "exec", "pods/exec"))
+            wanted += [(verb, PODS, "exec", "pods/exec") for verb in ("get", "create")]
         return wanted
 
     async def _claim(self, cluster: Cluster) -> Findings:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.kubernetes.choice import runner_container
+from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.exec import execute
 from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
@@ -44,10 +46,10 @@ class Reading(Protocol):
         """Nothing is read any more."""
 
 
-def reading(service: Service, cluster: Cluster, host: Host, container: str, *, sends_code: bool) -> Reading | None:
-    """None: runners post. `container`: the one that runs the trial."""
-    if service.channel == protocol.EXEC:
-        return _FromPods(service, cluster, host, container, sends_code=sends_code)
+def reading(service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> Reading | None:
+    """None: runners post."""
+    if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
+        return _FromPods(service, cluster, host, sends_code=sends_code)
     return _FromStorage(service, host) if service.storage is not None else None
 
 
@@ -84,15 +86,15 @@ class _FromStorage:
 
 
 class _FromPods:
-    def __init__(self, service: Service, cluster: Cluster, host: Host, container: str, *, sends_code: bool) -> None:
+    def __init__(self, service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> None:
         self._cluster = cluster
-        self._container = container
-        self._exec = ExecChannel(host, self._execute, service.record, sends_code=sends_code)
+        self._exec = ExecChannel(host, self._execute, service.record, service.note_chosen, sends_code=sends_code)
 
-    async def _execute(self, pod: str, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
-        path = PODS.path(self._cluster.namespace, pod)
+    async def _execute(self, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+        path = PODS.path(self._cluster.namespace, pod["metadata"]["name"])
         command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
-        return await execute(await self._cluster.client(), path, self._container, command, stdin, _COMMAND_S)
+        container = str(runner_container(pod).get("name") or "")
+        return await execute(await self._cluster.client(), path, container, command, stdin, _COMMAND_S)
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:
         self._exec.follow(memory, Path(attempt_directory))

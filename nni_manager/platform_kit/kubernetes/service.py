@@ -17,6 +17,7 @@ from nni_manager.platform_kit.kubernetes import shared_objects as shared
 from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.pod import MOUNT, TOKEN_KEY, PodSettings
+from nni_manager.platform_kit.kubernetes.reach import Reach
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
 from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
 from nni_manager.platform_kit.runner_archive import runner_archive
@@ -36,6 +37,7 @@ class Service:
         self._host = host
         self._platform = platform
         self.channel = storage.channel(settings)
+        self._reach = Reach(cluster)
         self._preparing = asyncio.Lock()
         self._runner_map = ""
         #: Path of a login → name of its Secret.
@@ -67,6 +69,8 @@ class Service:
                 secret = shared.pull_secret(self._host.experiment_id, self._host.service, login)
                 self._logins[path] = await self.put(SECRETS, secret)
             await self._prepare_storage()
+            if self.channel == protocol.PUSH_OR_EXEC:
+                await self._reach.look()
             runner = shared.runner_map(self._host.experiment_id, self._host.service, await asyncio.to_thread(_archive))
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
@@ -99,8 +103,10 @@ class Service:
     def pods(self, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
         """What all pods of a job share."""
         settings = self._settings
+        channel = self._reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
-            platform=self._platform, channel=self.channel, runner_map=self._runner_map, code_archive=self._code_archive,
+            platform=self._platform, channel=channel, own_address=self._reach.own_address,
+            runner_map=self._runner_map, code_archive=self._code_archive,
             storage=storage.volume(settings, self._azure),
             gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
             priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,
@@ -115,6 +121,10 @@ class Service:
         """Of a role; `login`: its `privateRegistryAuthPath`."""
         return (self._logins[str(login)],) if login else ()
 
+    def note_chosen(self, channel: str) -> None:
+        """A pod that may choose has chosen so."""
+        self._reach.note(channel)
+
     # Of one job
 
     @staticmethod
@@ -127,9 +137,9 @@ class Service:
         if self.storage is not None:
             await self.storage.put(spec, {}, self._host.code)
         told = spec.runner_environment.get(protocol.ENV_TOKEN)
-        data = {TOKEN_KEY: told} if told and self.channel == protocol.PUSH else {}
-        if self.channel == protocol.EXEC:
-            data = {_RECORD_KEY: spec.parameter_record}
+        data = {TOKEN_KEY: told} if told and self.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC) else {}
+        if self.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
+            data[_RECORD_KEY] = spec.parameter_record
         if data:
             secret = {
                 "apiVersion": "v1", "kind": "Secret", "type": "Opaque",

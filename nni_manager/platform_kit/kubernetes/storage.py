@@ -28,8 +28,8 @@ def mount_point(settings: Json) -> Path | None:
 
 
 def channel(settings: Json) -> str:
-    """How results come."""
-    return str(settings.get("channel") or (protocol.PULL if mount_point(settings) else protocol.PUSH))
+    """How results come. Where nothing is said, pods find out whether they reach us."""
+    return str(settings.get("channel") or (protocol.PULL if mount_point(settings) else protocol.PUSH_OR_EXEC))
 
 
 def volume(settings: Json, azure_secret: str) -> Object | None:

@@ -55,5 +55,5 @@ class AdlConfig(KubernetesSection):
     checkpoint: Checkpoint | None = Field(default=None, description="The volume of checkpoints.")
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
-        if self.nni_manager_ip is None and self.channel in (None, "push"):
+        if self.nni_manager_ip is None and self.channel == "push":
             yield "nniManagerIp", "is not set: trials report to this machine's own address, which pods must reach"

@@ -1,7 +1,7 @@
-"""What would hold a keeper up is done beside it: unpacking and removing, in a process each.
+"""Work that would hold a keeper up, done beside it: unpacking and removing, in a process each.
 
 A child of one thread copies this process and does it; what came of it comes through a pipe. It is no job: whatever
-happens to it, the errand is done again when it is asked for again.
+happens to it, the work is done again when it is asked for again.
 """
 
 import os
@@ -20,8 +20,8 @@ _DONE = b"done"
 Then = Callable[[Optional[Refusal]], None]
 
 
-class Errands:
-    """Any number at a time."""
+class BackgroundWork:
+    """Functions that run in a process each, any number at a time."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Views over real sockets: opened, named when they cannot be, exchanged, closed, and found again."""
+"""Endpoints over real sockets: opened, named when they cannot be, exchanged, closed, and found again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nni_manager.app.endpoint_application import ViewParts
-from nni_manager.app.endpoints import Views
+from nni_manager.app.endpoint_application import EndpointParts
+from nni_manager.app.endpoints import EndpointSockets
 from nni_manager.app.listeners import Listeners
 from nni_manager.app.ports import reserve
 from nni_manager.config.settings import Settings
@@ -34,18 +34,20 @@ def says(name: str) -> ASGIApp:
     return application
 
 
-def parts(guarded: Callable[[ASGIApp], ASGIApp] = lambda app: app) -> ViewParts:
-    return ViewParts(nni=says("nni"), api=says("api"), pages=says("page"), guarded=guarded)
+def parts(guarded: Callable[[ASGIApp], ASGIApp] = lambda app: app) -> EndpointParts:
+    return EndpointParts(nni=says("nni"), api=says("api"), pages=says("page"), guarded=guarded)
 
 
 @asynccontextmanager
-async def opened(data: Path, *, allowed: bool = True, **settings: object) -> AsyncIterator[tuple[Views, Listeners]]:
+async def opened(
+    data: Path, *, allowed: bool = True, **settings: object
+) -> AsyncIterator[tuple[EndpointSockets, Listeners]]:
     """A daemon's listeners, without the daemon."""
     listeners = Listeners(says("service"))
-    views = Views(Settings(data_dir=data, **settings), allowed=allowed)  # type: ignore[arg-type]
-    views.bind(listeners, parts())
-    yield views, listeners
-    await views.end()
+    endpoints = EndpointSockets(Settings(data_dir=data, **settings), allowed=allowed)  # type: ignore[arg-type]
+    endpoints.bind(listeners, parts())
+    yield endpoints, listeners
+    await endpoints.end()
     await listeners.close()
 
 
@@ -55,33 +57,36 @@ async def answer_at(url: str, method: str = "GET") -> httpx.Response:
 
 
 async def test_each_has_its_own_experiment(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, listeners):
-        first = await views.open("one", EndpointWish(port=0))
-        second = await views.open("two", EndpointWish(port=0, prefix="my/pre"))
-        assert first is not None and second is not None and views.first_port == first.port
+    async with opened(tmp_path) as (endpoints, listeners):
+        first = await endpoints.open("one", EndpointWish(port=0))
+        second = await endpoints.open("two", EndpointWish(port=0, prefix="my/pre"))
+        assert first is not None and second is not None and endpoints.first_port == first.port
         assert [(listener.kind, listener.port) for listener in listeners.open] == [
-            ("view", first.port),
-            ("view", second.port),
+            ("endpoint", first.port),
+            ("endpoint", second.port),
         ]
-        assert views.url(second) == f"http://127.0.0.1:{second.port}/my/pre/"
-        assert (await answer_at(views.url(first))).text == "page one  /experiments/one"
-        assert (await answer_at(f"{views.url(second)}api/v1/nni/x")).text == "nni two  /api/v1/nni/x"
+        assert endpoints.url(second) == f"http://127.0.0.1:{second.port}/my/pre/"
+        assert (await answer_at(endpoints.url(first))).text == "page one  /experiments/one"
+        assert (await answer_at(f"{endpoints.url(second)}api/v1/nni/x")).text == "nni two  /api/v1/nni/x"
 
 
 async def test_one_is_closed_and_its_port_is_free_at_once(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, _), httpx.AsyncClient(trust_env=False) as client:
-        first, second = await views.open("one", EndpointWish(port=0)), await views.open("two", EndpointWish(port=0))
+    async with opened(tmp_path) as (endpoints, _), httpx.AsyncClient(trust_env=False) as client:
+        first, second = (
+            await endpoints.open("one", EndpointWish(port=0)),
+            await endpoints.open("two", EndpointWish(port=0)),
+        )
         assert first is not None and second is not None
-        for view in (first, second):
-            await client.get(views.url(view))
-        await views.close("one")
-        await views.close("one")
+        for endpoint in (first, second):
+            await client.get(endpoints.url(endpoint))
+        await endpoints.close("one")
+        await endpoints.close("one")
         with socket.create_server(("127.0.0.1", first.port)):
             pass
         with pytest.raises(httpx.ConnectError):
-            await answer_at(views.url(first))
-        assert (await client.get(views.url(second))).text.startswith("page two")
-        assert await views.open("three", EndpointWish(port=first.port)) == first
+            await answer_at(endpoints.url(first))
+        assert (await client.get(endpoints.url(second))).text.startswith("page two")
+        assert await endpoints.open("three", EndpointWish(port=first.port)) == first
 
 
 async def test_a_stream_does_not_outlive_its_view(tmp_path: Path) -> None:
@@ -94,78 +99,80 @@ async def test_a_stream_does_not_outlive_its_view(tmp_path: Path) -> None:
             pass
         ended.set()
 
-    listeners, views = Listeners(says("service")), Views(Settings(data_dir=tmp_path), allowed=True)
-    views.bind(listeners, ViewParts(nni=stream, api=stream, pages=stream, guarded=lambda app: app))
-    view = await views.open("one", EndpointWish(port=0))
-    assert view is not None
-    async with httpx.AsyncClient(trust_env=False) as client, client.stream("GET", views.url(view)) as response:
+    listeners, endpoints = Listeners(says("service")), EndpointSockets(Settings(data_dir=tmp_path), allowed=True)
+    endpoints.bind(listeners, EndpointParts(nni=stream, api=stream, pages=stream, guarded=lambda app: app))
+    endpoint = await endpoints.open("one", EndpointWish(port=0))
+    assert endpoint is not None
+    async with httpx.AsyncClient(trust_env=False) as client, client.stream("GET", endpoints.url(endpoint)) as response:
         assert await anext(response.aiter_bytes()) == b"first\n"
-        await views.close("one")
+        await endpoints.close("one")
         async with asyncio.timeout(20):
             await ended.wait()
     await listeners.close()
 
 
 async def test_a_port_that_somebody_has_is_named(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, listeners):
+    async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
             with pytest.raises(AlreadyOwned, match=rf"port {port} is in use by process {os.getpid()} .*--port"):
-                await views.open("one", EndpointWish(port=port))
-        view = await views.open("one", EndpointWish(port=0))
-        assert view is not None
-        with pytest.raises(AlreadyOwned, match=rf"port {view.port} is in use by the view of experiment one; choose"):
-            await views.open("two", EndpointWish(port=view.port))
+                await endpoints.open("one", EndpointWish(port=port))
+        endpoint = await endpoints.open("one", EndpointWish(port=0))
+        assert endpoint is not None
+        with pytest.raises(
+            AlreadyOwned, match=rf"port {endpoint.port} is in use by the endpoint of experiment one; choose"
+        ):
+            await endpoints.open("two", EndpointWish(port=endpoint.port))
         service = reserve("127.0.0.1", 0)
         await listeners.open_service(service)
         with pytest.raises(AlreadyOwned, match=rf"port {service.port} is in use by this daemon's service; choose"):
-            await views.open("two", EndpointWish(port=service.port))
+            await endpoints.open("two", EndpointWish(port=service.port))
         assert len(listeners.open) == 2
 
 
 async def test_where_a_service_is_no_port_is_needed(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, listeners):
+    async with opened(tmp_path) as (endpoints, listeners):
         await listeners.open_service(reserve("127.0.0.1", 0))
-        assert await views.open("one", EndpointWish()) is None
-        assert await views.open("two", EndpointWish(port=0)) is not None, "somebody asked for it"
-        assert await views.open("three", EndpointWish(prefix="x")) is not None
+        assert await endpoints.open("one", EndpointWish()) is None
+        assert await endpoints.open("two", EndpointWish(port=0)) is not None, "somebody asked for it"
+        assert await endpoints.open("three", EndpointWish(prefix="x")) is not None
 
 
 async def test_where_nothing_is_to_listen(tmp_path: Path) -> None:
-    async with opened(tmp_path, allowed=False) as (views, listeners):
-        assert await views.open("one", EndpointWish()) is None
+    async with opened(tmp_path, allowed=False) as (endpoints, listeners):
+        assert await endpoints.open("one", EndpointWish()) is None
         with pytest.raises(Conflict, match="started with --no-listen and opens no port: start it without"):
-            await views.open("one", EndpointWish(port=0))
+            await endpoints.open("one", EndpointWish(port=0))
         assert listeners.open == ()
 
 
 async def test_without_a_wish_it_is_nni_s_port_or_the_next_one(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, _):
-        found = [await views.open(id, EndpointWish()) for id in ("one", "two")]
-        ports = [view.port for view in found if view is not None]
+    async with opened(tmp_path) as (endpoints, _):
+        found = [await endpoints.open(id, EndpointWish()) for id in ("one", "two")]
+        ports = [endpoint.port for endpoint in found if endpoint is not None]
         assert DEFAULT_PORT <= ports[0] < ports[1] < DEFAULT_PORT + 200
 
 
 async def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> None:
-    async with opened(tmp_path, host="0.0.0.0") as (views, listeners):
+    async with opened(tmp_path, host="0.0.0.0") as (endpoints, listeners):
         with pytest.raises(InvalidInput, match=r"--host 0\.0\.0\.0 can be reached by others: set NNI_MANAGER_TOKEN"):
-            await views.open("one", EndpointWish(port=0))
+            await endpoints.open("one", EndpointWish(port=0))
         assert listeners.open == ()
-    async with opened(tmp_path, host="0.0.0.0", token="s3cret" * 3) as (views, _):
-        view = await views.open("one", EndpointWish(port=0))
-        assert view is not None and views.url(view) == f"http://127.0.0.1:{view.port}/"
+    async with opened(tmp_path, host="0.0.0.0", token="s3cret" * 3) as (endpoints, _):
+        endpoint = await endpoints.open("one", EndpointWish(port=0))
+        assert endpoint is not None and endpoints.url(endpoint) == f"http://127.0.0.1:{endpoint.port}/"
 
 
 async def test_another_prefix_or_port_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, listeners):
-        first = await views.open("one", EndpointWish(port=0))
+    async with opened(tmp_path) as (endpoints, listeners):
+        first = await endpoints.open("one", EndpointWish(port=0))
         assert first is not None
-        same = await views.open("one", EndpointWish(port=first.port, prefix="x"))
+        same = await endpoints.open("one", EndpointWish(port=first.port, prefix="x"))
         assert same == Endpoint(port=first.port, prefix="x") and len(listeners.open) == 1
         assert (await answer_at(f"http://127.0.0.1:{first.port}/")).status_code == 404
         with listening() as port, pytest.raises(AlreadyOwned):
-            await views.open("one", EndpointWish(port=port))
-        assert (await answer_at(views.url(same))).status_code == 200, "the old one is kept when there is no new one"
-        other = await views.open("one", EndpointWish(port=0))
+            await endpoints.open("one", EndpointWish(port=port))
+        assert (await answer_at(endpoints.url(same))).status_code == 200, "the old one is kept when there is no new one"
+        other = await endpoints.open("one", EndpointWish(port=0))
         assert other is not None and [listener.port for listener in listeners.open] == [other.port] != [first.port]
 
 
@@ -173,25 +180,27 @@ async def test_another_prefix_or_port_takes_the_place_of_the_first(tmp_path: Pat
 
 
 async def test_a_recorded_view_is_opened_again(tmp_path: Path) -> None:
-    view = Endpoint(port=free_port(), prefix="x")
-    async with opened(tmp_path) as (views, _):
-        views.restore("one", view)
-        await views.tried()
-        assert (await answer_at(views.url(view))).status_code == 200 and views.problem("one") == ""
+    endpoint = Endpoint(port=free_port(), prefix="x")
+    async with opened(tmp_path) as (endpoints, _):
+        endpoints.restore("one", endpoint)
+        await endpoints.tried()
+        assert (await answer_at(endpoints.url(endpoint))).status_code == 200 and endpoints.problem("one") == ""
 
 
 async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nni_manager.app.endpoints._AGAIN_S", 0.01)
-    async with opened(tmp_path) as (views, listeners):
+    async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
-            views.restore("one", Endpoint(port=port))
-            await views.tried()
-            assert views.problem("one").startswith(f"its view cannot be opened again: port {port} is in use by process")
-            assert views.problem("one").endswith("; it is tried again") and listeners.open == ()
+            endpoints.restore("one", Endpoint(port=port))
+            await endpoints.tried()
+            assert endpoints.problem("one").startswith(
+                f"its endpoint cannot be opened again: port {port} is in use by process"
+            )
+            assert endpoints.problem("one").endswith("; it is tried again") and listeners.open == ()
         async with asyncio.timeout(20):
-            while views.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
                 await asyncio.sleep(0.01)
         assert [listener.port for listener in listeners.open] == [port]
 
@@ -199,68 +208,68 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
 async def test_a_refused_one_does_not_end_the_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for another port and does not get it still has the recorded one."""
     monkeypatch.setattr("nni_manager.app.endpoints._AGAIN_S", 0.01)
-    async with opened(tmp_path) as (views, listeners):
+    async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port, listening() as other:
-            views.restore("one", Endpoint(port=port))
-            await views.tried()
+            endpoints.restore("one", Endpoint(port=port))
+            await endpoints.tried()
             with pytest.raises(AlreadyOwned):
-                await views.open("one", EndpointWish(port=other))
-            assert f"port {port} is in use" in views.problem("one")
+                await endpoints.open("one", EndpointWish(port=other))
+            assert f"port {port} is in use" in endpoints.problem("one")
         async with asyncio.timeout(20):
-            while views.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
                 await asyncio.sleep(0.01)
         assert [listener.port for listener in listeners.open] == [port]
 
 
 async def test_another_one_ends_the_tries(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, listeners):
+    async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
-            views.restore("one", Endpoint(port=port))
-            await views.tried()
-            view = await views.open("one", EndpointWish(port=0))
-            assert view is not None and views.problem("one") == "" and not views._restoring
-        assert [listener.port for listener in listeners.open] == [view.port]
+            endpoints.restore("one", Endpoint(port=port))
+            await endpoints.tried()
+            endpoint = await endpoints.open("one", EndpointWish(port=0))
+            assert endpoint is not None and endpoints.problem("one") == "" and not endpoints._restoring
+        assert [listener.port for listener in listeners.open] == [endpoint.port]
 
 
 async def test_a_port_that_cannot_be_served_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nni_manager.app.endpoints._AGAIN_S", 0.01)
-    view = Endpoint(port=free_port())
-    async with opened(tmp_path) as (views, listeners):
+    endpoint = Endpoint(port=free_port())
+    async with opened(tmp_path) as (endpoints, listeners):
         served = listeners._add
 
         async def refuse(_: object) -> None:
             raise OSError(24, "Too many open files")
 
         monkeypatch.setattr(listeners, "_add", refuse)
-        views.restore("one", view)
-        await views.tried()
-        assert "Too many open files" in views.problem("one") and listeners.open == ()
+        endpoints.restore("one", endpoint)
+        await endpoints.tried()
+        assert "Too many open files" in endpoints.problem("one") and listeners.open == ()
         monkeypatch.setattr(listeners, "_add", served)
         async with asyncio.timeout(20):
-            while views.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
+            while endpoints.problem("one"):  # noqa: ASYNC110 (ports tell nobody)
                 await asyncio.sleep(0.01)
-        assert (await answer_at(views.url(view))).status_code == 200
+        assert (await answer_at(endpoints.url(endpoint))).status_code == 200
 
 
 async def test_closing_ends_the_tries(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, listeners):
+    async with opened(tmp_path) as (endpoints, listeners):
         with listening() as port:
-            views.restore("one", Endpoint(port=port))
-            await views.tried()
-            await views.close("one")
-            assert views.problem("one") == ""
-        assert listeners.open == () and not views._restoring
+            endpoints.restore("one", Endpoint(port=port))
+            await endpoints.tried()
+            await endpoints.close("one")
+            assert endpoints.problem("one") == ""
+        assert listeners.open == () and not endpoints._restoring
 
 
 async def test_nothing_waits_for_listeners_that_are_not_there_yet(tmp_path: Path) -> None:
-    listeners, views = Listeners(says("service")), Views(Settings(data_dir=tmp_path), allowed=True)
-    views.restore("one", view := Endpoint(port=free_port()))
-    opening = asyncio.ensure_future(views.open("two", EndpointWish(port=0)))
+    listeners, endpoints = Listeners(says("service")), EndpointSockets(Settings(data_dir=tmp_path), allowed=True)
+    endpoints.restore("one", endpoint := Endpoint(port=free_port()))
+    opening = asyncio.ensure_future(endpoints.open("two", EndpointWish(port=0)))
     await asyncio.sleep(0)
-    views.bind(listeners, parts())
-    await views.tried()
-    assert await opening is not None and (await answer_at(views.url(view))).status_code == 200
-    await views.end()
+    endpoints.bind(listeners, parts())
+    await endpoints.tried()
+    assert await opening is not None and (await answer_at(endpoints.url(endpoint))).status_code == 200
+    await endpoints.end()
     await listeners.close()
 
 
@@ -281,11 +290,11 @@ async def test_nothing_waits_for_listeners_that_are_not_there_yet(tmp_path: Path
 )
 @pytest.mark.parametrize("prefix", ["", "my/pre", "api", "experiments/one"])
 async def test_what_stands_where(tmp_path: Path, prefix: str, method: str, path: str, expected: str) -> None:
-    async with opened(tmp_path) as (views, _):
-        view = await views.open("one", EndpointWish(port=0, prefix=prefix))
-        assert view is not None
-        root = view.path.rstrip("/")
-        answer = await answer_at(f"http://127.0.0.1:{view.port}{root}{path}", method)
+    async with opened(tmp_path) as (endpoints, _):
+        endpoint = await endpoints.open("one", EndpointWish(port=0, prefix=prefix))
+        assert endpoint is not None
+        root = endpoint.path.rstrip("/")
+        answer = await answer_at(f"http://127.0.0.1:{endpoint.port}{root}{path}", method)
         assert answer.text == expected.format(root=root)
 
 
@@ -299,18 +308,18 @@ async def test_what_stands_where(tmp_path: Path, prefix: str, method: str, path:
     ],
 )  # fmt: skip
 async def test_nothing_else_is_there(tmp_path: Path, method: str, path: str) -> None:
-    async with opened(tmp_path) as (views, _):
-        view = await views.open("one", EndpointWish(port=0))
-        assert view is not None
-        answer = await answer_at(f"http://127.0.0.1:{view.port}{path}", method)
+    async with opened(tmp_path) as (endpoints, _):
+        endpoint = await endpoints.open("one", EndpointWish(port=0))
+        assert endpoint is not None
+        answer = await answer_at(f"http://127.0.0.1:{endpoint.port}{path}", method)
         assert answer.status_code == 404 and answer.json()["error"].startswith("there is nothing at ")
 
 
 async def test_outside_of_the_prefix(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (views, _):
-        view = await views.open("one", EndpointWish(port=0, prefix="my/pre"))
-        assert view is not None
-        base = f"http://127.0.0.1:{view.port}"
+    async with opened(tmp_path) as (endpoints, _):
+        endpoint = await endpoints.open("one", EndpointWish(port=0, prefix="my/pre"))
+        assert endpoint is not None
+        base = f"http://127.0.0.1:{endpoint.port}"
         for method, path in (("GET", "/"), ("GET", "/my"), ("PUT", "/my/prefix"), ("POST", "/my/pre")):
             answer = await answer_at(base + path, method)
             assert (answer.status_code, answer.text) == (404, 'Outside prefix "/my/pre"')
@@ -324,10 +333,10 @@ async def test_the_checks_stand_before_everything(tmp_path: Path) -> None:
     def closed(_: ASGIApp) -> ASGIApp:
         return says("guard")
 
-    listeners, views = Listeners(says("service")), Views(Settings(data_dir=tmp_path), allowed=True)
-    views.bind(listeners, parts(closed))
-    view = await views.open("one", EndpointWish(port=0, prefix="my/pre"))
-    assert view is not None
+    listeners, endpoints = Listeners(says("service")), EndpointSockets(Settings(data_dir=tmp_path), allowed=True)
+    endpoints.bind(listeners, parts(closed))
+    endpoint = await endpoints.open("one", EndpointWish(port=0, prefix="my/pre"))
+    assert endpoint is not None
     for path in ("/", "/my/pre/", "/my/pre/api/v1/nni/x"):
-        assert (await answer_at(f"http://127.0.0.1:{view.port}{path}")).text.startswith("guard ")
+        assert (await answer_at(f"http://127.0.0.1:{endpoint.port}{path}")).text.startswith("guard ")
     await listeners.close()

@@ -30,7 +30,7 @@ async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | 
 
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
     """Works with a keeper to which nobody else may be connected."""
-    await keeper.listen(listener, _Deaf())
+    await keeper.listen(listener, _IgnoringListener())
     try:
         await work()
     finally:
@@ -57,7 +57,7 @@ async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) ->
         await asyncio.sleep(_LOOK_S)
 
 
-class _Deaf:
+class _IgnoringListener:
     """Listens only so that there is a connection."""
 
     async def on_connected(self) -> None:

@@ -34,13 +34,13 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
     await world.greet()
-    assert json.loads(await world.desk.record(world.who))["parameters"] == {"x": 0.5}
-    assert await world.desk.started(world.who, None) is False
+    assert json.loads(await world.reports.record(world.who))["parameters"] == {"x": 0.5}
+    assert await world.reports.started(world.who, None) is False
     lines, size = lines_of(0.25, 0.5)
-    assert await world.desk.lines(world.who, OUTBOX, 0, size, lines) == size
-    assert await world.desk.must_stop(world.who) is False
+    assert await world.reports.lines(world.who, OUTBOX, 0, size, lines) == size
+    assert await world.reports.must_stop(world.who) is False
     word = {**EXIT_0, "outboxes": {OUTBOX: size}}
-    assert await world.desk.exited(world.who, word) is False
+    assert await world.reports.exited(world.who, word) is False
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"], trial["lastValue"]) == ("SUCCEEDED", 2, 0.5)
     (attempt,) = trial["attempts"]
@@ -51,9 +51,9 @@ async def test_the_life_of_a_runner(world: RunnerWorld) -> None:
 async def test_the_end_waits_for_the_last_results(world: RunnerWorld) -> None:
     await world.greet()
     lines, size = lines_of(1, 2)
-    await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
+    await world.reports.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
     assert (await world.trial())["endedMs"] is None
-    assert await world.desk.lines(world.who, OUTBOX, 0, size, lines) == size
+    assert await world.reports.lines(world.who, OUTBOX, 0, size, lines) == size
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"]) == ("SUCCEEDED", 2)
 
@@ -61,30 +61,30 @@ async def test_the_end_waits_for_the_last_results(world: RunnerWorld) -> None:
 async def test_results_are_stored_once_and_in_order(world: RunnerWorld) -> None:
     await world.greet()
     (first, a), (second, b) = lines_of(1, 2), lines_of(3)
-    assert await world.desk.lines(world.who, OUTBOX, a, a + b, second) == 0, "something before it is missing"
-    assert await world.desk.lines(world.who, OUTBOX, 0, a, first) == a
-    assert await world.desk.lines(world.who, OUTBOX, 0, a, first) == a, "a repeat"
-    assert await world.desk.lines(world.who, OUTBOX, a, a + b, second) == a + b
-    assert await world.desk.lines(world.who, "outbox/other.jsonl", 0, b, second) == b
-    assert await world.desk.offsets(world.who) == {OUTBOX: a + b, "outbox/other.jsonl": b}
+    assert await world.reports.lines(world.who, OUTBOX, a, a + b, second) == 0, "something before it is missing"
+    assert await world.reports.lines(world.who, OUTBOX, 0, a, first) == a
+    assert await world.reports.lines(world.who, OUTBOX, 0, a, first) == a, "a repeat"
+    assert await world.reports.lines(world.who, OUTBOX, a, a + b, second) == a + b
+    assert await world.reports.lines(world.who, "outbox/other.jsonl", 0, b, second) == b
+    assert await world.reports.offsets(world.who) == {OUTBOX: a + b, "outbox/other.jsonl": b}
     assert (await world.trial())["intermediates"] == 4
 
 
 async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -> None:
     old, new = (dataclasses.replace(world.who, container=letter * 16) for letter in "ab")
-    await world.desk.greet(old, "0.6.0", "push", {})
+    await world.reports.greet(old, "0.6.0", "push", {})
     (first, a), (second, b) = lines_of(1, 2), lines_of(7)
-    assert await world.desk.lines(old, OUTBOX, 0, a, first) == a
-    await world.desk.greet(new, "0.6.0", "push", {})
+    assert await world.reports.lines(old, OUTBOX, 0, a, first) == a
+    await world.reports.greet(new, "0.6.0", "push", {})
     for refused in (
-        world.desk.lines(old, OUTBOX, a, a + b, second), world.desk.write_log(old, "stdout", 0, b"old"),
-        world.desk.must_stop(old), world.desk.exited(old, EXIT_0), world.desk.greet(old, "0.6.0", "push", {}),
+        world.reports.lines(old, OUTBOX, a, a + b, second), world.reports.write_log(old, "stdout", 0, b"old"),
+        world.reports.must_stop(old), world.reports.exited(old, EXIT_0), world.reports.greet(old, "0.6.0", "push", {}),
     ):  # fmt: skip
         with pytest.raises(AttemptDecided, match="a newer container"):
             await refused
-    assert await world.desk.offsets(new) == {OUTBOX: 0}, "its file is another"
-    assert await world.desk.lines(new, OUTBOX, 0, b, second) == b
-    await world.desk.exited(new, {**EXIT_0, "outboxes": {OUTBOX: b}})
+    assert await world.reports.offsets(new) == {OUTBOX: 0}, "its file is another"
+    assert await world.reports.lines(new, OUTBOX, 0, b, second) == b
+    await world.reports.exited(new, {**EXIT_0, "outboxes": {OUTBOX: b}})
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"], trial["message"]) == (
         "SUCCEEDED", 3, "it reported no final result, only 3 intermediate",
@@ -94,10 +94,10 @@ async def test_a_container_that_was_replaced_is_fenced_off(world: RunnerWorld) -
 
 async def test_who_only_logs_is_no_container(world: RunnerWorld) -> None:
     reporter = dataclasses.replace(world.who, container="a" * 16)
-    await world.desk.greet(reporter, "0.6.0", "push", {})
-    await world.desk.greet(world.who, "0.6.0", "push")
-    assert await world.desk.write_log(world.who, "stdout", 0, b"worker", "node-1") == 6
-    assert await world.desk.must_stop(reporter) is False
+    await world.reports.greet(reporter, "0.6.0", "push", {})
+    await world.reports.greet(world.who, "0.6.0", "push")
+    assert await world.reports.write_log(world.who, "stdout", 0, b"worker", "node-1") == 6
+    assert await world.reports.must_stop(reporter) is False
 
 
 async def test_a_line_that_was_too_long_is_named_on_the_trial(
@@ -105,8 +105,8 @@ async def test_a_line_that_was_too_long_is_named_on_the_trial(
 ) -> None:
     await world.greet()
     size = 2 * protocol.MAX_RECORD
-    assert await world.desk.lines(world.who, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
-    await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
+    assert await world.reports.lines(world.who, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
+    await world.reports.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: size}})
     trial = await world.ended()
     assert trial["status"] == "SUCCEEDED" and "longer than 4194304 bytes" in trial["message"]
     assert "line 1 is longer than 4194304 bytes, the most that is taken; report less at once" in caplog.text
@@ -115,7 +115,7 @@ async def test_a_line_that_was_too_long_is_named_on_the_trial(
 async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with make_runner_world(tmp_path, monkeypatch, metricGrace="0.1s") as world:
         await world.greet()
-        await world.desk.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: 40}})
+        await world.reports.exited(world.who, {**EXIT_0, "outboxes": {OUTBOX: 40}})
         trial = await world.ended()
     assert trial["status"] == "SUCCEEDED" and f"0 of 40 bytes of {OUTBOX} came in time" in trial["message"]
 
@@ -126,7 +126,7 @@ async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) 
     await world.experiment.messages.deliver(job, "outbox/\udce9", 0, size, lines)
     ended = JobReport(state=JobState.SUCCEEDED, exit_code=0)
     await world.experiment.messages.deliver(job, "outbox/\udce9", size, 2 * size, lines, ended)
-    await world.desk.exited(world.who, EXIT_0)
+    await world.reports.exited(world.who, EXIT_0)
     trial = await world.ended()
     assert (trial["status"], trial["intermediates"]) == ("SUCCEEDED", 2)
 
@@ -134,11 +134,11 @@ async def test_an_outbox_whose_name_is_no_text_harms_nobody(world: RunnerWorld) 
 async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
     await world.greet()
     await world.world.service.kill_trial(world.id, world.who.trial_id)
-    assert await world.desk.must_stop(world.who)
-    assert await world.desk.started(world.who, None)
-    assert await world.desk.exited(world.who, {**EXIT_0, "exitCode": None, "signal": 15})
+    assert await world.reports.must_stop(world.who)
+    assert await world.reports.started(world.who, None)
+    assert await world.reports.exited(world.who, {**EXIT_0, "exitCode": None, "signal": 15})
     assert (await world.ended())["status"] == "USER_CANCELED"
-    assert world.desk.grace_s(world.who) == 5.0
+    assert world.reports.grace_s(world.who) == 5.0
 
 
 # ------------------------------------------------------------------------------------------------ who is refused
@@ -146,13 +146,13 @@ async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
 
 async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
     await world.greet()
-    await world.desk.exited(world.who, EXIT_0)
+    await world.reports.exited(world.who, EXIT_0)
     await world.ended()
     who, lines = world.who, ["{}"]
     for call in (
-        world.desk.greet(who, "0.6.0", "push"), world.desk.record(who), world.desk.started(who, 1),
-        world.desk.exited(who, EXIT_0), world.desk.lines(who, OUTBOX, 0, 3, lines), world.desk.offsets(who),
-        world.desk.must_stop(who), world.desk.code(who),
+        world.reports.greet(who, "0.6.0", "push"), world.reports.record(who), world.reports.started(who, 1),
+        world.reports.exited(who, EXIT_0), world.reports.lines(who, OUTBOX, 0, 3, lines), world.reports.offsets(who),
+        world.reports.must_stop(who), world.reports.code(who),
     ):  # fmt: skip
         with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {who.trial_id} is decided"):
             await call
@@ -161,22 +161,22 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
 
 async def test_what_there_is_not(world: RunnerWorld) -> None:
     with pytest.raises(NotFound):
-        await world.desk.record(RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1))
+        await world.reports.record(RunnerOf(experiment_id="nobody", trial_id="aaaaa", attempt=1))
     with pytest.raises(NotFound):
-        await world.desk.record(RunnerOf(experiment_id=world.id, trial_id=world.who.trial_id, attempt=2))
+        await world.reports.record(RunnerOf(experiment_id=world.id, trial_id=world.who.trial_id, attempt=2))
 
 
 async def test_a_stopped_experiment_is_over_and_one_that_is_not_open_yet_is_not(world: RunnerWorld) -> None:
     await world.greet()
-    await world.desk.exited(world.who, EXIT_0)
+    await world.reports.exited(world.who, EXIT_0)
     await world.ended()
     await world.world.service.stop(world.id)
     with pytest.raises(AttemptDecided, match="is stopped"):
-        await world.desk.must_stop(world.who)
+        await world.reports.must_stop(world.who)
     await world.world.service.resume(world.id)
     world.world.supervisor._open.pop(world.id)  # as a daemon that has just started
     with pytest.raises(StoreUnavailable, match="is not open yet; try again"):
-        await world.desk.must_stop(world.who)
+        await world.reports.must_stop(world.who)
 
 
 # ------------------------------------------------------------------------------------------------ versions
@@ -185,7 +185,7 @@ async def test_a_stopped_experiment_is_over_and_one_that_is_not_open_yet_is_not(
 @pytest.mark.parametrize(("version", "named"), [("0.5.1", "0.5.1"), (None, "no version"), ("0.60", "0.60")])
 async def test_a_version_that_does_not_fit(world: RunnerWorld, version: str | None, named: str) -> None:
     with pytest.raises(VersionRefused) as refusal:
-        await world.desk.greet(world.who, version, "push")
+        await world.reports.greet(world.who, version, "push")
     trial = await world.ended()
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", str(refusal.value))
     assert named in trial["message"] and "0.6.0" in trial["message"]
@@ -195,7 +195,7 @@ async def test_a_version_that_does_not_fit(world: RunnerWorld, version: str | No
 
 async def test_whoever_does_not_say_its_version_says_nothing_at_all(world: RunnerWorld) -> None:
     with pytest.raises(VersionRefused, match="names no version"):
-        await world.desk.lines(world.who, OUTBOX, 0, 3, ["{}"])
+        await world.reports.lines(world.who, OUTBOX, 0, 3, ["{}"])
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
 
 
@@ -204,16 +204,16 @@ async def test_the_check_can_be_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
 ) -> None:
     async with make_runner_world(tmp_path, monkeypatch, **fields) as world:
-        await world.desk.greet(world.who, "0.5.1", "push")
+        await world.reports.greet(world.who, "0.5.1", "push")
         other = await world.add_trial()
-        assert await world.desk.must_stop(other) is False, "one that names none"
+        assert await world.reports.must_stop(other) is False, "one that names none"
         shown = [(await world.trial(who))["attempts"][0]["runnerVersion"] for who in (world.who, other)]
         assert shown == ["0.5.1", "unknown"]
 
 
 async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWorld) -> None:
     with pytest.raises(VersionRefused):
-        await world.desk.greet(world.who, "0.5.1", "push")
+        await world.reports.greet(world.who, "0.5.1", "push")
     exit_78 = JobReport(state=JobState.FAILED, exit_code=78)
     world.experiment.loop.inbox.report({world.who.job_name: exit_78})  # before there was a turn
     assert (await world.ended())["reason"] == "VERSION_MISMATCH"
@@ -226,7 +226,7 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
 async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed: int) -> None:
     await world.greet()
     MemoryPlatform.jobs[world.who.job_name] = JobReport(state=JobState.RUNNING)
-    await world.desk.exited(world.who, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
+    await world.reports.exited(world.who, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
     trial = await world.ended()
     exit_ = trial["attempts"][0]["runnerExit"]
     now_ms = world.world.supervisor.shared.clock()
@@ -243,13 +243,13 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
     await world.greet()
     lines, size = lines_of(1, 2, 3, 4)
     other = await world.add_trial()
-    await world.desk.greet(other, "0.6.0", "push")
-    first = asyncio.ensure_future(world.desk.lines(world.who, OUTBOX, 0, size, lines))
+    await world.reports.greet(other, "0.6.0", "push")
+    first = asyncio.ensure_future(world.reports.lines(world.who, OUTBOX, 0, size, lines))
     await asyncio.sleep(0)  # it has begun
     with pytest.raises(TooBusy, match="taken again in a second"):
-        await world.desk.lines(other, OUTBOX, 0, size, lines)
+        await world.reports.lines(other, OUTBOX, 0, size, lines)
     assert await first == size
-    assert await world.desk.lines(other, OUTBOX, 0, size, lines) == size
+    assert await world.reports.lines(other, OUTBOX, 0, size, lines) == size
 
 
 async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkey
     await world.greet()
     lines, size = lines_of(*range(9))
     for start in (0, size):
-        assert await world.desk.lines(world.who, OUTBOX, start, start + size, lines) == start + size
+        assert await world.reports.lines(world.who, OUTBOX, start, start + size, lines) == start + size
 
 
 async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
@@ -271,11 +271,11 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
     lock.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(StoreUnavailable, match="not stored yet"):
-            await world.desk.lines(world.who, OUTBOX, 0, size, lines)
+            await world.reports.lines(world.who, OUTBOX, 0, size, lines)
         await world.until(lambda: world.experiment.database.trouble)
         for call in (
-            world.desk.lines(world.who, OUTBOX, 0, size, lines), world.desk.exited(world.who, EXIT_0),
-            world.desk.greet(world.who, "0.6.0", "push"),
+            world.reports.lines(world.who, OUTBOX, 0, size, lines), world.reports.exited(world.who, EXIT_0),
+            world.reports.greet(world.who, "0.6.0", "push"),
         ):  # fmt: skip
             with pytest.raises(StoreUnavailable, match="is locked by another process"):
                 await call
@@ -283,7 +283,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
         lock.rollback()
         lock.close()
     await world.until(lambda: not world.experiment.database.trouble)
-    assert await world.desk.lines(world.who, OUTBOX, 0, size, lines) == size, "once, although it was posted twice"
+    assert await world.reports.lines(world.who, OUTBOX, 0, size, lines) == size, "once, although it was posted twice"
     assert (await world.trial())["intermediates"] == 1
 
 
@@ -292,7 +292,7 @@ async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
 
 async def test_a_log_is_written_as_it_comes(world: RunnerWorld) -> None:
     await world.greet()
-    write = world.desk.write_log
+    write = world.reports.write_log
     assert await write(world.who, "stdout", 0, b"0123456789") == 10
     assert await write(world.who, "stdout", 0, b"0123456789") == 10, "a repeat"
     assert await write(world.who, "stdout", 5, b"56789abc") == 13, "half a repeat"
@@ -304,8 +304,8 @@ async def test_a_log_is_written_as_it_comes(world: RunnerWorld) -> None:
 
 async def test_other_processes_of_a_job_have_logs_of_their_own(world: RunnerWorld) -> None:
     await world.greet()
-    await world.desk.write_log(world.who, "stderr", 0, b"of a worker", "../../worker 1\n")
-    await world.desk.write_log(world.who, "stderr", 0, b"of the reporter")
+    await world.reports.write_log(world.who, "stderr", 0, b"of a worker", "../../worker 1\n")
+    await world.reports.write_log(world.who, "stderr", 0, b"of the reporter")
     found = {path.name: path.read_bytes() for path in world.folder().iterdir()}
     assert found == {"stderr": b"of the reporter", "stderr-.._.._worker_1_": b"of a worker"}
 
@@ -314,11 +314,11 @@ async def test_logs_kept_apart_are_bounded_in_number(world: RunnerWorld, monkeyp
     monkeypatch.setattr(runner_reports, "MOST_SOURCES", 2)
     await world.greet()
     for source in ("a", "b"):
-        assert await world.desk.write_log(world.who, "stdout", 0, b"x", source) == 1
+        assert await world.reports.write_log(world.who, "stdout", 0, b"x", source) == 1
     with pytest.raises(InvalidInput, match="at most 2 processes"):
-        await world.desk.write_log(world.who, "stdout", 0, b"x", "c")
-    assert await world.desk.write_log(world.who, "stdout", 1, b"y", "b") == 2, "those there are go on"
-    assert await world.desk.write_log(world.who, "stdout", 0, b"z") == 1, "so does the reporter's own"
+        await world.reports.write_log(world.who, "stdout", 0, b"x", "c")
+    assert await world.reports.write_log(world.who, "stdout", 1, b"y", "b") == 2, "those there are go on"
+    assert await world.reports.write_log(world.who, "stdout", 0, b"z") == 1, "so does the reporter's own"
 
 
 async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,18 +326,18 @@ async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: p
     await world.greet()
     lines, size = lines_of(1)
     for name in ("a", "b"):
-        assert await world.desk.lines(world.who, f"outbox/{name}", 0, size, lines) == size
+        assert await world.reports.lines(world.who, f"outbox/{name}", 0, size, lines) == size
     with pytest.raises(InvalidInput, match="at most 2"):
-        await world.desk.lines(world.who, "outbox/c", 0, size, lines)
-    assert await world.desk.lines(world.who, "outbox/b", size, 2 * size, lines) == 2 * size
-    assert set(await world.desk.offsets(world.who)) == {"outbox/a", "outbox/b"}
+        await world.reports.lines(world.who, "outbox/c", 0, size, lines)
+    assert await world.reports.lines(world.who, "outbox/b", size, 2 * size, lines) == 2 * size
+    assert set(await world.reports.offsets(world.who)) == {"outbox/a", "outbox/b"}
 
 
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])
 async def test_what_is_no_log_is_not_written(world: RunnerWorld, name: str) -> None:
     await world.greet()
     with pytest.raises(NotFound, match="is no log of a trial"):
-        await world.desk.write_log(world.who, name, 0, b"x")
+        await world.reports.write_log(world.who, name, 0, b"x")
 
 
 @pytest.mark.parametrize("trick", ["link", "pipe", "directory"])
@@ -348,7 +348,7 @@ async def test_what_stands_in_place_of_a_log_is_not_written(world: RunnerWorld, 
     world.folder().mkdir(exist_ok=True)
     {"link": lambda: log.symlink_to(victim), "pipe": lambda: os.mkfifo(log), "directory": log.mkdir}[trick]()
     with pytest.raises(StoreUnavailable, match="stdout cannot be written"):
-        await world.desk.write_log(world.who, "stdout", 0, b"evil")
+        await world.reports.write_log(world.who, "stdout", 0, b"evil")
     assert victim.read_bytes() == b"untouched"
 
 
@@ -357,8 +357,8 @@ async def test_what_stands_in_place_of_a_log_is_not_written(world: RunnerWorld, 
 
 async def test_the_packed_code_is_handed_out(world: RunnerWorld) -> None:
     await world.greet()
-    path = await world.desk.code(world.who)
-    assert path is not None and path == await world.desk.code(world.who)
+    path = await world.reports.code(world.who)
+    assert path is not None and path == await world.reports.code(world.who)
     with tarfile.open(path) as archive:
         assert "trial.py" in archive.getnames()
 

@@ -1,4 +1,4 @@
-"""What a keeper says of its machine's GPUs: the cards, and the processes on them that are none of ours."""
+"""A keeper's reading of its machine's GPUs: the cards, and the processes on them that are none of ours."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
     assert _get(second_port, "/my/pre/api/v1/nni/experiment").json()["id"] == second
     assert len([line for line in nnictl.processes() if " serve --auto" in line]) == 1
     listeners = nnictl.daemon.call("GET", "/daemon")["listeners"]
-    assert [listener["address"] for listener in listeners if listener["kind"] == "view"] == [
+    assert [listener["address"] for listener in listeners if listener["kind"] == "endpoint"] == [
         f"http://127.0.0.1:{first_port}", f"http://127.0.0.1:{second_port}",
     ]  # fmt: skip
     assert nnictl.good("stop", "--port", second_port) == f"Experiment {second} is stopped.\n"
     assert _is_free(second_port) and _status(first_port) == "RUNNING"
-    assert nnictl.daemon.status(second)["view"] is None
+    assert nnictl.daemon.status(second)["endpoint"] is None
     code, sentence = nnictl.bad("stop", "--port", second_port)
     assert (code, sentence) == (
         1, f"nnictl: no experiment has port {second_port}; `nnictl experiment list` shows every open one",
@@ -72,9 +72,11 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_made(nnictl: CommandLine) 
     assert (code, sentence) == (
         1, f"nnictl: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
     )  # fmt: skip
-    taken = nnictl.daemon.status(holder)["view"]["port"]
+    taken = nnictl.daemon.status(holder)["endpoint"]["port"]
     code, sentence = nnictl.bad("create", "-c", config, "--port", taken)
-    assert sentence == f"nnictl: port {taken} is in use by the view of experiment {holder}; choose another with --port"
+    assert (
+        sentence == f"nnictl: port {taken} is in use by the endpoint of experiment {holder}; choose another with --port"
+    )
     assert nnictl.bad("create", "-c", config, "--url_prefix", "a/../b")[0] == 2
     assert [one["id"] for one in nnictl.daemon.call("GET", "/experiments")["experiments"]] == [holder]
     assert sorted(path.parent.name for path in nnictl.data.glob("*/db")) == [holder]
@@ -84,7 +86,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_made(nnictl: CommandLine) 
 def test_without_a_port(nnictl: CommandLine) -> None:
     """A daemon without a service gives the next free one; one with a service, or with no port at all, none."""
     first, second = nnictl.create(trialCommand=RUN_ON), nnictl.create(trialCommand=RUN_ON)
-    ports = [nnictl.daemon.status(id_)["view"]["port"] for id_ in (first, second)]
+    ports = [nnictl.daemon.status(id_)["endpoint"]["port"] for id_ in (first, second)]
     assert 8080 <= ports[0] < ports[1]
     nnictl.good("stop", "--all")
     for arguments in (["--port", "0"], ["--no-listen"]):
@@ -124,7 +126,7 @@ def test_a_lost_index_knows_the_ports_from_the_folders(nnictl: CommandLine) -> N
     _kill(nnictl.daemon)
     for path in nnictl.data.glob("index.sqlite*"):
         path.unlink()
-    nnictl.serve()  # nothing but views listens
+    nnictl.serve()  # nothing but endpoints listens
     assert "--no-listen" in nnictl.good("experiment", "list"), "and this daemon may open none"
     nnictl.end()
     nnictl.serve("--port", "0")
@@ -139,7 +141,9 @@ def test_a_port_that_was_taken_meanwhile_is_named_until_it_is_free(nnictl: Comma
     with socket.create_server(("127.0.0.1", port)):
         served = nnictl.serve("--port", "0")
         (problem,) = served.status(id_)["errors"]
-        assert problem.startswith(f"its view cannot be opened again: port {port} is in use by process {os.getpid()}")
+        assert problem.startswith(
+            f"its endpoint cannot be opened again: port {port} is in use by process {os.getpid()}"
+        )
         assert problem in nnictl.good("experiment", "list")
         assert served.status(id_)["counts"], "it is worked on all the same"
     _until(lambda: served.status(id_)["errors"] == [])
@@ -202,7 +206,7 @@ def test_debug(nnictl: CommandLine) -> None:
     id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "--debug", "-p", 0))
     shown = json.loads(nnictl.good("experiment", "show", id_, "--json"))
     assert shown["config"]["debug"] is True and shown["config"]["logLevel"] == "debug"
-    assert shown["view"]["port"] > 0
+    assert shown["endpoint"]["port"] > 0
     nnictl.good("stop", "--all")
 
 

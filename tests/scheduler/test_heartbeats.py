@@ -6,35 +6,35 @@ import asyncio
 
 import pytest
 
-from nni_manager.scheduler.turns.process_state import Beats
+from nni_manager.scheduler.turns.process_state import Heartbeats
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
 
 
 async def test_silence_is_counted_from_the_last_post() -> None:
     news: list[float] = []
-    beats = Beats(lambda: news.append(asyncio.get_running_loop().time()))
-    assert beats.silence_ms() == (None, {})
-    beats.begin()
+    heartbeats = Heartbeats(lambda: news.append(asyncio.get_running_loop().time()))
+    assert heartbeats.silence_ms() == (None, {})
+    heartbeats.begin()
     await asyncio.sleep(5)
-    beats.hear("a")
+    heartbeats.hear("a")
     await asyncio.sleep(30)
-    assert beats.silence_ms() == (35_000, {"a": 30_000})
+    assert heartbeats.silence_ms() == (35_000, {"a": 30_000})
     assert news == []
-    beats.hear("a")
-    beats.hear("a")
+    heartbeats.hear("a")
+    heartbeats.hear("a")
     assert len(news) == 1, "it had not been heard for long"
-    beats.drop("a")
-    assert beats.silence_ms() == (35_000, {})
+    heartbeats.drop("a")
+    assert heartbeats.silence_ms() == (35_000, {})
 
 
 async def test_a_loop_that_stood_still_could_not_have_heard_anything() -> None:
-    beats = Beats(lambda: None)
-    beats.begin()
-    beats.hear("a")
+    heartbeats = Heartbeats(lambda: None)
+    heartbeats.begin()
+    heartbeats.hear("a")
     for _ in range(4):
         await asyncio.sleep(30)
-        beats.silence_ms()
+        heartbeats.silence_ms()
     await asyncio.sleep(3600)
-    listening, silent = beats.silence_ms()
+    listening, silent = heartbeats.silence_ms()
     assert (listening, silent) == (120_000, {"a": 120_000})

@@ -1,4 +1,4 @@
-"""What a tuner started and left behind: workers that outlive its process, which dies at once with a killed daemon.
+"""Workers that a tuner started and left behind: they outlive its process, which dies at once with a killed daemon.
 
 Children inherit the environment, and with it the mark of the tuner's process: the experiment's log folder and a name.
 One that clears its environment is not found.
@@ -27,7 +27,7 @@ def mark_prefix(log_folder: Path) -> str:
     return f"{log_folder}:"
 
 
-def end_strays(mark: str) -> int:
+def end_orphans(mark: str) -> int:
     """Kills all whose mark begins so, and answers how many there were. Blocks: milliseconds, by the number of processes
     on the machine."""
     killed: set[int] = set()

@@ -15,7 +15,7 @@ from nni_manager.store.connection import Connection
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Overview
 from nni_manager.web import trial_table
-from nni_manager.web.trial_table import Table, TableView
+from nni_manager.web.trial_table import Table, TableQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class ShownExperiment:
     at_work: bool
     table: Table
     #: Where it has a page of its own; empty: nowhere.
-    view_url: str
+    endpoint_url: str
 
     @property
     def status(self) -> ExperimentStatus:
@@ -78,17 +78,17 @@ async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperimen
     )  # fmt: skip
 
 
-async def shown(service: Service, id: str, view: TableView, now_ms: int) -> ShownExperiment:
+async def shown(service: Service, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
     """Raises NotFound or StoreError."""
     live = service.live(id)
 
     def read(connection: Connection) -> tuple[Overview, Table]:
-        return overview.load(connection, live, now_ms), trial_table.read(connection, view, now_ms)
+        return overview.load(connection, live, now_ms), trial_table.read(connection, query, now_ms)
 
     entry = await service.entry(id)
     found, table = await service.read(id, read)
-    view_url = service.view_url(entry.view) if entry.view is not None else ""
-    return ShownExperiment(overview=found, entry=entry, at_work=live.at_work, table=table, view_url=view_url)
+    endpoint_url = service.endpoint_url(entry.endpoint) if entry.endpoint is not None else ""
+    return ShownExperiment(overview=found, entry=entry, at_work=live.at_work, table=table, endpoint_url=endpoint_url)
 
 
 def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:

@@ -13,7 +13,7 @@ from fake_manager import FakeManager, state
 pytestmark = pytest.mark.unit
 
 Run = Callable[..., Result]
-VIEW = {"port": 8888, "urlPrefix": "my/pre", "url": "http://127.0.0.1:8888/my/pre/"}
+ENDPOINT = {"port": 8888, "urlPrefix": "my/pre", "url": "http://127.0.0.1:8888/my/pre/"}
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "view", "debug"),
+    ("words", "endpoint", "debug"),
     [
         ([], {"port": None, "urlPrefix": ""}, False),
         (["--port", "8080"], {"port": 8080, "urlPrefix": ""}, False),
@@ -32,14 +32,14 @@ def file(tmp_path: Path) -> Path:
         (["--url_prefix", "x", "--debug"], {"port": None, "urlPrefix": "x"}, True),
     ],
 )
-def test_create(nnictl: Run, manager: FakeManager, file: Path, words: list[str], view: object, debug: bool) -> None:
+def test_create(nnictl: Run, manager: FakeManager, file: Path, words: list[str], endpoint: object, debug: bool) -> None:
     assert nnictl("create", "-c", str(file), *words).exit_code == 0
     ((_, _, caller),) = manager.calls
-    assert (caller["view"], caller["debug"]) == (view, debug)
+    assert (caller["endpoint"], caller["debug"]) == (endpoint, debug)
 
 
 def test_create_prints_where_it_is(nnictl: Run, manager: FakeManager, file: Path) -> None:
-    manager.view_of_new = VIEW
+    manager.endpoint_of_new = ENDPOINT
     lines = nnictl("create", "-c", str(file), "-p", "8888", "-u", "my/pre").stdout.splitlines()
     assert lines[2:5] == [
         "page        http://127.0.0.1:8888/my/pre/", "port        8888", "url prefix  my/pre",
@@ -60,7 +60,7 @@ def test_a_view_elsewhere_is_on_the_managers_host(
     nnictl: Run, manager: FakeManager, manager_url: str, host: str
 ) -> None:
     """It opens the port on all addresses, and calls itself by the one that is its own users'."""
-    manager.add(state("abc", "STOPPED", view=VIEW), state("abd", view={**VIEW, "urlPrefix": ""}))
+    manager.add(state("abc", "STOPPED", endpoint=ENDPOINT), state("abd", endpoint={**ENDPOINT, "urlPrefix": ""}))
     elsewhere = ["--manager", manager_url]
     assert f"page        http://{host}:8888/my/pre/\n" in nnictl("resume", "abc", *elsewhere).stdout
     assert nnictl("webui", "url", "abc", *elsewhere).stdout.splitlines()[0] == f"http://{host}:8888/my/pre/"
@@ -75,17 +75,17 @@ def test_what_is_no_port(nnictl: Run, manager: FakeManager, command: list[str], 
 
 
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc", "STOPPED", view=VIEW))
+    manager.add(state("abc", "STOPPED", endpoint=ENDPOINT))
     result = nnictl("resume", "ab", "-p", "8888", "-d")
-    how = {"view": {"port": 8888, "urlPrefix": ""}, "working_directory": None, "debug": True}
+    how = {"endpoint": {"port": 8888, "urlPrefix": ""}, "working_directory": None, "debug": True}
     assert manager.calls == [("resume", "abc", how)]
     assert "http://127.0.0.1:8888/my/pre/" in result.stdout
 
 
 def test_view(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc", "STOPPED", view=VIEW))
+    manager.add(state("abc", "STOPPED", endpoint=ENDPOINT))
     lines = nnictl("view", "ab", "--port", "8888").stdout.splitlines()
-    how = {"view": {"port": 8888, "urlPrefix": ""}, "working_directory": None}
+    how = {"endpoint": {"port": 8888, "urlPrefix": ""}, "working_directory": None}
     assert manager.calls == [("view", "abc", how)]
     assert lines[0] == "Experiment abc is viewed: open for reading only."
     assert "end         nnictl stop abc" in lines
@@ -102,14 +102,16 @@ def test_a_folder_that_was_moved(nnictl: Run, manager: FakeManager, tmp_path: Pa
 
 
 def test_stop_by_port(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc"), state("def", view=VIEW), state("ghi", "VIEWED", view={**VIEW, "port": 8889}))
+    manager.add(
+        state("abc"), state("def", endpoint=ENDPOINT), state("ghi", "VIEWED", endpoint={**ENDPOINT, "port": 8889})
+    )
     assert nnictl("stop", "--port", "8888").stdout == "Experiment def is stopped.\n"
     assert nnictl("stop", "gh", "-p", "8889").stdout == "Experiment ghi is not viewed any more.\n"
     assert manager.calls == [("stop", "def"), ("stop", "ghi")]
 
 
 def test_stop_by_a_port_that_is_nobody_s_or_another_s(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc"), state("def", view=VIEW))
+    manager.add(state("abc"), state("def", endpoint=ENDPOINT))
     result = nnictl("stop", "--port", "1")
     assert (result.exit_code, result.stderr) == (
         1, "nnictl: no experiment has port 1; `nnictl experiment list` shows every open one\n",

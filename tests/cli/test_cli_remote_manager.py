@@ -68,7 +68,7 @@ def test_it_is_asked_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     with server(DAEMON, seen=seen) as url:
-        client = remote_manager.reach_elsewhere(f"{url}/lab/", None)
+        client = remote_manager.reach_remote(f"{url}/lab/", None)
         assert not client.is_here and str(client.address) == f"{url}/lab"
     assert seen == [("/lab/api/v1/daemon", "Bearer s3cret")]
     assert "s3cret" not in repr(client.address)
@@ -79,9 +79,9 @@ def test_the_token_may_stand_in_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "of the environment")
     (tmp_path / "token").write_text("of the file\n")
     with server(DAEMON, seen=seen) as url:
-        remote_manager.reach_elsewhere(url, tmp_path / "token")
+        remote_manager.reach_remote(url, tmp_path / "token")
         with pytest.raises(InvalidInput, match=r"--token-file .* cannot be read"):
-            remote_manager.reach_elsewhere(url, tmp_path / "nowhere")
+            remote_manager.reach_remote(url, tmp_path / "nowhere")
     assert seen == [("/api/v1/daemon", "Bearer of the file")]
 
 
@@ -89,10 +89,10 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
     seen: list[Any] = []
     with server(DAEMON, seen=seen) as url:
         monkeypatch.setenv("NNI_MANAGER_TOKEN", " s3cret\r\n")
-        remote_manager.reach_elsewhere(url, None)
+        remote_manager.reach_remote(url, None)
         monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret\nmore")
         with pytest.raises(InvalidInput, match="NNI_MANAGER_TOKEN: must be one line") as refusal:
-            remote_manager.reach_elsewhere(url, None)
+            remote_manager.reach_remote(url, None)
     assert seen == [("/api/v1/daemon", "Bearer s3cret")] and "s3cret" not in str(refusal.value)
 
 
@@ -112,7 +112,7 @@ def test_what_stands_around_a_token_is_no_part_of_it(monkeypatch: pytest.MonkeyP
 )
 def test_somebody_else_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
     with server(answer, status) as url, pytest.raises(error) as raised:
-        remote_manager.reach_elsewhere(url, None)
+        remote_manager.reach_remote(url, None)
     assert sentence in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
@@ -122,7 +122,7 @@ def test_the_wrong_token_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         server({"error": "this listener"}, 401) as url,
         pytest.raises(AccessRefused, match="does not take the token") as e,
     ):
-        remote_manager.reach_elsewhere(url, None)
+        remote_manager.reach_remote(url, None)
     assert "s3cret" not in str(e.value)
 
 
@@ -130,7 +130,7 @@ def test_nobody_answers() -> None:
     with server(DAEMON) as url:
         pass
     with pytest.raises(Unreachable, match=r"cannot be reached: .*Connection refused"):
-        remote_manager.reach_elsewhere(url, None)
+        remote_manager.reach_remote(url, None)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_nobody_answers() -> None:
 )
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(InvalidInput, match="is no address of a manager"):
-        remote_manager.reach_elsewhere(url, None)
+        remote_manager.reach_remote(url, None)
 
 
 def test_a_secret_in_a_url_is_not_repeated() -> None:
     with pytest.raises(InvalidInput) as raised:
-        remote_manager.reach_elsewhere("http://me:s3cret@gpu-box:8080", None)
+        remote_manager.reach_remote("http://me:s3cret@gpu-box:8080", None)
     assert "s3cret" not in str(raised.value)
 
 
@@ -164,7 +164,7 @@ def run(words: list[str]) -> tuple[Result, list[Any]]:
 
 
 def test_option_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert not run([])[1][0].is_elsewhere
+    assert not run([])[1][0].is_remote
     assert run(["--manager", "http://a"])[1][0].url == "http://a"
     monkeypatch.setenv("NNI_MANAGER_ADDRESS", "http://b")
     assert run([])[1][0].url == "http://b"
@@ -208,7 +208,7 @@ def create(nnictl: Run, file: Path, *words: str) -> Result:
 
 
 def test_files_are_read_here_and_code_is_sent(nnictl: Run, manager: FakeManager, file: Path) -> None:
-    manager.add(state("new00000", view=None))
+    manager.add(state("new00000", endpoint=None))
     result = create(nnictl, file)
     assert result.exit_code == 0, result.output
     (_, sha256), (_, text, caller) = manager.calls

@@ -1,4 +1,4 @@
-"""How a process is recognised as part of a job, wherever it went.
+"""The marks by which a process is recognised as part of a job, wherever it went.
 
 Every process of a job carries two marks. The variable `NNI_MANAGER_JOB` is lost when a process clears its environment
 or writes over it to change its title. The *tag* is a resource limit that is of no use to ordinary processes: the soft
@@ -42,8 +42,8 @@ def tag_variable(name: str, tag: str) -> str:
 
 
 @contextmanager
-def bearing(tag: str) -> Iterator[None]:
-    """This process bears the tag meanwhile, and so does every process it starts. Raises OSError."""
+def tagged(tag: str) -> Iterator[None]:
+    """This process has the tag meanwhile, and so does every process it starts. Raises OSError."""
     limit, value = _limit(tag)
     if limit < 0:
         yield
@@ -58,7 +58,7 @@ def bearing(tag: str) -> Iterator[None]:
 
 def is_marked(pid: int, name: str, tag: str) -> bool:
     """Whether the process bears the job's tag or its variable."""
-    return _bears(pid, tag) or _has_variable(pid, tag_variable(name, tag))
+    return _has_tag(pid, tag) or _has_variable(pid, tag_variable(name, tag))
 
 
 def marked_processes(claim: Claim) -> List[int]:
@@ -73,7 +73,7 @@ def _random_number() -> int:
     return int.from_bytes(os.urandom(6), "big")
 
 
-def _bears(pid: int, tag: str) -> bool:
+def _has_tag(pid: int, tag: str) -> bool:
     limit, value = _limit(tag)
     if limit < 0:
         return False
@@ -84,7 +84,7 @@ def _bears(pid: int, tag: str) -> bool:
 
 
 def _is_keeper(pid: int, claim: Claim) -> bool:
-    """Killed while it was `bearing` the tag, it bears it until somebody reaps it; some first processes never do."""
+    """Killed while it was `tagged`, it has the tag until somebody reaps it; some first processes never do."""
     if pid != claim.keeper_pid:
         return False
     stat = processes.read_stat(pid)

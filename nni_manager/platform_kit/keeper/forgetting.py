@@ -1,4 +1,7 @@
-"""The keeper's states of a job → ours.
+"""The jobs of one training service at a keeper: their states as ours, the delivery of their results, and how they are
+forgotten.
+
+The keeper's states of a job as ours:
 
 =======  ==========================================
 keeper   JobState
@@ -50,7 +53,7 @@ class Tell(Protocol):
 
 
 class Deliveries:
-    """Of one training service."""
+    """Results of one training service's jobs on their way to the scheduler, and the ends that wait for them."""
 
     def __init__(self, host: Host, tell: Tell) -> None:
         self._host = host
@@ -119,7 +122,7 @@ _LAST_MOMENT_S = 2.0
 Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
-class Asked(Protocol):
+class KeptJobs(Protocol):
     """The jobs of one training service at their keeper; methods raise PlatformUnavailable."""
 
     async def listed(self) -> dict[str, dict[str, Any]]:
@@ -132,10 +135,10 @@ class Asked(Protocol):
         """Asks the keeper."""
 
 
-class Leaving:
-    """Of one training service; `in` it are those whose end is waited for."""
+class ForgottenJobs:
+    """Jobs of one training service that are to be forgotten; `in` it are those whose end is waited for."""
 
-    def __init__(self, jobs: Asked, known: Known | None) -> None:
+    def __init__(self, jobs: KeptJobs, known: Known | None) -> None:
         self._jobs = jobs
         self._known = known
         self._names: set[str] = set()
@@ -160,7 +163,7 @@ class Leaving:
                     self._gone.clear()
                     await self._gone.wait()
 
-    async def end_strays(self) -> None:
+    async def end_unknown(self) -> None:
         """Jobs that nobody knows, or that were forgotten while they ran, on a new connection."""
         if self._known is None and not self._names:
             return
@@ -178,7 +181,7 @@ class Leaving:
         task.add_done_callback(self._sweeping.discard)
 
     async def cancel(self) -> None:
-        """What is not forgotten yet is found again by whoever connects next."""
+        """Ends the tasks; a job that is not forgotten yet is found again by whoever connects next."""
         for task in tuple(self._sweeping):
             task.cancel()
         await asyncio.gather(*self._sweeping, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What may stand before the paths of a view."""
+"""What may stand before the paths of an endpoint."""
 
 from __future__ import annotations
 

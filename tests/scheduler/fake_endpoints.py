@@ -1,4 +1,4 @@
-"""A listener for views that opens nothing, and remembers which would be open."""
+"""A listener for endpoints that opens nothing, and remembers which would be open."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from nni_manager.domain.endpoint import Endpoint, EndpointWish
 from nni_manager.domain.errors import AlreadyOwned
 
 
-class FakeViewListener:
+class FakeEndpoints:
     def __init__(self) -> None:
-        self.views: dict[str, Endpoint] = {}
+        self.endpoints: dict[str, Endpoint] = {}
         self.restored: dict[str, Endpoint] = {}
         self.problems: dict[str, str] = {}
         #: Ports that somebody else has.
@@ -21,18 +21,18 @@ class FakeViewListener:
             return None
         if wish.port in self.taken:
             raise AlreadyOwned(f"port {wish.port} is in use by process 1 (init); choose another with --port")
-        view = Endpoint(port=wish.port or 8080, prefix=wish.prefix)
-        self.views[experiment_id] = view
-        return view
+        endpoint = Endpoint(port=wish.port or 8080, prefix=wish.prefix)
+        self.endpoints[experiment_id] = endpoint
+        return endpoint
 
-    def restore(self, experiment_id: str, view: Endpoint) -> None:
-        self.views[experiment_id] = self.restored[experiment_id] = view
+    def restore(self, experiment_id: str, endpoint: Endpoint) -> None:
+        self.endpoints[experiment_id] = self.restored[experiment_id] = endpoint
 
     async def close(self, experiment_id: str) -> None:
-        self.views.pop(experiment_id, None)
+        self.endpoints.pop(experiment_id, None)
 
-    def url(self, view: Endpoint) -> str:
-        return f"http://127.0.0.1:{view.port}{view.path}"
+    def url(self, endpoint: Endpoint) -> str:
+        return f"http://127.0.0.1:{endpoint.port}{endpoint.path}"
 
     def problem(self, experiment_id: str) -> str:
         return self.problems.get(experiment_id, "")

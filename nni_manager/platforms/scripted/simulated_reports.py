@@ -1,4 +1,4 @@
-"""What jobs report that are only pretended: a greeting, and lines of an outbox that no file holds."""
+"""The reports of jobs that are only pretended: a greeting, and lines of an outbox that no file holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nni_manager.platforms.scripted.script import lines
 from trial_runner import protocol
 
 
-class Pretence:
+class SimulatedReports:
     """`times`: how often everything is told."""
 
     def __init__(self, host: Host, *, times: int) -> None:
@@ -20,7 +20,8 @@ class Pretence:
         self._stored: dict[str, int] = {}
 
     async def tell(self, job: Job, now_ms: int) -> None:
-        """What is due and not stored yet; returns when it is. Raises PlatformUnavailable and what the store raises."""
+        """Delivers the reports that are due; returns when they are stored. Raises PlatformUnavailable and what the
+        store raises."""
         if now_ms >= job.starts_ms:
             await self._greet(job)
         await self._deliver(job, now_ms)
@@ -44,9 +45,9 @@ class Pretence:
         for line in lines(job.rule):
             start, end = end, end + len(line.text.encode()) + 1
             if end > stored and job.starts_ms + line.after_ms <= now_ms:
-                await self._hand_over(job.name, line.text, start, end)
+                await self._deliver_line(job.name, line.text, start, end)
 
-    async def _hand_over(self, job_name: str, text: str, start: int, end: int) -> None:
+    async def _deliver_line(self, job_name: str, text: str, start: int, end: int) -> None:
         for _ in range(self._times):
             delivery = await self._host.deliver(job_name, protocol.MAIN_OUTBOX, start, end, [text])
             if delivery.resend:
