@@ -171,7 +171,7 @@ _NOT_THERE = {
 
 
 def _outboxes(told: Settings) -> Dict[str, int]:
-    """What an earlier container of this attempt left here."""
+    """Sizes of outboxes that an earlier container of this attempt left here."""
     return Outboxes(told.system_dir, _say).sizes() if told.is_reporter else {}
 
 

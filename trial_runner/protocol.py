@@ -296,5 +296,5 @@ def on_one_line(pem: str) -> str:
 
 
 def on_lines(text: str) -> str:
-    """What `on_one_line` was given."""
+    """The text that `on_one_line` was given."""
     return text.replace("\\n", "\n")

@@ -1,4 +1,4 @@
-"""Server-sent events about one thing that changes. Many changes in a short time are one event."""
+"""An experiment's changes as a stream of server-sent events. Many changes in a short time are one event."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEARTBEAT_S = 15.0
 
 
 class Subject(Protocol):
-    """What is followed."""
+    """The thing whose changes are streamed."""
 
     def watch(self) -> AbstractContextManager[asyncio.Event]:
         """An event that is set by every change, from now on."""
@@ -128,7 +128,7 @@ async def follow(id: ExperimentId, context: Context) -> EventStream:
 
 
 class _Experiment:
-    """What `EventStream` follows."""
+    """One experiment as the subject of an `EventStream`."""
 
     def __init__(self, context: ApiContext, id: str) -> None:
         self._context = context

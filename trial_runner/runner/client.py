@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""The runner's HTTP client of the manager: posts with the attempt's token, and how long to wait before the next try."""
 
 import http.client
 import json
@@ -235,7 +235,7 @@ def _connection(scheme: str, address: str, authority: str, connect_s: float) -> 
 
 
 def _context(authority: str) -> ssl.SSLContext:
-    """What the manager names is trusted, whoever signed it."""
+    """TLS that trusts the authority the manager names, whoever signed that."""
     context = ssl.create_default_context()
     if authority:
         context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)

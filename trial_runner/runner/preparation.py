@@ -1,4 +1,4 @@
-"""What the command's environment holds: the runner's own, less what is the runner's business, plus the trial's."""
+"""The command's environment: the runner's own, less the runner's own settings, plus the trial's."""
 
 import json
 import os

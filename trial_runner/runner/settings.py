@@ -1,4 +1,4 @@
-"""The token of this attempt: taken out of the environment before anything is started, shown to the manager alone."""
+"""The runner's settings: its environment variables, and the token, which is taken out before anything is started."""
 
 import math
 import os

@@ -65,8 +65,8 @@ class LocalKeeper:
                     await _end_of(pid)
 
     def _require_home(self) -> None:
-        """What this daemon knows is in a folder that was there when it began: a keeper in another would be another
-        daemon's. Raises PlatformUnavailable."""
+        """Makes sure that the daemon's folder is the one that was there when it began: a keeper in another would be
+        another daemon's. Raises PlatformUnavailable."""
         if self._home is None:
             self._home = _open(self._directory.parent)
         elif not _is_at(self._home, self._directory.parent):

@@ -1,4 +1,4 @@
-"""What the phases of an AdaptDLJob mean. A running job may go back to Pending: it is being given other nodes."""
+"""The phases of an AdaptDLJob as job states. A running job may go back to Pending: it is being given other nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the states of a Framework mean. What is completed says why by type and code."""
+"""The states of a Framework as job states. A completed one says why by type and code."""
 
 from __future__ import annotations
 

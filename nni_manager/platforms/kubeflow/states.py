@@ -1,4 +1,5 @@
-"""What conditions of TFJobs and PyTorchJobs mean. They accumulate, and may be false: types count, never positions."""
+"""Conditions of TFJobs and PyTorchJobs as job states. They accumulate, and may be false: types count, never
+positions."""
 
 from __future__ import annotations
 
