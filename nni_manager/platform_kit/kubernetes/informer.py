@@ -64,6 +64,8 @@ class Informer:
         self.listeners: list[Listener] = []
         #: Why it does not know what is so now; None while it does.
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
+        #: The server does not know who we are, which other credentials may change; rights may be denied to anybody.
+        self.is_unknown_there = False
         #: Watching is denied: it asks every few seconds.
         self.polls = False
         self._version = ""
@@ -132,6 +134,7 @@ class Informer:
             log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
             self.polls = True
         elif refusal.status in (401, 403):
+            self.is_unknown_there = refusal.status == 401
             await self._on_failure(BadCredentials(f"{self.resource.plural} cannot be listed: {refusal}"))
         else:
             await self._on_failure(PlatformUnavailable(f"{self.resource.plural} cannot be listed: {refusal}"))
