@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
@@ -69,7 +70,7 @@ class RemotePlatform(Platform):
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
-        return await look(_entries(self.settings))
+        return await look({entry: self._demand(entry) for entry in _entries(self.settings)})
 
     # Its life
 
@@ -129,7 +130,8 @@ class RemotePlatform(Platform):
         }
         mine.clear()
         mine.update(kept | listed)
-        former.save(folder, mine.values())
+        if self.host.folder.is_dir():  # a plan is made for no experiment
+            former.save(folder, mine.values())
         return {key: Entry.of(section) for key, section in mine.items()}
 
     @property
@@ -179,13 +181,20 @@ class RemotePlatform(Platform):
 
     def room(self) -> Room:
         if self._park is not None:
-            return self._park.room()
+            room = self._park.room()
+            return room if room.free == 0 else replace(room, why=self._why_not_all())
         if any(site.takes_jobs for site in self._sites.values()):
-            return Room()
+            return Room(why=self._why_not_all())
         return Room(free=0, why=self._why())
 
-    def _why(self) -> Wait:
-        sites = list(self._sites.values())
+    def _why_not_all(self) -> Wait | None:
+        """Of machines that cannot be used while others can."""
+        out = [site for site in self._sites.values() if site.is_out_of_use]
+        return self._why(out) if out else None
+
+    def _why(self, sites: Collection[Site] = ()) -> Wait:
+        """Of these, or of all of them."""
+        sites = sites or self._sites.values()
         code = WaitCode.PLATFORM_UNAVAILABLE if any(site.is_up for site in sites) else WaitCode.MACHINE_DOWN
         details = {"machines": {site.entry.address.host: site.why for site in sites}}
         return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)

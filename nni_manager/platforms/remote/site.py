@@ -178,6 +178,11 @@ class Site:
         return self.is_up and not self.entry.is_drained and bool(self._archive or self.code_error)
 
     @property
+    def is_out_of_use(self) -> bool:
+        """It cannot be reached, or starts nothing; not: its code is on the way, or nobody wants it to."""
+        return self.first.is_set() and (not self.is_up or bool(self._aside))
+
+    @property
     def why(self) -> str:
         """Why it takes none."""
         host = self.entry.address.host
