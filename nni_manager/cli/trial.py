@@ -13,9 +13,8 @@ from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
 from nni_manager.cli.session import Connect, connected, same_daemon
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.reason_words import in_words
 from nni_manager.domain.text import printable
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial import TrialStatus, reason_in_words
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -124,7 +123,7 @@ def _time(trial: dict[str, Any]) -> str:
 def _why(trial: dict[str, Any]) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
-    return in_words(trial["reason"], trial["message"])
+    return reason_in_words(trial["reason"], trial["message"])
 
 
 def _facts(trial: dict[str, Any]) -> dict[str, str]:

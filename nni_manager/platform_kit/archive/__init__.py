@@ -6,7 +6,7 @@ which judges links, `limits` counts it, `tarball` writes it. May import `domain`
 """
 
 from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES
-from nni_manager.platform_kit.archive.pack import Archive, pack
+from nni_manager.platform_kit.archive.packing import Archive, pack
 from nni_manager.platform_kit.archive.unpack import unpack
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack", "unpack"]
