@@ -196,8 +196,7 @@ def _numbers(kind: str, value: object, where: str) -> list[float]:
 
 def _number(value: object, what: str) -> float:
     if isinstance(value, str):
-        # YAML reads 1e-4 as text
-        raise InvalidInput(f"{what} is the text {value!r}, not a number; in YAML write 1.0e-4 instead of 1e-4.")
+        raise InvalidInput(f"{what} is the text {value!r}, not a number; write it without quotes.")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidInput(f"{what} must be a finite number, but it is {value!r}.")
     return float(value)

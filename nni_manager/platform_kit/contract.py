@@ -73,7 +73,7 @@ class Room:
 
     #: None: as many as one likes.
     free: int | None = None
-    #: When there is none: why.
+    #: When there is none, or less than there could be: why.
     why: Wait | None = None
 
 

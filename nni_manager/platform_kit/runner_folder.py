@@ -1,8 +1,7 @@
 """The files that a trial runner leaves in its folder: who it is, its outboxes, how its command ended, logs. Blocks; for
 threads.
 
-The folder is on storage of others: what is in it may be half written, wrong, huge or a link. `outbox_file` reads the
-results.
+The folder is on storage of others: what is in it may be half written, wrong, huge or a link.
 """
 
 from __future__ import annotations

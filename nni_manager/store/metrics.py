@@ -243,7 +243,7 @@ def _note_intermediates(connection: sqlite3.Connection, trial_id: str, count: in
 
 
 def _note_final(connection: sqlite3.Connection, trial_id: str, metrics: Sequence[Metric]) -> None:
-    """On the trial: the first of all its final results."""
+    """On the trial: its final result, which is the first of all that it reported."""
     first = next(metric for metric in metrics if metric.type is MetricType.FINAL)
     connection.execute(
         "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",

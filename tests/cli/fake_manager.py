@@ -139,6 +139,8 @@ class FakeManager:
         self, id: str, *, order: str = "sequence", limit: int, offset: int = 0, status: str | None = None
     ) -> Json:
         found = self._with_status(id, status)
+        if order == "-sequence":
+            return {"total": len(found), "trials": found[::-1][offset : offset + limit]}
         if order == "sequence":
             return {"total": len(found), "trials": found[offset : offset + limit]}
         ranked = sorted(

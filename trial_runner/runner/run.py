@@ -52,9 +52,6 @@ class Mailbox:
 _ECHO_S = 10.0
 #: Seconds that whoever is to read in this container may take once its end was asked for.
 _READ_S = 10.0
-#: Seconds that a process beside the one that reports has to end by itself once the attempt is decided: most have files
-#: to write then, and platforms call a job failed of which a process was ended.
-_BESIDE_S = 30.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -204,7 +201,8 @@ class Run:
         if self._evidence is not None:
             self._loop.stop()
         elif self._delivery is not None and self._delivery.is_fenced:
-            self._loop.call_later(0 if self._settings.is_reporter else _BESIDE_S, self._cut_off)
+            # Beside the one that reports, most end by themselves now; platforms call a job failed of which one did not.
+            self._loop.call_later(0 if self._settings.is_reporter else self._settings.grace_s, self._cut_off)
 
     def _cut_off(self) -> None:
         if self._evidence is None:

@@ -1,4 +1,4 @@
-"""The places of machines, GPUs or what stands for them, and who has them: one ledger for all experiments of a daemon.
+"""The ledger of GPUs: places of machines, GPUs or what stands for them, and which jobs have them, for a whole daemon.
 
 A place is reserved in memory before a job is started, and the reservation goes with the start into the keeper's claim:
 what the keeper lists is the truth, and all that a new daemon knows. So a machine grants nothing before its keeper's

@@ -11,12 +11,13 @@ import yaml
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_names
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platforms.frameworkcontroller import jobs
+from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 
 
 class FrameworkcontrollerPlatform(KubernetesPlatform):
@@ -50,10 +51,10 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
     def _role_names(self) -> list[str]:
         if (template := self._template) is not None:
             return [role.name for role, _ in jobs.template_roles(template)]
-        return [jobs.role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
+        return [legal_role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
 
     def object_name(self, spec: JobSpec) -> str:
-        return kubernetes_names.alphanumeric(spec, max(map(len, self._role_names())))
+        return names.alphanumeric(spec, max(map(len, self._role_names())))
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         secret = service.secret_name(name)

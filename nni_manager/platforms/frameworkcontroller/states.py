@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_evidence import milliseconds
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
 COMPLETED = "Completed"
 STATES = {

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 DEFAULT_PORT = 22
+#: In place of a host key: the first one that is seen is taken, and remembered.
+ACCEPT_NEW = "accept-new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

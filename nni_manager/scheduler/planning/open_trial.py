@@ -203,6 +203,7 @@ def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platfor
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: AttemptEnd, decisions: Decisions) -> None:
+    """The attempt has ended: the trial is tried again, or gets its last status."""
     by_platform, by_user = snapshot.retries.get(trial.id, (0, 0))
     verdict = outcome(
         finding.report,
@@ -228,6 +229,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Atte
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
+    """The trial is tried again: this attempt is given up, and the trial waits for a slot."""
     account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(

@@ -239,6 +239,7 @@ def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice:
 
 
 def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
+    """The wait reason of a trial that has no job: a hold, no service for it, or no slot."""
     if snapshot.hold is not None:
         return Wait(code=WaitCode.HOLD, sentence=f"the experiment is on hold: {snapshot.hold.sentence}")
     if snapshot.experiment.status is ExperimentStatus.ERROR:

@@ -1,4 +1,4 @@
-"""A child process that runs an experiment's tuner, its assessor or both, seen from the daemon.
+"""The tuner host seen from the daemon: a child process that runs an experiment's tuner, its assessor or both.
 
 `trial_runner.tuner_host` is the other end. Calls are serialised: one is under way at a time. This class knows how to
 start, ask, look into and end the process; when to do so is `watched`'s and `feed`'s business.
