@@ -117,7 +117,7 @@ class Preparation:
         self._until_answered(self._greet_somewhere, patience_s)
 
     def _greet_somewhere(self) -> None:
-        """What answers as the manager is the manager, also when it says no."""
+        """Greets at each address in turn: one that answers as the manager is the manager, also when it says no."""
         errors = []
         for client in self._clients:
             try:
