@@ -8,7 +8,7 @@ import socket
 from urllib.parse import urlsplit
 
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.platform_kit.kubernetes.resource import PODS, SECRETS
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -43,15 +43,19 @@ class Reach:
         return protocol.EXEC if is_out_of_reach else protocol.PUSH_OR_EXEC
 
     def note(self, channel: str) -> None:
-        """What a pod has chosen."""
+        """Notes the channel that a pod has chosen."""
         if channel == protocol.EXEC:
             log.info("a pod did not reach the trial listener: results come through the cluster's API")
             self._out_of_reach_until_s = asyncio.get_running_loop().time() + _TRY_AGAIN_S
 
 
 async def may_exec(cluster: Cluster) -> bool:
-    """By a websocket, which begins as a GET and since Kubernetes 1.35 is asked for both verbs."""
-    return await cluster.may("get", PODS, "exec") and await cluster.may("create", PODS, "exec")
+    """By a websocket, which begins as a GET and since Kubernetes 1.35 is asked for both; parameters lie in Secrets."""
+    return (
+        await cluster.may("get", PODS, "exec")
+        and await cluster.may("create", PODS, "exec")
+        and await cluster.may("get", SECRETS)
+    )
 
 
 def _address_towards(host: str) -> str:
