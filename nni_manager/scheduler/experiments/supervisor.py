@@ -323,6 +323,8 @@ class Supervisor:
         experiment = self._open.get(id)
         if not is_open and experiment is not None:  # first: who is killed in between finds the experiment open
             await self._note_left(experiment, running=True)
+        elif experiment is not None:
+            await self._note_abandoned(experiment)
         results = await _results(experiment) if not is_open and experiment is not None else ""
         await self.note(
             lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open, results=results)
@@ -339,6 +341,25 @@ class Supervisor:
                 await self.shared.leftovers.note(replace(left, sentence=trouble))
             for service in troubles.keys() - {left.service for left in found}:
                 await self.shared.leftovers.forget(experiment.id, service)
+        except StoreError as error:
+            log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+    async def _note_abandoned(self, experiment: OpenExperiment) -> None:
+        """What runs on, perhaps, where the experiment has no service any more: trials were ended without it."""
+        removed = {name: one for name, one in experiment.loop.services.items() if one.is_removed}
+        noted, now_ms = self.shared.leftovers.services_of(experiment.id), self.shared.clock()
+        if not removed and not noted:
+            return
+        try:
+            found = await experiment.database.read(
+                lambda c: leftovers.read_left_behind(c, now_ms, running=True, decided=True)
+            )
+            left = {one.service: one for one in found if one.service in removed}
+            for name, one in left.items():
+                trouble = removed[name].state.trouble or "it could not be asked to end them"
+                await self.shared.leftovers.note(replace(one, sentence=trouble))
+            for name in noted - {one.service for one in found}:
+                await self.shared.leftovers.forget(experiment.id, name)
         except StoreError as error:
             log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
 
