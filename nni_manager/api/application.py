@@ -1,4 +1,4 @@
-"""HEAD wherever GET is: the same answer, without its body."""
+"""The API's application: all routes, their description (OpenAPI), and HEAD wherever GET is."""
 
 from __future__ import annotations
 
@@ -9,19 +9,7 @@ from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import (
-    code,
-    daemon,
-    errors,
-    events,
-    experiments,
-    health,
-    logs,
-    metrics,
-    platforms,
-    prometheus,
-    trials,
-)
+from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, prometheus, trials
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import OPEN_PATHS, Guard
 from nni_manager.api.nni.addressed import EXPERIMENT
@@ -121,7 +109,10 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
 
 
 #: In this order they are looked through: `events` are no ids.
-_ROUTES = (events, experiments, trials, metrics, platforms, logs, code, daemon, prometheus, health)
+_ROUTERS = (
+    events.router, experiments.router, trials.router, trials.metrics_router, platforms.router, logs.router, code.router,
+    daemon.router, prometheus.router, daemon.health_router,
+)  # fmt: skip
 #: Where tools look for them, outside of the API's own paths.
 _PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"
@@ -135,8 +126,8 @@ def create_application(
     context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None, api: ASGIApp | None = None,
     nni: ASGIApp | None = None,
 ) -> ASGIApp:  # fmt: skip
-    """What every listener serves: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages` for all
-    paths that are neither's, behind one guard.
+    """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
+    for all paths that are neither's, behind one guard.
 
     `token` and `host` are the settings of the TCP listeners. `api`, `nni`: where they were made already.
     """
@@ -152,8 +143,8 @@ def create_api(context: ApiContext) -> FastAPI:
         redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     api.state.context = context
-    for module in _ROUTES:
-        api.include_router(module.router, dependencies=[Depends(errors.refuse_unknown_query)])
+    for router in _ROUTERS:
+        api.include_router(router, dependencies=[Depends(errors.refuse_unknown_query)])
     errors.install(api)
     install(api)
     api.add_middleware(HeadAsGet)

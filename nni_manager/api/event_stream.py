@@ -84,8 +84,7 @@ class EventStream(Response):
                 return
             if part.has_more:
                 continue
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), PAUSE_S)
+            await _happened(self._over, PAUSE_S)
             while not await _happened(news, HEARTBEAT_S):
                 await _write(send, ":\n\n")
 
@@ -113,11 +112,10 @@ class EventStream(Response):
 
 
 async def _happened(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    return False
 
 
 async def _write(send: Send, text: str) -> None:

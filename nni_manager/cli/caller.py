@@ -1,4 +1,4 @@
-"""What the caller of a command brings along: data directory, token, environment, Python."""
+"""The caller's side of a command: data directory, token, environment, Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.token import parse_token
+from nni_manager.domain.text import parse_token
 
 # as in config.settings, whose import would cost every command ten milliseconds
 DATA_VARIABLE = "NNI_MANAGER_DATA"
@@ -66,8 +66,8 @@ tuner_python_option = click.option(
 
 
 def own_environment() -> dict[str, str]:
-    """What trials get of our environment: not the daemon's settings and token, and nothing that is no UTF-8, for which
-    JSON has no word."""
+    """Our environment as trials get it: without the daemon's settings and token, and without what is no UTF-8, for
+    which JSON has no word."""
     return {name: value for name, value in without_settings(os.environ).items() if is_text(name + value)}
 
 

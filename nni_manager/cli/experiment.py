@@ -150,11 +150,11 @@ def _confirmed(question: str) -> bool:
 
 
 def _row(experiment: dict[str, Any]) -> Row:
-    view, best = experiment["view"], experiment.get("best")
+    endpoint, best = experiment["endpoint"], experiment.get("best")
     return (
         experiment["id"], experiment["name"] or "", shown_status(experiment), _trials(experiment),
         number(best["value"]) or "infinite" if best else "", experiment["platform"],
-        str(view["port"]) if view else "", moment(experiment["createdMs"])[:16], _problem(experiment),
+        str(endpoint["port"]) if endpoint else "", moment(experiment["createdMs"])[:16], _problem(experiment),
     )  # fmt: skip
 
 

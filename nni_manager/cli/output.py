@@ -1,4 +1,4 @@
-"""How answers look: lists of facts for people (tables: `table`), JSON for programs. `echo_json` and `warn` print."""
+"""The form of answers: lists of facts for people (tables: `table`), JSON for programs. `echo_json` and `warn` print."""
 
 from __future__ import annotations
 

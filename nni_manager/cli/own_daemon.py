@@ -102,7 +102,7 @@ def _running() -> ManagerClient | None:
     from nni_manager.client.manager_client import ManagerClient
 
     place = current()
-    if place.is_elsewhere:
+    if place.is_remote:
         return connect(place)
     address = find(place.data_directory)
     if address is None and is_taken(place.data_directory):

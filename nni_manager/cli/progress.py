@@ -1,4 +1,4 @@
-"""How far an experiment is, in numbers and in one line. Pure: state in, text out.
+"""The progress of an experiment, in numbers and in one line. Pure: state in, text out.
 
 A state is the API's description of an experiment, as its events carry it.
 """

@@ -1,4 +1,4 @@
-"""Where the daemon is that a command means: on this machine, by its data directory, or elsewhere, by its URL."""
+"""The daemon that a command means: on this machine, by its data directory, or on another, by its URL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChosenDaemon:
     token_file: Path | None = None
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         return bool(self.url)
 
 
@@ -54,7 +54,7 @@ def daemon_options(function: Function) -> Function:
 
 
 def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | None) -> ChosenDaemon:
-    """What options and environment say; options come first. Raises UsageError."""
+    """The daemon that options and environment choose; options come first. Raises UsageError."""
     if data_dir is not None and manager is not None:
         raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
     url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
@@ -68,7 +68,7 @@ def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | 
 
 
 def same_daemon() -> str:
-    """What must be added to a command so that it means the same daemon as the one that runs."""
+    """Options to add to a command so that it means the same daemon as the one that runs."""
     given = click.get_current_context().params
     words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in ("data_dir", "manager", "token_file")]
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)
@@ -112,10 +112,10 @@ def _with_connection(
 
 def connect(place: ChosenDaemon) -> ManagerClient:
     """Raises NniManagerError when nobody, or somebody else, answers there."""
-    if place.is_elsewhere:
+    if place.is_remote:
         from nni_manager.cli import remote_manager
 
-        return remote_manager.reach_elsewhere(place.url, place.token_file)
+        return remote_manager.reach_remote(place.url, place.token_file)
     from nni_manager.cli import daemon
     from nni_manager.client.manager_client import ManagerClient
 
@@ -126,6 +126,6 @@ def connect_to_read(place: ChosenDaemon) -> ManagerClient:
     """As `connect`, and starts no daemon where there is nothing to read. Raises NotFound there."""
     from nni_manager.cli import daemon
 
-    if not place.is_elsewhere and daemon.has_nothing(place.data_directory):
+    if not place.is_remote and daemon.has_nothing(place.data_directory):
         raise NotFound(f"there is no experiment in {place.data_directory}; `nnictl create` makes one")
     return connect(place)

@@ -66,7 +66,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
 
 
 def read_secret_file(path: str) -> str:
-    """What the file holds, without line breaks at its end. Raises ValueError."""
+    """The file's content, without line breaks at its end. Raises ValueError."""
     try:
         with open(path, "rb") as file:
             value = file.read(_MAX_BYTES + 1).decode().rstrip("\r\n")
@@ -96,8 +96,14 @@ def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[st
     return _map(model, settings, lambda reference: values.get(reference, reference))
 
 
+def fill_in(models: list[type[BaseModel]], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """The same, of a section that one of several models describes."""
+    found: dict[str, Any] = _changed_mapping(models, settings, lambda reference: values.get(reference, reference))
+    return found
+
+
 def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the secret fields hold, in their order."""
+    """The values of the secret fields, which are references, in the fields' order."""
     return references_in([model], settings)
 
 

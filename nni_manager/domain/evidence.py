@@ -1,4 +1,5 @@
-"""Two witnesses of one attempt: the platform that ran the job, and the runner inside it. What follows from both.
+"""The evidence of an attempt's end: the word of the platform that ran the job, and that of the runner inside it,
+weighed.
 
 The runner knows how the user's command ended; the platform knows what it did to the job. Where they disagree, the
 platform is believed about its own deeds (preempted, lost, out of memory) and the runner about the command.
@@ -7,6 +8,7 @@ platform is believed about its own deeds (preempted, lost, out of memory) and th
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +20,14 @@ from trial_runner import protocol
 #: Clocks of two machines that differ by less, and the way between them, are the same.
 _CLOCKS_AGREE_MS = 2000
 #: The platform's own deeds: a command that ended by a signal was ended by them.
-PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
+#: Signals that ask for an end.
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerWord:
-    """What a runner posted about the end of the user's command."""
+    """A runner's word about the end of the user's command, as it was posted."""
 
     exit_code: int | None
     signal: int | None
@@ -122,12 +126,18 @@ def unstarted(platform: JobReport) -> JobReport:
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform
-    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code}); see the job's log"
+    said = _last_line(platform.stderr_tail).removeprefix("trial_runner: ")
+    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code})"
+    message += f": {said}" if said else "; see the job's log"
     return replace(platform, reason=Reason.RUNNER_FAILED, message=message)
 
 
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:
-    """What both say of an attempt's end; None while neither says that it has ended."""
+    """The attempt's end, by the words of both; None while neither says that it has ended."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)
     word = runner.report()
@@ -136,12 +146,19 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd |
     if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
         is_over = word.state is JobState.SUCCEEDED
         return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
-    if platform.state in PLATFORM_DEEDS:
+    if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     return AttemptEnd(report=believed, disagreement="" if fits else _both(platform, word))
+
+
+def _was_ended_with_another(platform: JobReport, word: JobReport) -> bool:
+    """Another process of the job failed, whose exit code the platform tells: that this one was stopped is no reason."""
+    was_stopped = word.signal in _STOPS or word.exit_code in {128 + number for number in _STOPS}
+    is_anothers = platform.exit_code not in {None, 0, *(128 + number for number in _STOPS)}
+    return platform.state is JobState.FAILED and was_stopped and is_anothers
 
 
 def _both(platform: JobReport, word: JobReport) -> str:

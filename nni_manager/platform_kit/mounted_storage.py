@@ -115,7 +115,8 @@ class MountedStorage:
         )  # fmt: skip
 
     async def remove_shared(self) -> None:
-        """What all attempts use; it is put there again when one needs it. What trials left is their user's."""
+        """Removes the files that all attempts use; they are put there again when one needs them. Files that trials left
+        are their user's."""
         async with self._putting:
             self._code.clear()
             await self._in_thread(self._remove_shared)
@@ -128,7 +129,7 @@ class MountedStorage:
                 path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
-        """What all attempts use."""
+        """Puts the files that all attempts use."""
         if not self._mount_point.is_dir():
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
@@ -136,10 +137,10 @@ class MountedStorage:
         _make_folder(self.here)
         archive = runner_archive()
         self._runner = f"runner-{hashlib.sha256(archive).hexdigest()[:16]}.pyz"
-        _write_once(self.here / self._runner, lambda draft: draft.write_bytes(archive))
+        write_once(self.here / self._runner, lambda draft: draft.write_bytes(archive))
         name = f"code-{code.name}"
-        _write_once(self.here / name, lambda draft: shutil.copyfile(code, draft))
-        _write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
+        write_once(self.here / name, lambda draft: shutil.copyfile(code, draft))
+        write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
         self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
         self._code[code] = name
 
@@ -172,7 +173,7 @@ class MountedStorage:
 
 
 def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, str]:
-    """What the runner of an attempt sees, but the folders, which `run.sh` knows, and the token. `command`: another one
+    """Variables of an attempt's runner, but the folders, which `run.sh` knows, and the token. `command`: another one
     than the trial's."""
     kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     return {
@@ -220,8 +221,8 @@ def _make_folder(path: Path) -> None:
         path.chmod(_OPEN_FOLDER)
 
 
-def _write_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Whole or not at all; what is there stays, as a container may be reading it."""
+def write_once(path: Path, write: Callable[[Path], object]) -> None:
+    """Whole or not at all; what is there stays, as a job may be reading it. Raises OSError."""
     if path.exists():
         return
     draft = path.with_name(f".{secrets.token_hex(4)}.tmp")

@@ -1,4 +1,7 @@
-"""The one row that is an experiment. Functions take a connection and run inside the caller's transaction."""
+"""The one row that is an experiment. Functions take a connection and run inside the caller's transaction.
+
+Time limits are judged by stored moments, so each moves by as much as the clock did. What is over stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,7 @@ def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
 
 
 def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
-    """What its file was accepted with. A database of an earlier version that nobody could write has no word of it."""
+    """Warnings with which its file was accepted. A database of an earlier version that nobody could write has none."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < _WARNINGS_SINCE:
         return ()
@@ -123,9 +126,9 @@ def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
 
 
-def set_view(connection: sqlite3.Connection, view: Endpoint | None) -> None:
+def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:
     """So that a daemon that has lost its index finds the port again."""
-    columns = (None, None) if view is None else (view.port, view.prefix)
+    columns = (None, None) if endpoint is None else (endpoint.port, endpoint.prefix)
     connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)
 
 
@@ -141,7 +144,8 @@ def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms:
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:
-    """What a tuner says of itself may be no UTF-8, which SQLite takes alone. `now_ms`: time is counted up to then."""
+    """Stores the hold, or that there is none; a tuner's sentence may be no UTF-8, which SQLite takes alone. `now_ms`:
+    time is counted up to then."""
     if now_ms is not None:
         count_time(connection, now_ms)
     values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")
@@ -175,3 +179,19 @@ def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
 def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:
     """`data`: JSON list of {parameter, value}."""
     connection.execute("INSERT INTO imports (stored_ms, data) VALUES (?, ?)", (now_ms, data))
+
+
+#: Moments of what is open, by table.
+_MOMENTS = {
+    "trials": ("created_ms", "started_ms"),
+    "attempts": ("intended_ms", "started_ms", "ended_ms", "runner_exit_ms", "final_seen_ms"),
+}
+_OPEN_ROWS = {"trials": "status IN ('WAITING', 'RUNNING', 'UNKNOWN')", "attempts": "closed = 0"}
+
+
+def shift_moments(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> None:
+    """`step_ms`: how far the clock was set forward, or back (negative); `now_ms`: by the new clock."""
+    for table, moments in _MOMENTS.items():
+        moved = ", ".join(f"{moment} = {moment} + ?1" for moment in moments)  # what is not known stays NULL
+        connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", (step_ms,))
+    connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))

@@ -6,23 +6,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nni_manager.domain.clock import Clock, now_ms
-from nni_manager.domain.errors import NniManagerError, NotFound
-from nni_manager.domain.http_status import status_of
+from nni_manager.domain.errors import NniManagerError, NotFound, status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.experiments.service import Service
-from nni_manager.web import experiment_view
-from nni_manager.web.rendering import HERE, is_on_view, render
-from nni_manager.web.trial_table import PAGE_SIZE, TableView, page_number
+from nni_manager.web import formats, shown_experiments
+from nni_manager.web.trial_table import PAGE_SIZE, TableQuery, page_number
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ async def _list(request: Request) -> Response:
     entries = (await context.service.entries())[::-1]
     chosen = entries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     now = context.clock()
-    rows = await asyncio.gather(*(experiment_view.listed(context.service, entry, now) for entry in chosen))
+    rows = await asyncio.gather(*(shown_experiments.listed(context.service, entry, now) for entry in chosen))
     pages = max(1, -(-len(entries) // PAGE_SIZE))
     return render(request, "experiments.html", rows=rows, total=len(entries), page=page, pages=pages)
 
@@ -80,19 +84,19 @@ async def _fragment(request: Request) -> Response:
 
 
 async def _render_experiment(request: Request, template: str) -> Response:
-    context, view = _context(request), TableView.parse(request.query_params)
-    found = await experiment_view.shown(context.service, _experiment_id(request), view, context.clock())
-    limits = experiment_view.limits(found.overview)
-    return render(request, template, shown=found, table=found.table, view=view, limits=limits)
+    context, query = _context(request), TableQuery.parse(request.query_params)
+    found = await shown_experiments.shown(context.service, _experiment_id(request), query, context.clock())
+    limits = shown_experiments.limits(found.overview)
+    return render(request, template, shown=found, table=found.table, query=query, limits=limits)
 
 
 # Buttons
 
 
 async def _stop(request: Request) -> Response:
-    """Answers when its trials have ended. A view is closed with its experiment: there is nowhere to go back to."""
+    """Answers when its trials have ended. An endpoint is closed with its experiment: there is nowhere to go back to."""
     await _context(request).service.stop(_experiment_id(request))
-    return render(request, "closed.html", id=_experiment_id(request)) if is_on_view(request) else _back(request)
+    return render(request, "closed.html", id=_experiment_id(request)) if is_on_endpoint(request) else _back(request)
 
 
 async def _resume(request: Request) -> Response:
@@ -110,7 +114,7 @@ async def _kill(request: Request) -> Response:
 
 def _back(request: Request) -> Response:
     """To the page that the button stands on, as it was sorted and paged."""
-    query = TableView.parse(request.query_params).query()
+    query = TableQuery.parse(request.query_params).string()
     base = request.scope.get("root_path", "")
     return RedirectResponse(f"{base}/experiments/{_experiment_id(request)}?{query}", HTTPStatus.SEE_OTHER)
 
@@ -148,3 +152,44 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     response = render(request, "error.html", error.status_code, sentence=sentence)
     response.headers.update(error.headers or {})
     return response
+
+
+HERE = Path(__file__).parent
+
+#: Nothing from other hosts, nothing inline, nobody's frame.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+
+def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """`base` in templates is what stands before every path of ours."""
+    values |= {
+        "base": request.scope.get("root_path", ""), "version": request.app.state.context.version,
+        "on_endpoint": is_on_endpoint(request),
+    }  # fmt: skip
+    text = _environment().get_template(template).render(values)
+    # parameters may hold halves of characters, for which UTF-8 has no bytes
+    return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
+
+
+def is_on_endpoint(request: Request) -> bool:
+    """Whether the page came by a port that shows one experiment alone: `app.endpoint_application` notes it."""
+    return "nni_experiment" in request.scope.get("state", {})
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "moment": formats.moment, "duration": formats.duration, "number": formats.number, "limit": formats.limit,
+        "parameters": formats.parameters,
+    }  # fmt: skip
+    return environment

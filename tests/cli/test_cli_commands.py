@@ -67,7 +67,7 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
 
 def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
     """As NNI 2 and NNI 3 say it."""
-    manager.view_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
+    manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     out = nnictl("create", "-c", str(file), "-p", "8080").stdout
     assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
         ("new00000", ""), ("", "new00000"),
@@ -136,7 +136,7 @@ def test_a_folder_whose_name_is_not_utf_8_is_refused(nnictl: Run, manager: FakeM
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"))
     assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
-    assert manager.calls == [("resume", "abc", {"view": ANY_PORT, "working_directory": None, "debug": False})]
+    assert manager.calls == [("resume", "abc", {"endpoint": ANY_PORT, "working_directory": None, "debug": False})]
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_a_trial_that_has_ended_is_not_asked_to_end(nnictl: Run, manager: FakeMa
 def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManager) -> None:
     attempt = {
         "number": 1, "state": "FAILED", "exitCode": 127, "signal": None, "message": "", "place": "", "jobName": "job",
-        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None,
+        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None, "interruptions": [],
     }  # fmt: skip
     failed = trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 127", attempts=[attempt])
     manager.add(state("abc"))

@@ -8,8 +8,8 @@ import pytest
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit import kubernetes_evidence as evidence
-from nni_manager.platform_kit.kubernetes_job_memory import STUCK_S, JobMemory
+from nni_manager.platform_kit.kubernetes import evidence
+from nni_manager.platform_kit.kubernetes.job_memory import STUCK_S, JobMemory
 
 pytestmark = pytest.mark.unit
 
@@ -54,14 +54,6 @@ def test_how_a_failed_job_ended(found: dict[str, Any], state: JobState, reason: 
 def test_of_two_pods_the_first_that_failed_by_itself_explains_it() -> None:
     later = pod("p-1", "Failed", ended(143, finishedAt="2026-01-01T00:00:09Z"))
     assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
-
-
-def test_the_end_waits_a_moment_for_pods_that_have_not_told_theirs() -> None:
-    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
-    read = lambda _: JobReport(state=JobState.FAILED)  # noqa: E731
-    report, again_s = one.report(read, 0.0)
-    assert report.state is JobState.RUNNING and again_s
-    assert one.report(read, again_s)[0].state is JobState.FAILED
 
 
 def test_who_deletes_it_cancels_it_and_what_is_merely_missing_is_lost() -> None:

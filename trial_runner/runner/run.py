@@ -1,4 +1,4 @@
-"""Calls from other threads, carried out by the loop's own."""
+"""The run of one trial's command: the loop that starts it, watches it, delivers what it reports, and ends it."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
 
 from trial_runner import protocol
-from trial_runner.changes import Changes
+from trial_runner.inotify import Changes
 from trial_runner.loop import Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.processes import Exit
@@ -201,6 +201,11 @@ class Run:
         if self._evidence is not None:
             self._loop.stop()
         elif self._delivery is not None and self._delivery.is_fenced:
+            # Beside the one that reports, most end by themselves now; platforms call a job failed of which one did not.
+            self._loop.call_later(0 if self._settings.is_reporter else self._settings.grace_s, self._cut_off)
+
+    def _cut_off(self) -> None:
+        if self._evidence is None:
             self._is_cut_off = True
             self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
@@ -240,7 +245,7 @@ class Run:
 
     def _exit_code(self) -> int:
         if self._is_superseded or self._is_cut_off:
-            return protocol.EXIT_FENCED
+            return protocol.EXIT_FENCED if self._settings.is_reporter else 0
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner
 

@@ -1,7 +1,14 @@
-"""The token of this attempt: taken out of the environment before anything is started, shown to the manager alone."""
+"""The runner's settings: its environment variables, the token, which is taken out before anything is started, and which
+of a role's replicas this process is.
 
+The first of the role that reports does so, in the attempt's own folder; every other has a folder below it.
+"""
+
+import json
 import math
 import os
+import re
+import socket
 from typing import Dict, Mapping, MutableMapping, NamedTuple, Tuple
 
 from trial_runner import launch, processes, protocol
@@ -41,6 +48,7 @@ def take_credential(environment: MutableMapping[str, str]) -> Credential:
 
 
 AUTO = "auto"
+_CHANNELS = (AUTO, protocol.PUSH, protocol.PUSH_OR_EXEC, protocol.PULL, protocol.EXEC)
 
 _GRACE_S = 5.0
 _DRAIN_S = 600.0
@@ -53,8 +61,8 @@ class BadSetting(Exception):
 class Settings(NamedTuple):
     """Folders are absolute paths, without links: what is made a link later is not followed."""
 
-    #: Empty when the channel is pull or exec.
-    manager_url: str
+    #: Addresses of the one manager, of which some may not be reached; none when the channel is pull or exec.
+    manager_urls: Tuple[str, ...]
     #: PEM; empty: only what the machine trusts.
     manager_ca: str
     #: Of the job, for its mark and its exit file.
@@ -62,7 +70,7 @@ class Settings(NamedTuple):
     command: str
     grace_s: float
     is_reporter: bool
-    #: auto, push, pull or exec.
+    #: auto, push, push-or-exec, pull or exec.
     channel: str
     is_code_fetched: bool
     system_dir: str
@@ -74,9 +82,9 @@ class Settings(NamedTuple):
 def read(environment: Mapping[str, str]) -> Settings:
     """Raises BadSetting."""
     system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
-    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
+    channel = _choice(environment, protocol.ENV_CHANNEL, _CHANNELS)
     return Settings(
-        manager_url=_manager_url(environment, channel),
+        manager_urls=_manager_urls(environment, channel),
         manager_ca=protocol.on_lines(environment.get(protocol.ENV_MANAGER_CA, "")),
         job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
         command=_required(environment, protocol.ENV_COMMAND),
@@ -93,15 +101,18 @@ def read(environment: Mapping[str, str]) -> Settings:
     )
 
 
-def _manager_url(environment: Mapping[str, str], channel: str) -> str:
+def _manager_urls(environment: Mapping[str, str], channel: str) -> Tuple[str, ...]:
     if channel in (protocol.PULL, protocol.EXEC):
-        return ""
-    url = _required(environment, protocol.ENV_MANAGER_URL).rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise BadSetting(
-            "{} is {!r}: give the address that begins with http:// or https://.".format(protocol.ENV_MANAGER_URL, url)
-        )
-    return url
+        return ()
+    urls = _required(environment, protocol.ENV_MANAGER_URL).split()
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise BadSetting(
+                "{} is {!r}: give the address that begins with http:// or https://.".format(
+                    protocol.ENV_MANAGER_URL, url
+                )
+            )
+    return tuple(url.rstrip("/") for url in urls)
 
 
 def _documented_name(environment: Mapping[str, str]) -> str:
@@ -133,3 +144,38 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
     if not (0 <= seconds and math.isfinite(seconds)):
         raise BadSetting("{} is {!r}: give a number of seconds, 0 or more.".format(name, text))
     return seconds
+
+
+#: Of operators that number the processes of a role: PyTorchJob, FrameworkController, AdaptDL.
+_NUMBERS = ("FC_TASK_INDEX", "ADAPTDL_REPLICA_RANK", "RANK")
+_DEFAULT_FOLDER = "nni"
+
+
+def settle_replica(environment: MutableMapping[str, str]) -> None:
+    """Changes what says who reports, and where this process works. Quiet where nothing says that there are several."""
+    role = environment.get(protocol.ENV_ROLE)
+    if not role:
+        return
+    index = _index(environment, role)
+    if environment.get(protocol.ENV_REPORTER) != "0" and index == 0:
+        return
+    environment[protocol.ENV_REPORTER] = "0"
+    for name in (protocol.ENV_SYSTEM_DIR, protocol.ENV_OUTPUT_DIR):
+        folder = environment.get(name) or (_DEFAULT_FOLDER if name == protocol.ENV_SYSTEM_DIR else "")
+        if folder:
+            environment[name] = os.path.join(folder, protocol.REPLICAS_FOLDER, "{}-{}".format(role, index))
+
+
+def _index(environment: Mapping[str, str], role: str) -> int:
+    """Its number within the role; 0 where nothing tells."""
+    try:
+        task = json.loads(environment.get("TF_CONFIG") or "{}").get("task", {})
+        if str(task.get("type", "")).lower() == role.lower():
+            return int(task["index"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass  # the user's own, perhaps
+    for variable in _NUMBERS:
+        if environment.get(variable, "").isdigit():
+            return int(environment[variable])
+    found = re.search(r"-{}-(\d+)$".format(re.escape(role.lower())), socket.gethostname())
+    return int(found.group(1)) if found else 0

@@ -32,7 +32,7 @@ class Hold(Wire):
 
 
 class ExperimentWarning(Wire):
-    """What the user should know although nothing is refused and nothing waits."""
+    """A fact that the user should know although nothing is refused and nothing waits."""
 
     code: str = Field(description="The kind, for programs.", examples=["TRIAL_PORT_MOVED"])
     message: str = Field(description="What is so and what to do about it; for a file with its line and field.")
@@ -46,7 +46,7 @@ class Best(Wire):
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
-class NewView(Wire):
+class NewEndpoint(Wire):
     """A port of its own for an experiment: its page and NNI's API at the root, as NNI serves them."""
 
     model_config = ConfigDict(extra="forbid")
@@ -59,7 +59,7 @@ class NewView(Wire):
     url_prefix: str = Field(default="", description="What stands before every path; empty: nothing.", max_length=400)
 
 
-class ExperimentView(Wire):
+class ExperimentEndpoint(Wire):
     """Where an experiment's own page and NNI's API are served."""
 
     port: int = Field(description="TCP port.")
@@ -78,14 +78,16 @@ class TrainingService(Wire):
         "the experiment."
     )
     since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
-    sentence: str = Field(description="What is wrong with it, or why it has no room; empty when all is well.")
+    sentence: str = Field(
+        description="What is wrong with it or some of its machines, or why it has no room; empty when all is well."
+    )
     room: int | None = Field(description="Jobs it has room for; null: as many as one likes, or not known.")
     limit: int | None = Field(description="Trials it may have at a time; null: as many as the experiment.")
     open_attempts: int = Field(description="Attempts it was given that have not ended.")
 
 
 class ExperimentSummary(Wire):
-    """What lists show."""
+    """An experiment as lists show it."""
 
     id: str = Field(description="Id of the experiment.", examples=["k3v9x0qa"])
     name: str | None = Field(description="`experimentName` of its config; null without one.")
@@ -96,7 +98,9 @@ class ExperimentSummary(Wire):
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
-    view: ExperimentView | None = Field(description="Its own port; null: it has none. `errors` says if it is not open.")
+    endpoint: ExperimentEndpoint | None = Field(
+        description="Its own port; null: it has none. `errors` says if it is not open."
+    )
     counts: dict[TrialStatus, int] | None = Field(description=f"Trials by status; only those that occur.{_NOT_KNOWN}")
     trials_made: int | None = Field(description=f"How many trials there are, in whatever status.{_NOT_KNOWN}")
     max_trial_number: int | None = Field(description="How many trials may be made; null: no limit, or not known.")
@@ -182,7 +186,7 @@ class NewExperiment(Wire):
         description="Values of what secret fields refer to, by reference (`${VARIABLE}`, `file:/path`); others are "
         "looked up in `environment`, and in the daemon's files.",
     )  # fmt: skip
-    view: NewView | None = Field(default=None, description="A port of its own; not given: none.")
+    endpoint: NewEndpoint | None = Field(default=None, description="A port of its own; not given: none.")
 
 
 class Created(Wire):
@@ -202,7 +206,9 @@ class View(Wire):
         default=None, pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
     )  # fmt: skip
-    view: NewView | None = Field(default=None, description="A port of its own; not given: the one it has, or none.")
+    endpoint: NewEndpoint | None = Field(
+        default=None, description="A port of its own; not given: the one it has, or none."
+    )
 
 
 class Resume(Wire):
@@ -210,7 +216,9 @@ class Resume(Wire):
 
     model_config = ConfigDict(extra="forbid")
 
-    view: NewView | None = Field(default=None, description="A port of its own; not given: the one it has, or none.")
+    endpoint: NewEndpoint | None = Field(
+        default=None, description="A port of its own; not given: the one it has, or none."
+    )
     working_directory: str | None = Field(
         default=None, pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",

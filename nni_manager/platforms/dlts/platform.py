@@ -40,6 +40,10 @@ class DltsPlatform(Platform):
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=5.0,
     )  # fmt: skip
+    instead_of_shared_storage: ClassVar[str] = (
+        "say where both sides have the home folder that jobs share: localStorageMountPoint and"
+        " containerStorageMountPoint"
+    )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
     def __init__(self, settings: Json, host: Host) -> None:
@@ -57,7 +61,7 @@ class DltsPlatform(Platform):
         self._asked_s: dict[str, float] = {}
 
     def _account(self) -> DltsAccount:
-        return DltsAccount(*_whereabouts(self.settings))
+        return DltsAccount(*_account_settings(self.settings))
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
@@ -65,7 +69,7 @@ class DltsPlatform(Platform):
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
-        return key_of(*_whereabouts(settings))
+        return key_of(*_account_settings(settings))
 
     @classmethod
     def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
@@ -179,7 +183,7 @@ class DltsPlatform(Platform):
     def _judged(self, handle: JobHandle, entry: Entry) -> JobReport:
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
-        dashboard, cluster, _, _ = _whereabouts(self.settings)
+        dashboard, cluster, _, _ = _account_settings(self.settings)
         report = dataclasses.replace(
             states.report(entry), link=f"{dashboard}jobs/{cluster}/{handle.data}",
             place=f"files in {self._folders.here(handle.job_name)}",
@@ -224,7 +228,7 @@ def _value(settings: Json, field: str) -> str:
     return str(settings.get(field) or os.environ.get(_VARIABLES[field], ""))
 
 
-def _whereabouts(settings: Mapping[str, object]) -> tuple[str, str, str, str]:
+def _account_settings(settings: Mapping[str, object]) -> tuple[str, str, str, str]:
     """Dashboard, cluster, team, account."""
     dashboard, cluster = str(settings.get("dashboard")), str(settings.get("cluster", ".default"))
     return dashboard, cluster, _value(settings, "team"), _value(settings, "email")

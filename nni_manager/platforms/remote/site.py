@@ -1,4 +1,4 @@
-"""One machine of one experiment: its login, its code there, its jobs, and why it takes none."""
+"""A machine as one experiment uses it: its login, its code there, its jobs, and why it takes none."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.shared_folder import STORAGE, SharedFolder
+from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to log in to a machine for the first time; the last one repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
+#: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
+_ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 #: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
 _STOP_PATIENCE_S = 5.0
 #: A machine's clock that is off by less is not worth a word, nor a correction.
@@ -60,7 +64,8 @@ class Site:
     """Between `start` and `stop`. `first`: set when it takes jobs, or it is known why not."""
 
     def __init__(
-        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool
+        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool,
+        shared: SharedFolder | None,
     ) -> None:  # fmt: skip
         self.entry = entry
         self._host = host
@@ -68,8 +73,11 @@ class Site:
         self.keeper_machine = KeeperMachine(
             name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
         )
+        self._shared = shared
+        #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
+        self.shared_folder = ""
         #: Of this experiment there; entered while it can be logged in to.
-        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down)
+        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -83,6 +91,8 @@ class Site:
         #: Where its code is there; empty: not yet.
         self._archive = ""
         self._progress = ""
+        #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
+        self._aside, self._failures = "", 0
         #: Nothing can be started: the code cannot be packed.
         self.code_error = ""
 
@@ -174,6 +184,11 @@ class Site:
         return self.is_up and not self.entry.is_drained and bool(self._archive or self.code_error)
 
     @property
+    def is_out_of_use(self) -> bool:
+        """It cannot be reached, or starts nothing; not: its code is on the way, or nobody wants it to."""
+        return self.first.is_set() and (not self.is_up or bool(self._aside))
+
+    @property
     def why(self) -> str:
         """Why it takes none."""
         host = self.entry.address.host
@@ -183,7 +198,10 @@ class Site:
             return f"{host} unreachable since {since} ({fault.sentence if fault else self._trouble or 'connecting'})"
         if self.entry.is_drained:
             return f"{host} is drained"
-        return "" if self._archive else f"{host}: the code is being sent{self._progress}"
+        if self._archive:
+            return ""
+        doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
+        return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
 
     @property
     def free_processors(self) -> int:
@@ -214,26 +232,77 @@ class Site:
             self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
 
     def _on_down(self) -> None:
-        self._archive = ""
+        self._archive = self._aside = ""
         if self._shipping is not None:
             self._shipping.cancel()
         self._changed()
 
     # Its code
 
-    async def _ship(self) -> None:
+    async def _ship(self, after_s: float = 0.0) -> None:
+        await asyncio.sleep(after_s)
         try:
-            archive = await self._host.code()
-            target = f"{self.folder}/{archive.name}"
-            await ship(self.machine, archive, target, self._tell_progress)
-            self._archive, self.code_error = target, ""
+            self._archive = await (self._send_code() if self._shared is None else self._share(self._shared))
+            self.code_error = self._aside = ""
         except (PlatformError, OSError) as error:
-            log.warning("%s: the code was not sent: %s", self.entry.address.host, error)
-            self._progress = f" ({error})"
-        except InvalidInput as error:
+            return self.set_aside(str(error) if self._shared is not None else f"the code was not sent: {error}")
+        except (InvalidInput, SubmitRejected) as error:
             self.code_error = str(error)
         self.first.set()
         self._changed()
+
+    def note_start(self) -> None:
+        """Of a job."""
+        self._failures = 0
+
+    def set_aside(self, why: str) -> None:
+        """It answers, and starts no job: the others go on. After a while it is tried again, with its code, which may be
+        what is missing."""
+        if why != self._aside:
+            log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
+        wait_s = _ASIDE_WAITS_S[min(self._failures, len(_ASIDE_WAITS_S) - 1)]
+        self._archive, self._aside, self._failures = "", why, self._failures + 1
+        if self._shipping is not None and self._shipping is not asyncio.current_task():
+            self._shipping.cancel()
+        self._shipping = asyncio.create_task(self._ship(wait_s), name=f"code to {self.entry.address.host}, again")
+        self.first.set()
+        self._changed()
+
+    async def _send_code(self) -> str:
+        archive = await self._host.code()
+        target = f"{self.folder}/{archive.name}"
+        await ship(self.machine, archive, target, self._tell_progress)
+        return target
+
+    # Shared storage
+
+    async def _share(self, shared: SharedFolder) -> str:
+        """Once it is mounted there and is what is mounted here. Answers where the code is on it."""
+        from nni_manager.platforms.remote import sharing
+
+        mark = await shared.ready(now=True)
+        self.shared_folder = shared.there(await sharing.use(self.entry, shared, mark))
+        return f"{self.shared_folder}/{shared.archive}"
+
+    async def leave_storage(self, shared: SharedFolder) -> None:
+        """The experiment is stopped."""
+        from nni_manager.platforms.remote import sharing
+
+        try:
+            failure = await sharing.leave(self.entry, shared)
+        except PlatformError as error:
+            failure = str(error)
+        if failure:
+            log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
+
+    def _explained(self, report: JobReport) -> JobReport:
+        """A trial that does not find the storage has it looked at again before the next one."""
+        if self._shared is None:
+            return report
+        report = self._shared.explained(report, REMOTE_FIELD)
+        if report.reason == STORAGE and self._archive:
+            self.set_aside(report.message)
+        return report
 
     def _tell_progress(self, there: int, size: int) -> None:
         self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"
@@ -256,8 +325,9 @@ class _Jobs(KeeperJobs):
     """Those of one experiment on one machine."""
 
     def __init__(
-        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None]
-    ) -> None:
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
+        explained: Callable[[JobReport], JobReport],
+    ) -> None:  # fmt: skip
         key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:
@@ -273,12 +343,13 @@ class _Jobs(KeeperJobs):
         self._address = address
         self._up = on_up
         self._down = on_down
+        self._explained = explained
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """Where it is, and times by our clock."""
-        report, host = super().report_of(job), self._address.host
-        report = replace(report, place=f"{host}, {report.place}" if report.place else host)
+        report, host = self._explained(super().report_of(job)), self._address.host
+        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
         assert isinstance(self._connection, Machine), "what it was entered with"
         offset_ms = self._connection.clock_offset_ms
         return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)

@@ -1,4 +1,4 @@
-"""What becomes of an experiment's folder when it is made, opened again or only read. Everything here blocks."""
+"""An experiment's folder when it is made, opened again or only read. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 
 
-def make(folder: Folder, submission: Submission, view: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
+def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
     """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made."""
     try:
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder)
         for platform in spec.platforms:
-            if registry.adapter_of(platform).capabilities_for(platform.settings).ships_code:
+            capabilities = registry.adapter_of(platform).capabilities_for(platform.settings)
+            if capabilities.ships_code or spec.shared_storage is not None:
                 archive_of(spec, platform, folder.code).pack()
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:
@@ -42,7 +43,7 @@ def make(folder: Folder, submission: Submission, view: Endpoint | None, *, data_
                 folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
                 warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
-            experiments.set_view(connection, view)
+            experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
             secret_rows.put(connection, submission.secrets)
@@ -81,7 +82,7 @@ def adopt(folder: Folder) -> None:
     nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
 
 
-def reopen(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
+def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
 
     Raises InvalidInput for secrets that are none of the experiment's, AlreadyOwned, having touched nothing, while
@@ -92,7 +93,7 @@ def reopen(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -
     try:
         adopt(folder)
         migrate.migrate(folder.database, "experiment")
-        return _set_running(folder, view, now_ms, how)
+        return _set_running(folder, endpoint, now_ms, how)
     finally:
         lock.release()
 
@@ -121,7 +122,7 @@ def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
     if status is ExperimentStatus.STOPPED:
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
             with connection:
-                experiments.set_view(connection, None)
+                experiments.set_endpoint(connection, None)
                 experiments.set_status(connection, status, ended_ms)
 
 
@@ -139,7 +140,7 @@ def _lock(folder: Folder) -> Ownership:
     return Ownership(folder.lock, f"the experiment folder {folder.path}")
 
 
-def _set_running(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
+def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     connection = sqlite3.connect(folder.database, timeout=1)
     try:
         with connection:
@@ -148,7 +149,7 @@ def _set_running(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopen
             experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
             experiments.set_hold(connection, None)
             services.clear_holds(connection)
-            experiments.set_view(connection, view)
+            experiments.set_endpoint(connection, endpoint)
             if how.debug:
                 _switch_debug_on(connection)
             if how.secrets:

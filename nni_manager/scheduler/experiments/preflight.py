@@ -1,19 +1,21 @@
-"""What an adapter is lent that works for no loop: to look before an experiment begins, or to clean up after its end."""
+"""Preflight of an adapter before an experiment begins, the plan of its first jobs, and the host of an adapter that
+works for no loop, also for cleaning up after an experiment's end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nni_manager.config import credentials
-from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, PlatformSpec
+from nni_manager.config import admission, credentials
+from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerError, PlatformUnavailable
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, PreflightFinding, Severity
+from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, JobPlan, PreflightFinding, Severity
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store.folder import Folder
 
@@ -21,11 +23,14 @@ if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
 
 
-def lone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
-    """Nothing it is told is kept. `folder`: the experiment's; it need not be there."""
+def standalone_host(
+    experiment_id: str, service: str, folder: Path, connections: Connections, storage: Json | None = None
+) -> Host:
+    """Nothing it is told is kept. `folder`: the experiment's; it need not be there. `storage`: shared, filled."""
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
         connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
+        shared_storage=lambda: storage,
     )  # fmt: skip
 
 
@@ -57,8 +62,10 @@ Findings = Mapping[str, Sequence[PreflightFinding]]
 async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedParts, folder: Folder) -> Findings:
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
 
+    storage = credentials.filled_storage(spec, secrets)
+
     def host(service: PlatformSpec) -> Host:
-        return lone_host(folder.path.name, service.service, folder.path, shared.connections)
+        return standalone_host(folder.path.name, service.service, folder.path, shared.connections, storage)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}
@@ -114,3 +121,50 @@ def _finding(severity: Severity, sentence: str) -> PreflightFinding:
 
 def _sentence(finding: PreflightFinding) -> str:
     return f"{finding.subject}: {finding.sentence}" + (f"; {finding.fix}" if finding.fix else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """Of one training service."""
+
+    service: str
+    platform: str
+    #: Trials that it was asked about: so many may run there at a time.
+    trials: int
+    #: None: it decides itself, or could not be asked.
+    plan: JobPlan | None
+    #: Why it could not be asked; empty: it could.
+    trouble: str = ""
+
+
+async def plan_jobs(
+    spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared: SharedParts
+) -> Sequence[ServicePlan]:
+    """Each service by itself, in the order of the config. `id`: of no experiment. Raises InvalidInput."""
+    admission.check(spec)
+    folder = Path(spec.working_directory) / id
+    storage = credentials.filled_storage(spec, secrets)
+
+    async def ask(service: PlatformSpec) -> ServicePlan:
+        host = standalone_host(id, service.service, folder, shared.connections, storage)
+        return await _ask_plan(spec, service, secrets, host)
+
+    return await asyncio.gather(*map(ask, spec.platforms))
+
+
+async def _ask_plan(spec: ExperimentSpec, service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> ServicePlan:
+    trials = min(spec.trial_concurrency, service.trial_concurrency or spec.trial_concurrency)
+    trials = trials if spec.max_trial_number is None else min(trials, spec.max_trial_number)
+    plan, trouble = None, ""
+    try:
+        async with asyncio.timeout(TIME_LIMITS_S["plan"]):
+            async with registry.adapter_of(service)(credentials.filled(service, secrets), host) as platform:
+                plan = await platform.plan(trials)
+    except TimeoutError:
+        trouble = f"no answer within {TIME_LIMITS_S['plan']:.0f} s"
+    except NniManagerError as error:
+        trouble = str(error)
+    except Exception as error:
+        log.exception("the plan of %s failed", service.service, extra={"action": "barrier"})
+        trouble = f"the platform's adapter failed: {error!r}"
+    return ServicePlan(service=service.service, platform=service.name, trials=trials, plan=plan, trouble=trouble)

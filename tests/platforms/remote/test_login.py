@@ -15,9 +15,11 @@ import pytest
 import pytest_asyncio
 
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platforms.remote.address import Credential
 from nni_manager.platforms.remote.preflight import look
 from nni_manager.platforms.remote.site import Entry
+from tests.fake_driver import FakeDriver, OnCard
 from tests.platforms.remote.ssh_machines import InProcessMachine, free_port, home_of_manager
 
 pytestmark = pytest.mark.contract
@@ -35,7 +37,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
 
 
 async def found(*entries: dict[str, Any]) -> list[PreflightFinding]:
-    return await look([Entry.of(entry) for entry in entries])
+    return await look({Entry.of(entry): Demand(count=0) for entry in entries})
 
 
 async def only(entry: dict[str, Any], subject: str, severity: Severity) -> PreflightFinding:
@@ -82,12 +84,31 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
 
 async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProcessMachine) -> None:
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
-    assert f"`hostKey: {machine.fingerprint}`" in finding.fix
+    assert f"`hostKey: {machine.fingerprint}`" in finding.fix and "`hostKey: accept-new`" in finding.fix
     assert machine.refused_logins == 0, "no password goes to whom one does not know"
     _know(machine, machine.host_key)
     await only(machine.entry(hostKey=None), "login", Severity.FINE)
     text = machine.host_key.export_public_key().decode().strip()
     await only(machine.entry(hostKey=text), "login", Severity.FINE)
+
+
+async def test_a_new_host_key_is_taken_once_and_no_other_after_it(machine: InProcessMachine) -> None:
+    await only(machine.entry(hostKey="accept-new"), "login", Severity.FINE)
+    await only(machine.entry(hostKey=None), "login", Severity.FINE)
+    text, mode = _known_hosts()
+    assert [line.split()[0] for line in text.splitlines()] == [f"[127.0.0.1]:{machine.port}"]
+    assert mode == 0o600
+    await machine.stop()
+    machine.host_key = asyncssh.generate_private_key("ssh-ed25519")
+    await machine.start()
+    finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
+    assert "has changed" in finding.sentence and machine.refused_logins == 0
+
+
+async def test_a_new_host_key_that_cannot_be_remembered(machine: InProcessMachine) -> None:
+    os.mkdir(f"{os.environ['HOME']}/.ssh/known_hosts")
+    finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
+    assert "cannot be remembered" in finding.sentence
 
 
 async def test_a_host_key_that_has_changed(machine: InProcessMachine) -> None:
@@ -173,6 +194,30 @@ async def test_an_account_without_a_shell(machine: InProcessMachine, tmp_path: P
     assert "This account is not available" in (await only(machine.entry(), "session", Severity.AWAY)).sentence
 
 
+async def test_windows_is_refused_in_a_sentence(machine: InProcessMachine) -> None:
+    await machine.stop()
+    machine.server = "OpenSSH_for_Windows_9.5"
+    await machine.start()
+    finding = await only(machine.entry(), "system", Severity.WRONG)
+    assert "it runs Windows" in finding.sentence and "WSL" in finding.fix
+
+
+async def test_gpus_are_looked_at_where_trials_need_them(machine: InProcessMachine, tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "driver", 2)
+    driver.show({0: [OnCard(os.getpid())]})
+    machine.environment.update(driver.environment)
+    entry = Entry.of(machine.entry())
+    login, gpus = await look({entry: Demand(count=1)})
+    assert (login.severity, gpus.severity, gpus.subject) == (Severity.FINE, Severity.FINE, "GPUs of 127.0.0.1")
+    assert gpus.sentence == "2 read by nvidia-smi, 1 free for these trials now"
+    _, many = await look({entry: Demand(count=3)})
+    assert many.severity is Severity.WRONG and "127.0.0.1 has 2 GPUs, and a trial needs 3" in many.sentence
+    driver.remove_program()
+    _, absent = await look({entry: Demand(count=1)})
+    assert absent.severity is Severity.WRONG and "install NVIDIA's driver" in absent.fix
+    assert list(machine.home.iterdir()) == []
+
+
 async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:
     findings = await found(machine.entry(port=free_port()), machine.entry())
     assert [finding.severity for finding in findings] == [Severity.WARNING, Severity.FINE]
@@ -197,6 +242,12 @@ def _key(path: Path, kind: str = "ssh-ed25519", passphrase: str | None = None) -
 
 def _write_config(text: str) -> None:
     Path(os.environ["HOME"], ".ssh", "config").write_text(text)
+
+
+def _known_hosts() -> tuple[str, int]:
+    """Text and mode."""
+    path = Path(os.environ["HOME"], ".ssh", "known_hosts")
+    return path.read_text(), path.stat().st_mode & 0o777
 
 
 def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:

@@ -1,0 +1,184 @@
+"""Packing: list, write a compressed tar file, list again; what stood still meanwhile gets the name of its content.
+
+Owners, times and permissions are evened out, but for the x bit. PAX headers carry long names and any bytes in them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from nni_manager.platform_kit.archive import limits
+from nni_manager.platform_kit.archive.listing import Entry, Folder, Listing, first_difference
+from nni_manager.platform_kit.archive.tree import Changed, Tree
+from nni_manager.platform_kit.archive.walk import stamp, walk
+
+#: A file may be written while it is packed; this often we try before we say so.
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A packed code directory."""
+
+    path: Path
+    #: SHA-256 in hex of what is inside (names, x bits, link targets, contents), not of the compressed bytes.
+    hash: str
+    #: Number of files and symbolic links.
+    files: int
+    #: Size of the files before compression.
+    bytes: int
+
+
+def pack(code_directory: Path, target_folder: Path) -> Archive:
+    """Packs what `.nniignore` does not leave out into `target_folder`/<hash>.tar.gz; reuses one that is there.
+
+    The same content gives the same bytes, whoever owns the files and whenever they were written. Folders are kept even
+    when empty, and `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself.
+    Blocks, ten seconds and more for 300 MB; coroutines call it with `asyncio.to_thread`.
+
+    Raises InvalidInput when the directory cannot travel (missing, too large, unreadable, a link that leads out, a
+    socket or device, or it keeps changing), OSError when `target_folder` cannot be written.
+    """
+    target_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Tree(code_directory) as tree:
+        for _ in range(ATTEMPTS):
+            try:
+                return _attempt(tree, target_folder)
+            except Changed as change:
+                path = change.path
+        raise tree.refusal(path, "keeps changing while it is packed; try again when nothing writes to it")
+
+
+def _attempt(tree: Tree, target_folder: Path) -> Archive:
+    own = os.stat(target_folder)
+    listing = walk(tree, leave_out=own)
+    limits.check(listing, tree.directory)
+    with _temporary(target_folder) as file:
+        content_hash = write_tar(tree, listing, file)
+        _check_unchanged(listing, walk(tree, leave_out=own))
+        path = _settle(file, target_folder / f"{content_hash}.tar.gz")
+    return Archive(path=path, hash=content_hash, files=listing.files, bytes=listing.bytes)
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[IO[bytes]]:
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".packing-", delete=False) as file:
+        try:
+            yield file
+        finally:
+            Path(file.name).unlink(missing_ok=True)
+
+
+def _check_unchanged(before: Listing, after: Listing) -> None:
+    if before != after:
+        raise Changed(first_difference(before, after))
+
+
+def _settle(file: IO[bytes], path: Path) -> Path:
+    # an archive that is there may be on its way to a machine right now: it stays the file it is
+    if not path.exists():
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(file.name, path)
+    return path
+
+
+#: 1 January 1980: zip files, and so Python wheels, know no earlier time.
+_TIME_S = 315_532_800
+_LEVEL = 6
+_CHUNK_BYTES = 256 * 1024
+#: Another number when the same content is to be packed in another way.
+_FORMAT = b"code archive 1"
+
+
+def write_tar(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
+    """Answers the hash of the content, 64 hexadecimal digits. Raises Changed, InvalidInput, OSError for `target`."""
+    with (
+        gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=target, mtime=0) as zipped,
+        tarfile.TarFile(
+            mode="w", fileobj=zipped, format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape",
+            copybufsize=_CHUNK_BYTES,
+        ) as tar,
+    ):  # fmt: skip
+        writer = _Writer(tree, tar)
+        for folder in listing.folders:
+            writer.add(folder)
+    return writer.content.hexdigest()
+
+
+class _Writer:
+    def __init__(self, tree: Tree, tar: tarfile.TarFile) -> None:
+        self._tree = tree
+        self._tar = tar
+        #: Records of kind, path, and target of a link or digest of a file; each part ends with a NUL.
+        self.content = hashlib.sha256(_FORMAT + b"\0")
+
+    def add(self, folder: Folder) -> None:
+        if folder.path:
+            self._tar.addfile(_member(folder.path, tarfile.DIRTYPE, 0o755))
+            self._note("folder", folder.path, "")
+        with self._tree.folder(folder.path) as descriptor:
+            for entry in folder.entries:
+                path = folder.path_of(entry.name)
+                if entry.target:
+                    self._add_link(path, entry.target)
+                else:
+                    self._add_file(descriptor, path, entry)
+
+    def _add_link(self, path: str, target: str) -> None:
+        member = _member(path, tarfile.SYMTYPE, 0o777)
+        member.linkname = target
+        self._tar.addfile(member)
+        self._note("link", path, target)
+
+    def _add_file(self, folder: int, path: str, entry: Entry) -> None:
+        member = _member(path, tarfile.REGTYPE, 0o755 if entry.is_executable else 0o644)
+        member.size = entry.size
+        with self._tree.reading(path):
+            descriptor = self._tree.open_file(folder, entry.name)
+        if descriptor is None:
+            raise Changed(path)
+        with open(descriptor, "rb") as file:
+            if stamp(os.fstat(descriptor)) != entry.stamp:
+                raise Changed(path)
+            source = _Source(self._tree, path, file)
+            # of a file object it needs no more than `read`
+            self._tar.addfile(member, cast(IO[bytes], source))
+        self._note("executable" if entry.is_executable else "file", path, source.digest.hexdigest())
+
+    def _note(self, kind: str, path: str, what: str) -> None:
+        for part in (kind, path, what):
+            self.content.update(os.fsencode(part) + b"\0")
+
+
+class _Source:
+    """A file as tarfile reads it: hashes what passes through, and tells a file that became shorter."""
+
+    def __init__(self, tree: Tree, path: str, file: IO[bytes]) -> None:
+        self._tree = tree
+        self._path = path
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        with self._tree.reading(self._path):
+            data = self._file.read(size)
+        if len(data) < size:
+            raise Changed(self._path)
+        self.digest.update(data)
+        return data
+
+
+def _member(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(path)
+    member.type, member.mode, member.mtime = kind, mode, _TIME_S
+    return member

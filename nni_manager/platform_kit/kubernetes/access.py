@@ -1,0 +1,156 @@
+"""Where a cluster is and who we are there: a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or a pod's own account.
+
+kubernetes-asyncio reads it, exec plug-ins included. It is heavy (a second), so it is imported when a connection is
+made, and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from nni_manager.domain.errors import BadCredentials
+from nni_manager.domain.experiment import Json
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import Configuration
+
+_IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+#: What may stand in the file itself (base64) or lie beside it.
+_INLINE = ("certificate-authority", "client-certificate", "client-key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How the cluster is reached. No secret: the files hold them."""
+
+    #: Paths, joined as in `KUBECONFIG`; empty: the account of the pod that we run in.
+    kubeconfig: str
+    #: Empty: the file's current one.
+    context: str = ""
+    namespace: str = "default"
+
+    @classmethod
+    def of(cls, settings: Json, environment: Mapping[str, str] = os.environ) -> Access:
+        """As the section says, else as `kubectl` would find it."""
+        kubeconfig = str(settings.get("kubeconfig") or environment.get("KUBECONFIG") or "")
+        if not kubeconfig and _IN_CLUSTER not in environment:
+            kubeconfig = str(Path.home() / ".kube" / "config")
+        return cls(
+            kubeconfig=kubeconfig, context=str(settings.get("context") or ""),
+            namespace=str(settings.get("namespace") or "default"),
+        )  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        """Which server, user and namespace, without secrets. Blocks on a small file; quiet when it cannot be read."""
+        try:
+            server, user = _server_and_user(self)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
+            server, user = self.kubeconfig, self.context
+        return f"kubernetes {server} {user} {self.namespace}"
+
+    def to_text(self) -> str:
+        return json.dumps([self.kubeconfig, self.context, self.namespace])
+
+    @classmethod
+    def from_text(cls, text: str) -> Access:
+        kubeconfig, context, namespace = json.loads(text)
+        return cls(kubeconfig=kubeconfig, context=context, namespace=namespace)
+
+
+def _server_and_user(access: Access) -> tuple[str, str]:
+    if not access.kubeconfig:
+        return "in-cluster", os.environ.get(_IN_CLUSTER, "")
+    files = [yaml.safe_load(path.read_text()) for path in _paths(access)]
+    name = access.context or next((file["current-context"] for file in files if file.get("current-context")), "")
+    context = _named(files, "contexts", name)["context"]
+    address = urlsplit(_named(files, "clusters", context["cluster"])["cluster"]["server"])
+    return f"{address.scheme}://{address.hostname}:{address.port or 443}{address.path.rstrip('/')}", context["user"]
+
+
+def _paths(access: Access) -> list[Path]:
+    paths = [Path(path).expanduser() for path in access.kubeconfig.split(os.pathsep) if path]
+    return [path for path in paths if path.exists()]
+
+
+def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] | None = next(
+        (one for file in files for one in file.get(kind) or () if one["name"] == name), None
+    )
+    if found is None:
+        raise LookupError(f"{kind} has no {name}")
+    return found
+
+
+async def load(access: Access, folder: Path) -> Configuration:
+    """The client's settings, credentials included: never log them.
+
+    `folder`: for certificates that stand in the kubeconfig; it may go when a client was made. Raises BadCredentials.
+    """
+    await asyncio.to_thread(_import)
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import load_incluster_config
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+    found = Configuration()
+    try:
+        if not access.kubeconfig:
+            load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+            return found
+        merged = KubeConfigMerger(access.kubeconfig).config
+        if merged is None:
+            raise BadCredentials(
+                f"kubeconfig: {access.kubeconfig} is not there; give the path of one, or set KUBECONFIG for the daemon"
+            )
+        for kind, part in (("users", "user"), ("clusters", "cluster")):
+            for number, node in enumerate(merged.value[kind]):
+                _write_out(node.value[part], folder / f"{part}-{number}")
+        loader = KubeConfigLoader(config_dict=merged, active_context=access.context or None, config_base_path=None)
+        await loader.load_and_set(found)
+    except BadCredentials:
+        raise
+    except Exception as error:  # a broken file and an exec plug-in fail in ways of their own
+        raise BadCredentials(_sentence(access, error)) from None
+    return found
+
+
+def _import() -> None:
+    for module in ("client", "config"):
+        importlib.import_module(f"kubernetes_asyncio.{module}")
+
+
+def _sentence(access: Access, error: Exception) -> str:
+    where = access.kubeconfig or "the account of this pod"
+    context = f", context {access.context}" if access.context else ""
+    return (
+        f"kubeconfig: {where}{context} cannot be used ({type(error).__name__}: {error}); try `kubectl get pods` with it"
+    )
+
+
+def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
+    """The library would leave files, and descriptors, of what stands inline."""
+    for name in _INLINE:
+        data = (entry or {}).pop(f"{name}-data", None)
+        if data and entry is not None:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            path = folder / name
+            path.touch(mode=0o600)
+            path.write_bytes(base64.standard_b64decode(data))
+            entry[name] = str(path)
+
+
+def private_folder() -> tempfile.TemporaryDirectory[str]:
+    """For `load`."""
+    return tempfile.TemporaryDirectory(prefix="nni-manager-kube-")
