@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nni_manager.config import admission, credentials
 from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerError, PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, JobPlan, PreflightFinding, Severity
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
 
 
-def standalone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
-    """Nothing it is told is kept. `folder`: the experiment's; it need not be there."""
+def standalone_host(
+    experiment_id: str, service: str, folder: Path, connections: Connections, storage: Json | None = None
+) -> Host:
+    """Nothing it is told is kept. `folder`: the experiment's; it need not be there. `storage`: shared, filled."""
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
         connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
+        shared_storage=lambda: storage,
     )  # fmt: skip
 
 
@@ -59,8 +62,10 @@ Findings = Mapping[str, Sequence[PreflightFinding]]
 async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedParts, folder: Folder) -> Findings:
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
 
+    storage = credentials.filled_storage(spec, secrets)
+
     def host(service: PlatformSpec) -> Host:
-        return standalone_host(folder.path.name, service.service, folder.path, shared.connections)
+        return standalone_host(folder.path.name, service.service, folder.path, shared.connections, storage)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}
@@ -139,8 +144,11 @@ async def plan_jobs(
     admission.check(spec)
     folder = Path(spec.working_directory) / id
 
+    storage = credentials.filled_storage(spec, secrets)
+
     async def ask(service: PlatformSpec) -> ServicePlan:
-        return await _ask_plan(spec, service, secrets, standalone_host(id, service.service, folder, shared.connections))
+        host = standalone_host(id, service.service, folder, shared.connections, storage)
+        return await _ask_plan(spec, service, secrets, host)
 
     return await asyncio.gather(*map(ask, spec.platforms))
 
