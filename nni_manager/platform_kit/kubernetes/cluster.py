@@ -75,7 +75,7 @@ class Cluster(Connection):
 
     async def _connect(self) -> None:
         assert self._access is not None, "set by `use`"
-        """What is under way on the client before goes on; the one before that is closed."""
+        """Exchanges the client: calls under way on the one before go on; the one before that is closed."""
         made = await connect(self._access)
         retired, self._retired, self._client = self._retired, self._client, made
         if retired is not None:
