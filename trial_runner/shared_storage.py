@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def look(point: str) -> Dict[str, str]:
-    """What `use` would find, changing nothing."""
+    """The finding that `use` would have, changing nothing."""
     return _judge(point) or _hindrance(point) or {"state": MOUNTABLE}
 
 
@@ -256,7 +256,7 @@ def _unmount(point: str) -> str:
 
 
 def _run(words: List[str]) -> str:
-    """What it said, where it failed. What it leaves in the background keeps no pipe of ours open."""
+    """The command's words, where it failed. A process it leaves in the background keeps no pipe of ours open."""
     environment = dict(os.environ, LC_ALL="C", PATH=_path())
     with tempfile.TemporaryFile() as said:
         try:
@@ -301,7 +301,7 @@ class Record:
 
     @property
     def source(self) -> str:
-        """What we mounted there; empty: nothing."""
+        """The storage that we mounted there; empty: none."""
         try:
             with open(os.path.join(self._folder, "source"), encoding="utf-8") as file:
                 return file.read()

@@ -183,7 +183,7 @@ class SharedFolder:
         return await asyncio.to_thread(read_stretch, folder, protocol.TRIAL_LOG_FILE, offset, limit)
 
     async def collect(self, job_name: str, read: Read) -> None:
-        """What a job printed, beside its output; a log that cannot be had is left out."""
+        """Copies the logs that a job printed beside its output; one that cannot be had is left out."""
         folder = self.here / "trials" / attempt_directory_of(job_name)
         try:
             async with asyncio.timeout(_COLLECT_S):

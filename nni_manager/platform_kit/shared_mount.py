@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountAnswer:
-    """What the program found."""
+    """The program's finding."""
 
     state: str
     #: The mount point, absolute.

@@ -74,7 +74,7 @@ class Cluster(Connection):
             informer.try_again()
 
     async def _connect(self) -> None:
-        """What is under way on the client before goes on; the one before that is closed."""
+        """Exchanges the client: calls under way on the one before go on; the one before that is closed."""
         assert self._access is not None, "set by `use`"
         made = await connect(self._access)
         retired, self._retired, self._client = self._retired, self._client, made

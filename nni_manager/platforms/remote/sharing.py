@@ -34,7 +34,8 @@ async def use(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
 
 
 async def leave(entry: Entry, shared: SharedFolder) -> str:
-    """What we have mounted there for the experiment goes; answers why not, if it does not. Raises PlatformError."""
+    """Unmounts the storage that we have mounted there for the experiment; answers why not, if it does not. Raises
+    PlatformError."""
     return (await _asked(entry, shared.program_elsewhere("leave"))).sentence
 
 

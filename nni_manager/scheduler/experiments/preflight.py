@@ -145,6 +145,8 @@ async def plan_jobs(
     folder = Path(spec.working_directory) / id
     storage = credentials.filled_storage(spec, secrets)
 
+    storage = credentials.filled_storage(spec, secrets)
+
     async def ask(service: PlatformSpec) -> ServicePlan:
         host = standalone_host(id, service.service, folder, shared.connections, storage)
         return await _ask_plan(spec, service, secrets, host)
