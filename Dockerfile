@@ -12,7 +12,7 @@ COPY nni_manager nni_manager
 COPY trial_runner trial_runner
 RUN python -m venv /opt/nni-manager \
     && /opt/nni-manager/bin/pip install --no-cache-dir --disable-pip-version-check \
-       '.[ssh,kubernetes,azure,dlc,gpu,gp]' \
+       '.[ssh,kubernetes,azure,dlc,gp]' \
     && /opt/nni-manager/bin/nni-manager runner build --output /opt/nni-manager/runner.pyz
 
 FROM ${BASE} AS manager

@@ -21,6 +21,7 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavai
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from trial_runner.wire import foreign_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +55,8 @@ class TrialPortFile:
 
     def write(self, port: int, experiments: Collection[str], expected: int) -> None:
         """Raises OSError."""
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(
-            json.dumps({"port": port, "experiments": sorted(experiments), "expected": expected}), encoding="utf-8"
-        )
-        draft.replace(self._path)
+        entry = {"port": port, "experiments": sorted(experiments), "expected": expected}
+        foreign_files.write_whole(str(self._path.parent), self._path.name, json.dumps(entry).encode())
 
     def forget(self) -> None:
         self._path.unlink(missing_ok=True)

@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
@@ -30,6 +31,8 @@ MERGE_PATCH = "application/merge-patch+json"
 #: Seconds to connect, and for a whole answer.
 _CONNECT_S = 5.0
 _ANSWER_S = 20.0
+#: Bytes of an answer that are read ahead; a watched object may have more than a megabyte.
+_BUFFER = 2**21
 
 
 @dataclass(eq=False, kw_only=True)
@@ -135,7 +138,28 @@ async def connect(access: Access) -> Client:
     from kubernetes_asyncio.client import ApiClient
 
     with private_folder() as folder:
-        return Client(ApiClient(await load(access, Path(folder))))
+        settings = await load(access, Path(folder))
+        settings.connection_pool_maxsize = 0  # no limit: there may be one to each of hundreds of pods
+        api = ApiClient(settings)
+    _ignore_environment(api.rest_client, str(settings.host))
+    return Client(api)
+
+
+def _ignore_environment(rest: Any, host: str) -> None:
+    """The library's session looks for a proxy, and for a password in ~/.netrc, at each call: as dear as the call.
+
+    A proxy is looked for once, a password never: credentials are the kubeconfig's.
+    """
+    rest.proxy = rest.proxy or _proxy_for(host)
+    session: aiohttp.ClientSession = rest.pool_manager
+    rest.pool_manager = aiohttp.ClientSession(connector=session.connector, read_bufsize=_BUFFER)
+    session.detach()
+
+
+def _proxy_for(address: str) -> str | None:
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+    parts = urlsplit(address)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -16,6 +16,8 @@ from nni_manager.platform_kit.kubernetes.resource import EVENTS, Resource
 
 log = logging.getLogger(__name__)
 
+#: Jobs that are submitted at a time.
+_SUBMISSIONS = 8
 _RIGHTS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -28,6 +30,8 @@ class Cluster(Connection):
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
         self._informers: dict[Resource, Informer] = {}
+        #: Whoever submits holds one: the call that ends a submission must not wait behind those that begin others.
+        self.submitting = asyncio.Semaphore(_SUBMISSIONS)
 
     @property
     def namespace(self) -> str:

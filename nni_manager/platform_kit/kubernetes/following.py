@@ -27,9 +27,13 @@ class Following:
         self._read = read
         self._wake = wake
         self._memories: dict[str, JobMemory] = {}
+        #: Job → its pods, followed or not.
+        self._pods_of: dict[str, dict[str, Object]] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
         #: Called with a job whose pods or object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
+        for pod in pods.objects.values():
+            self._put_pod(pod)
         for informer in self._informers:
             informer.listeners.append(self)
 
@@ -53,11 +57,10 @@ class Following:
         listed = self._jobs.objects.get(memory.name)
         if listed is not None and _is_same(memory, listed):
             memory.object = listed
-        for pod in self._pods.objects.values():
-            if _label(pod) == memory.name:
-                memory.pods[pod["metadata"]["name"]] = pod
+        memory.pods.update(self._pods_of.get(memory.name, {}))
         for event in self._events.objects.values():
-            self._put_event(event)
+            if _is_about(event, memory.name):
+                self._put_event(event)
         return memory
 
     def forget(self, name: str) -> None:
@@ -82,6 +85,7 @@ class Following:
         if resource == EVENTS:
             self._tell(self._put_event(found))
         elif resource == PODS:
+            self._put_pod(found)
             memory = self._memories.get(_label(found))
             if memory is not None:
                 memory.pods[found["metadata"]["name"]] = found
@@ -92,6 +96,7 @@ class Following:
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
         if resource == PODS:
+            self._drop_pod(last)
             memory = self._memories.get(_label(last))
             if memory is not None:
                 memory.pods.pop(last["metadata"]["name"], None)
@@ -118,15 +123,25 @@ class Following:
 
     def _put_event(self, event: Object) -> JobMemory | None:
         """Of the job itself, or of a pod, which operators call after it."""
-        about = str((event.get("involvedObject") or {}).get("name") or "")
-        memory = self._memories.get(about) or next(
-            (one for one in self._memories.values() if about in one.pods or about.startswith(f"{one.name}-")), None
-        )
+        about = _about(event)
+        memory = self._memories.get(about)
+        while memory is None and "-" in about:
+            about = about.rpartition("-")[0]
+            memory = self._memories.get(about)
         if memory is not None and memory.final is None:
             memory.events[event["metadata"]["name"]] = event
             while len(memory.events) > _MOST_EVENTS:
                 del memory.events[next(iter(memory.events))]
         return memory
+
+    def _put_pod(self, pod: Object) -> None:
+        self._pods_of.setdefault(_label(pod), {})[pod["metadata"]["name"]] = pod
+
+    def _drop_pod(self, pod: Object) -> None:
+        pods = self._pods_of.get(_label(pod), {})
+        pods.pop(pod["metadata"]["name"], None)
+        if not pods:
+            self._pods_of.pop(_label(pod), None)
 
     def _tell(self, memory: JobMemory | None) -> None:
         if memory is not None:
@@ -136,6 +151,15 @@ class Following:
 
 def _label(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(JOB) or "")
+
+
+def _about(event: Object) -> str:
+    return str((event.get("involvedObject") or {}).get("name") or "")
+
+
+def _is_about(event: Object, name: str) -> bool:
+    about = _about(event)
+    return about == name or about.startswith(f"{name}-")
 
 
 def _is_same(memory: JobMemory, found: Object) -> bool:

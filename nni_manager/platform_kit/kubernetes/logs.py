@@ -7,9 +7,18 @@ from nni_manager.platform_kit.kubernetes.client import Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from nni_manager.platform_kit.kubernetes.resource import PODS
+from trial_runner import protocol
 
 #: Bytes of a pod's log that are read at most.
 _MOST = 64 * 1024 * 1024
+
+
+async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: int, limit: int) -> bytes:
+    """As `Platform.read_file`; pods have one stream for all that is printed."""
+    if name != protocol.STDOUT_FILE or not memory.pods:
+        raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
+    data = await read(cluster, memory)
+    return data[offset : offset + limit] if offset >= 0 else data[offset:][:limit]
 
 
 async def read(cluster: Cluster, memory: JobMemory) -> bytes:

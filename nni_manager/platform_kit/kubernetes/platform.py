@@ -8,37 +8,38 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import dataclasses
-import json
-import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import ClassVar, Self
 
-from nni_manager.domain.errors import BadCredentials, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
 from nni_manager.platform_kit import attempt_file
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
-from nni_manager.platform_kit.kubernetes import logs, names, refusals, storage, submission
+from nni_manager.platform_kit.kubernetes import (
+    draft,
+    followed_jobs,
+    handle_data,
+    logs,
+    names,
+    refusals,
+    removal,
+    storage,
+    submission,
+)
 from nni_manager.platform_kit.kubernetes.access import Access
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.following import Following
-from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.followed_jobs import FollowedJobs
 from nni_manager.platform_kit.kubernetes.kind import Kind
 from nni_manager.platform_kit.kubernetes.preflight import Preflight
-from nni_manager.platform_kit.kubernetes.reading import Reading, reading
-from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
 from nni_manager.platform_kit.kubernetes.service import Service
 from trial_runner import protocol
 
-log = logging.getLogger(__name__)
-
-#: Seconds that entering waits for the first list.
-_ENTER_S = 20.0
 #: Seconds after which a quota that was used up is tried again.
 _ROOM_AGAIN_S = 3.0
 
@@ -53,10 +54,9 @@ class KubernetesPlatform(Platform):
         self.access = Access.of(settings)
         self._stack = AsyncExitStack()
         self._lease: Lease[Cluster] | None = None
-        self._following: Following | None = None
+        self._jobs: FollowedJobs | None = None
         self._service: Service | None = None
         self._resource: Resource | None = None
-        self._reading: Reading | None = None
 
     # What a kind of job says of itself
 
@@ -102,7 +102,20 @@ class KubernetesPlatform(Platform):
             kind = self.job_kind()
         except SubmitRejected as error:
             return [PreflightFinding(severity=Severity.WRONG, subject="config", sentence=str(error))]
-        return await Preflight(self.settings, self.access, kind, self.look_further).findings()
+        return await Preflight(self.settings, self.access, kind, self._look_further).findings()
+
+    async def _look_further(self, cluster: Cluster, resource: Resource) -> AsyncIterator[PreflightFinding]:
+        async for finding in self.look_further(cluster):
+            yield finding
+        service = Service(cluster, self.settings, self.host, self.name)
+        service.pretend()
+
+        def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
+            return self.manifest(spec, name, labels, service)
+
+        name = self.object_name(draft.spec())
+        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest):
+            yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
         """What else may be wrong, of a section of this platform alone."""
@@ -123,27 +136,13 @@ class KubernetesPlatform(Platform):
     async def _enter(self) -> None:
         cluster = await self._connect()
         self._resource = await self._find_resource(cluster)
-        jobs, pods, events = (cluster.informer(resource) for resource in (self._resource, PODS, EVENTS))
-        try:
-            async with asyncio.timeout(_ENTER_S):
-                for informer in (jobs, pods):
-                    await informer.ready()
-        except TimeoutError:
-            raise PlatformUnavailable(f"the cluster did not list its objects within {_ENTER_S:g} s") from None
-        self._following = Following(jobs, pods, events, self.job_kind().read, self.host.wake)
-        self._stack.callback(self._following.close)
         self._service = Service(cluster, self.settings, self.host, self.name)
-        self._begin_reading(self._service, cluster, self._following)
+        self._jobs = await followed_jobs.follow(
+            cluster, self._resource, self.job_kind(), self._service, self.host, self._stack,
+            sends_code=self.sends_code(self.settings),
+        )  # fmt: skip
         cluster.on_health.append(self._on_health)
         self._stack.callback(cluster.on_health.remove, self._on_health)
-
-    def _begin_reading(self, service: Service, cluster: Cluster, following: Following) -> None:
-        """Where runners do not post their results."""
-        sends_code = self.sends_code(self.settings)
-        self._reading = reading(service, cluster, self.host, sends_code=sends_code)
-        if self._reading is not None:
-            self._stack.push_async_callback(self._reading.close)
-            following.on_change = self._reading.notice
 
     async def _connect(self) -> Cluster:
         key, owner = self.access.key, f"{self.host.experiment_id}/{self.host.service}"
@@ -168,7 +167,7 @@ class KubernetesPlatform(Platform):
     ) -> None:
         await self._stack.aclose()
         self._stack = AsyncExitStack()
-        self._lease, self._following, self._service, self._reading = None, None, None, None
+        self._lease, self._jobs, self._service = None, None, None
 
     def _on_health(self) -> None:
         self.host.wake("")
@@ -178,16 +177,17 @@ class KubernetesPlatform(Platform):
         return await self._lease.use()
 
     @property
-    def _entered(self) -> tuple[Following, Service, Resource]:
-        assert self._following is not None and self._service is not None and self._resource is not None, "entered"
-        return self._following, self._service, self._resource
+    def _entered(self) -> tuple[FollowedJobs, Service, Resource]:
+        assert self._jobs is not None and self._service is not None and self._resource is not None, "entered"
+        return self._jobs, self._service, self._resource
 
     # Submitting
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         cluster = await self._cluster()
         try:
-            created = await self._create(cluster, spec)
+            async with cluster.submitting:
+                created = await self._create(cluster, spec)
         except Refusal as refusal:
             if (why := refusals.quota(refusal)) is not None:
                 asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # nobody tells of room
@@ -195,11 +195,8 @@ class KubernetesPlatform(Platform):
             error = refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
             raise error from None
-        meta = created["metadata"]
-        told = {"name": meta["name"], "uid": meta.get("uid", ""), "folder": spec.attempt_directory}
-        data = json.dumps(told | {"link": storage.address(self.settings, spec)})
-        handle = JobHandle(platform=self.name, version=1, job_name=spec.name, data=data)
-        self._memory(handle, created)
+        handle = handle_data.make(self.name, spec, self.settings, created)
+        self._entered[0].memory(handle, created)
         return handle
 
     async def _on_error(self, error: Exception) -> None:
@@ -231,63 +228,42 @@ class KubernetesPlatform(Platform):
     # Observing
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        following, _, resource = self._entered
+        jobs, _, resource = self._entered
         cluster = await self._cluster()
         for informer in (cluster.informer(resource), cluster.informer(PODS)):
             if informer.trouble is not None:
                 await self._on_error(informer.trouble)
                 raise informer.trouble
-        return {handle: self._report(following, handle) for handle in handles}
+        return {handle: jobs.report(handle) for handle in handles}
 
-    def _report(self, following: Following, handle: JobHandle) -> JobReport:
-        memory = self._memory(handle)
-        found = following.report(memory)
-        told = self._reading.seen(memory, found) if self._reading is not None else found
-        link = json.loads(handle.data).get("link", "")
-        return dataclasses.replace(told, link=link) if link else told
-
-    def _memory(self, handle: JobHandle, created: Object | None = None) -> JobMemory:
-        following = self._entered[0]
-        told = json.loads(handle.data)
-        known = following.find(told["name"])
-        if known is not None and known.uid == told["uid"]:
-            return known
-        memory = JobMemory(
-            job_name=handle.job_name, name=told["name"], uid=told["uid"], container=self.job_kind().container,
-            object=created, made_s=asyncio.get_running_loop().time() if created is not None else float("-inf"),
-        )  # fmt: skip
-        memory = following.follow(memory)
-        if self._reading is not None:
-            self._reading.follow(memory, told["folder"])
-        return memory
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        jobs, service, _ = self._entered
+        folder = service.folder(handle_data.read(handle).folder)
+        if folder is not None:
+            return await asyncio.to_thread(attempt_file.read_stretch, folder.here, name, offset, limit)
+        return await logs.read_stretch(await self._cluster(), jobs.memory(handle), name, offset, limit)
 
     # Ending
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        cluster, (_, _, resource) = await self._cluster(), self._entered
-        for handle in handles:
-            memory = self._memory(handle)
-            if memory.final is None and memory.object is not None and memory.removed_s is None:
-                await self._guarded(cluster, self.job_kind().end(cluster, resource, memory.name, memory.uid), "delete")
-                memory.is_cancelled = True
+        cluster, (jobs, _, resource) = await self._cluster(), self._entered
+        memories = [jobs.memory(handle) for handle in handles]
+        await self._guarded(cluster, removal.end(cluster, self.job_kind(), resource, memories))
         for handle in handles:
             self.host.wake(handle.job_name)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        cluster, (following, service, resource) = await self._cluster(), self._entered
-        for handle in handles:
-            memory = self._memory(handle)
-            await self._guarded(cluster, cluster.delete(resource, memory.name, uid=memory.uid), "delete")
-            await self._guarded(cluster, service.drop_job(memory.name), "delete")
-            following.forget(memory.name)
-            if self._reading is not None:
-                self._reading.forget(memory)
+        cluster, (jobs, service, resource) = await self._cluster(), self._entered
+        memories = [jobs.memory(handle) for handle in handles]
+        await self._guarded(cluster, removal.remove(cluster, resource, service, memories))
+        for memory in memories:
+            jobs.forget(memory)
 
-    async def _guarded(self, cluster: Cluster, call: object, verb: str) -> None:
+    async def _guarded(self, cluster: Cluster, removing: Awaitable[None]) -> None:
         try:
-            await call  # type: ignore[misc]
+            await removing
         except Refusal as refusal:
-            error = refusals.error(refusal, f"{verb} {self._entered[2].plural}", cluster.namespace)
+            error = refusals.error(refusal, f"delete {self._entered[2].plural}", cluster.namespace)
             raise PlatformUnavailable(str(error)) from None
 
     async def close(self) -> None:
@@ -295,38 +271,16 @@ class KubernetesPlatform(Platform):
 
     async def clean(self, job_names: Sequence[str]) -> None:
         """Entered: these jobs; else all that carries the experiment's labels."""
-        if self._service is not None:
-            return await self._clean(await self._cluster(), self._entered[2], frozenset(job_names))
+        labels = names.service_labels(self.host.experiment_id, self.host.service)
+        if self._jobs is not None:
+            return await removal.clean(await self._cluster(), self._entered[2], labels, frozenset(job_names))
         try:
             cluster = await self._connect()
             resource = await self.job_kind().find(cluster)
-            self._service = Service(cluster, self.settings, self.host, self.name)
             if resource is not None:
-                await self._clean(cluster, resource, None)
-            await self._service.close()
+                await removal.clean(cluster, resource, labels, None)
+            await Service(cluster, self.settings, self.host, self.name).close()
         except Refusal as refusal:
             raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
         finally:
             await self.__aexit__(None, None, None)
-
-    async def _clean(self, cluster: Cluster, resource: Resource, job_names: frozenset[str] | None) -> None:
-        """`job_names` None: all."""
-        labels = names.service_labels(self.host.experiment_id, self.host.service)
-        for found in await cluster.list(resource, names.selector(labels)):
-            meta = found["metadata"]
-            name = (meta.get("annotations") or {}).get(names.DOCUMENTED_NAME)
-            if job_names is None or name in job_names:
-                await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
-                await cluster.delete(SECRETS, Service.secret_name(meta["name"]))
-
-    # Logs
-
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        folder = self._entered[1].folder(str(json.loads(handle.data).get("folder", "")))
-        if folder is not None:
-            return await asyncio.to_thread(attempt_file.read_stretch, folder.here, name, offset, limit)
-        memory = self._memory(handle)
-        if name != protocol.STDOUT_FILE or not memory.pods:
-            raise NotFound(f"job {handle.job_name} has no {name} in the cluster")
-        data = await logs.read(await self._cluster(), memory)
-        return data[offset : offset + limit] if offset >= 0 else data[offset:][:limit]

@@ -43,6 +43,8 @@ class Service:
         #: Path of a login → name of its Secret.
         self._logins: dict[str, str] = {}
         self._azure = ""
+        #: Names of jobs whose Secret goes with them.
+        self._owning: set[str] = set()
         #: As pods see it.
         self._code_archive = ""
         here = storage.mount_point(settings)
@@ -71,6 +73,11 @@ class Service:
                 await self._reach.look()
             runner = shared.runner_map(self._host.experiment_id, self._host.service, await asyncio.to_thread(_archive))
             self._runner_map = await self.put(CONFIG_MAPS, runner)
+
+    def pretend(self) -> None:
+        """As if all was made: for a job that is only shown to the cluster."""
+        self._runner_map = self._azure = "nni-preflight"
+        self._logins = dict.fromkeys(login_paths(self._settings).values(), "nni-preflight")
 
     async def _prepare_storage(self) -> None:
         account = storage.storage_of(self._settings)
@@ -150,12 +157,13 @@ class Service:
         """It goes with its job, whoever deletes that. Raises Refusal."""
         if self.channel == protocol.PULL:
             return
-        patch = {"metadata": {"ownerReferences": [owner(job)]}}
-        path = SECRETS.path(self._cluster.namespace, self.secret_name(job["metadata"]["name"]))
+        name, patch = job["metadata"]["name"], {"metadata": {"ownerReferences": [owner(job)]}}
+        path = SECRETS.path(self._cluster.namespace, self.secret_name(name))
         try:
             await self._cluster.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            self._owning.add(name)
         except Refusal as refusal:
-            if refusal.status not in (403, 404):  # it is removed by name anyway
+            if refusal.status not in (403, 404):  # it is removed by name then
                 raise
 
     async def record(self, name: str) -> str:
@@ -166,7 +174,10 @@ class Service:
         return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
 
     async def drop_job(self, name: str) -> None:
-        if self.channel != protocol.PULL:
+        """What `put_job` made, of a job that is removed, or was not taken."""
+        if name in self._owning:
+            self._owning.discard(name)
+        elif self.channel != protocol.PULL:
             await self._cluster.delete(SECRETS, self.secret_name(name))
 
     async def close(self) -> None:

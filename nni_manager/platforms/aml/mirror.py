@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from nni_manager.domain.errors import PlatformError
 from nni_manager.platforms.aml.blobs import Blobs
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import is_outbox
 
 log = logging.getLogger(__name__)
@@ -130,6 +131,4 @@ def _append(path: Path, data: bytes) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(data)
-    draft.replace(path)
+    foreign_files.write_whole(str(path.parent), path.name, data)

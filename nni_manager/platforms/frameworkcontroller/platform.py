@@ -17,6 +17,7 @@ from nni_manager.platform_kit.kubernetes.kind import Kind
 from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platforms.frameworkcontroller import jobs
+from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 
 
 class FrameworkcontrollerPlatform(KubernetesPlatform):
@@ -50,7 +51,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
     def _role_names(self) -> list[str]:
         if (template := self._template) is not None:
             return [role.name for role, _ in jobs.template_roles(template)]
-        return [jobs.role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
+        return [legal_role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
 
     def object_name(self, spec: JobSpec) -> str:
         return names.alphanumeric(spec, max(map(len, self._role_names())))
