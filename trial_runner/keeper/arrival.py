@@ -5,7 +5,7 @@ Sent as text and run by the machine's own Python with `SETTINGS` set, so it impo
 arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
 a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS` has `archive`
 (the hash of its bytes), `size` (how many), `folder` (of this manager and machine, below the home folder), `look`:
-nothing is left there and nothing attached, and `gpus`: looking, seconds for a *reading* of them, the second line; 0: none.
+nothing is left there and nothing attached, and `gpus`: seconds for a *reading* of them, its second line; 0: none.
 """
 
 import errno
