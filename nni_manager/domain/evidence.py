@@ -126,8 +126,14 @@ def unstarted(platform: JobReport) -> JobReport:
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform
-    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code}); see the job's log"
+    said = _last_line(platform.stderr_tail).removeprefix("trial_runner: ")
+    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code})"
+    message += f": {said}" if said else "; see the job's log"
     return replace(platform, reason=Reason.RUNNER_FAILED, message=message)
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:

@@ -25,6 +25,8 @@ PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 #: An NFS export that stands for a folder of this machine.
 SERVER, EXPORT = "10.0.0.1", "/export"
 _KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)

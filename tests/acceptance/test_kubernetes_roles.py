@@ -9,13 +9,11 @@ import pytest
 import yaml
 
 from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
-from tests.acceptance.kubernetes_cluster import FRAMEWORKS, FakeCluster, fake_cluster
+from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 _POD = {"cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 _FOR_EVER = "while :; do sleep 0.1; done"

@@ -48,6 +48,9 @@ class KubernetesPlatform(Platform):
     """Inherit; the abstract methods are pure."""
 
     name: ClassVar[str]
+    instead_of_shared_storage: ClassVar[str] = (
+        "let pods mount it: storage: {storageType: nfs, server: …, path: …, localMountPoint: …} of the section"
+    )
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)

@@ -149,8 +149,8 @@ class Preflight:
         if self._channel == protocol.PUSH_OR_EXEC and not await may_exec(cluster):
             yield _finding(
                 Severity.WARNING, "rights",
-                "we may not get and create pods/exec: results come only where pods reach this machine",
-                "set nniManagerIp to an address that pods reach, or have both verbs granted",
+                "we may not get and create pods/exec, or get secrets: results come only where pods reach this machine",
+                "set nniManagerIp to an address that pods reach, or have these verbs granted",
             )  # fmt: skip
         for what, subresource, use in ((EVENTS, "", "why jobs wait"), (PODS, "log", "what pods print")):
             verb = "get" if subresource else "list"
@@ -167,6 +167,7 @@ class Preflight:
         wanted = [(verb, what, "", what.plural) for what, some in verbs.items() for verb in some]
         if self._channel == protocol.EXEC:
             wanted += [(verb, PODS, "exec", "pods/exec") for verb in ("get", "create")]
+            wanted.append(("get", SECRETS, "", "secrets"))
         return wanted
 
     async def _claim(self, cluster: Cluster) -> Findings:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
@@ -42,6 +42,7 @@ _MOST_ASKED = 10
 class AmlPlatform(Platform):
     """Azure ML is asked again and again."""
 
+    instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=_SLOW_POLL_S,

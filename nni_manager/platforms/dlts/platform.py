@@ -40,6 +40,10 @@ class DltsPlatform(Platform):
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=5.0,
     )  # fmt: skip
+    instead_of_shared_storage: ClassVar[str] = (
+        "say where both sides have the home folder that jobs share: localStorageMountPoint and"
+        " containerStorageMountPoint"
+    )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
     def __init__(self, settings: Json, host: Host) -> None:

@@ -51,6 +51,10 @@ class OpenpaiPlatform(Platform):
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=5.0,
     )  # fmt: skip
+    instead_of_shared_storage: ClassVar[str] = (
+        "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
+        " containerStorageMountPoint"
+    )
     changeable: ClassVar[frozenset[str]] = frozenset({
         "dockerImage", "trialCpuNumber", "trialMemorySize", "virtualCluster",
     })  # fmt: skip

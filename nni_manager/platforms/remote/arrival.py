@@ -102,6 +102,21 @@ async def arrive(
     return channel, greeting
 
 
+async def first_line(connection: asyncssh.SSHClientConnection, text: str, *, python_path: str, limit_s: float) -> bytes:
+    """Runs the text of a program there; answers the line that it prints first. Raises MachineFault."""
+    mark = f"nni-manager-{secrets.token_hex(8)}:"
+    channel = await _open(connection, _command(python_path, mark))
+    try:
+        async with asyncio.timeout(limit_s):
+            await _found_python(channel, mark)
+            channel.channel.write(base64.b64encode(text.encode()) + b"\n")
+            return await channel.line()
+    except (EOFError, asyncssh.Error) as error:
+        raise MachineFault(_odd_shell(str(error))) from error
+    except TimeoutError as error:
+        raise MachineFault(_odd_shell(f"it said nothing within {limit_s:.0f} s")) from error
+
+
 async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Channel:
     try:
         async with asyncio.timeout(_GREETING_S):

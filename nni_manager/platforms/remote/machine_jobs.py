@@ -20,11 +20,12 @@ _SKEW_MS = 1000
 
 
 class MachineJobs(KeeperJobs):
-    """`on_up`, `on_down`: called when the keeper can be asked, and cannot any more."""
+    """`on_up`, `on_down`: the keeper can be asked, and cannot any more; `explained`: a report with more to say."""
 
     def __init__(
-        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None]
-    ) -> None:
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
+        explained: Callable[[JobReport], JobReport],
+    ) -> None:  # fmt: skip
         key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:
@@ -40,11 +41,12 @@ class MachineJobs(KeeperJobs):
         self._address = address
         self._up = on_up
         self._down = on_down
+        self._explained = explained
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """Where it is, and times by our clock."""
-        report, host = super().report_of(job), self._address.host
+        report, host = self._explained(super().report_of(job)), self._address.host
         report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
         assert isinstance(self._connection, Machine), "what it was entered with"
         offset_ms = self._connection.clock_offset_ms
