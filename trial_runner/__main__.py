@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from typing import Dict, List, NamedTuple, Optional
 
-from trial_runner import processes, protocol, python_version, replica, stored_code
+from trial_runner import processes, protocol, python_version
 from trial_runner.code_archive import BadArchive
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
@@ -40,7 +40,7 @@ class _Ready(NamedTuple):
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
     python_version.check()
-    replica.settle(os.environ)
+    settings.settle_replica(os.environ)
     if sys.argv[1:2]:
         return exec_channel.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -150,7 +150,7 @@ def _let_be_read(told: Settings, container: str) -> _Ready:
         _choose(told, protocol.EXEC)
         exec_channel.begin(told.system_dir, told.code_dir, told.drain_s)
     else:
-        stored_code.place(os.environ, told.system_dir, told.code_dir)
+        preparation.place_stored(os.environ, told.system_dir, told.code_dir)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
         if not os.path.exists(path):
             code = protocol.EXIT_UNREACHABLE if channel == protocol.EXEC else protocol.EXIT_USAGE

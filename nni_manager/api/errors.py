@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nni_manager.api.schemas import daemon as schema
 from nni_manager.domain import errors
-from nni_manager.domain.http_status import status_of
+from nni_manager.domain.errors import status_of
 
 
 class AsciiJson(JSONResponse):

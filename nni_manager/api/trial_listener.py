@@ -24,8 +24,7 @@ from nni_manager.api import trial_posts as posts
 from nni_manager.api.errors import Barrier
 from nni_manager.api.guard import BodyTooLarge, LimitedBody, harden
 from nni_manager.api.trial_posts import Json
-from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused
-from nni_manager.domain.http_status import status_of
+from nni_manager.domain.errors import Conflict, InvalidInput, NniManagerError, TooBusy, VersionRefused, status_of
 from nni_manager.domain.ids import ATTEMPT, CONTAINER, EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.turns.runner_reports import RunnerOf, RunnerReports
 from trial_runner import protocol

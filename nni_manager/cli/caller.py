@@ -11,7 +11,7 @@ import click
 
 from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.token import parse_token
+from nni_manager.domain.text import parse_token
 
 # as in config.settings, whose import would cost every command ten milliseconds
 DATA_VARIABLE = "NNI_MANAGER_DATA"

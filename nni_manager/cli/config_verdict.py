@@ -10,7 +10,7 @@ from typing import Any
 
 from nni_manager.cli import class_args
 from nni_manager.cli.caller import own_environment
-from nni_manager.config import admission, direction, experiment_file
+from nni_manager.config import admission, experiment_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec
 
@@ -47,7 +47,7 @@ def of_file(file: Path, data_directory: Path, python: str = "") -> CheckResult:
     except InvalidInput as error:
         return CheckResult(file=str(file), problems=_problems(error, str(file)), warnings=spec.warnings)
     return CheckResult(
-        file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *direction.unwritten(spec, str(file))]
+        file=str(file), summary=_summary(spec), warnings=[*spec.warnings, *admission.without_direction(spec, str(file))]
     )
 
 

@@ -62,7 +62,7 @@ def layout(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int 
 
 
 def natural_width(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> int:
-    """What it takes without its notes."""
+    """The table's width without its notes."""
     beside = [index for index, column in enumerate(columns) if not column.is_note and not _is_empty(index, rows)]
     widths = _natural(columns, rows)
     return _total([widths[index] for index in beside])

@@ -1,4 +1,4 @@
-"""What the terminal can show: its width and its colours. Where output goes elsewhere it has neither."""
+"""The terminal's width and colours. Where output goes into a file or a pipe it has neither."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from typing import Any
 from nni_manager.cli import table
 from nni_manager.cli.output import compact, duration, flat, number
 from nni_manager.cli.table import Column, Row
-from nni_manager.domain.reason_words import in_words
-from nni_manager.domain.trial import TrialStatus
+from nni_manager.domain.trial import TrialStatus, reason_in_words
 
 Trial = Mapping[str, Any]
 
@@ -57,7 +56,7 @@ def time_taken(trial: Trial) -> str:
 def why(trial: Trial) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
-    return in_words(trial["reason"], trial["message"])
+    return reason_in_words(trial["reason"], trial["message"])
 
 
 def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tuple[list[Column], list[Row]]:

@@ -1,14 +1,18 @@
 """Admission: whether an experiment can be made of a valid config here, by the platforms' own word and by what their
-trials can mount.
+trials can mount; and whether it says which results are better.
 
 `nnictl config check` and `create` ask the same.
+
+Nobody should find out at the end that the search went the other way.
 """
 
 from __future__ import annotations
 
+from nni_manager.config.algorithms import TUNERS
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
+from nni_manager.domain.experiment import ConfigWarning, ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit import registry
+from nni_manager.store import stored_config
 
 
 def check(spec: ExperimentSpec) -> None:
@@ -29,3 +33,16 @@ def _check_storage(service: PlatformSpec, storage: Json) -> None:
         f"sharedStorage: trials of {service.service} cannot work on shared storage{others}; remove this section, and"
         f" {instead}"
     )
+
+
+_NAME = "optimize_mode"
+
+
+def without_direction(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
+    """A warning where a built-in tuner goes by its default."""
+    tuner = spec.tuner
+    if _NAME not in TUNERS.arguments.get(tuner.name, {}) or tuner.class_args.get(_NAME) is not None:
+        return []
+    better = "greatest" if stored_config.maximizes(spec.canonical) else "smallest"
+    message = f"is not written, so {better} results count as best; write maximize or minimize"
+    return [ConfigWarning(code="NO_DIRECTION", message=message, field=f"tuner.classArgs.{_NAME}", file=file)]

@@ -112,7 +112,7 @@ def convert(values: Mapping[str, object], source: Source) -> Conversion:
     tables = [service.table for service in services]
     for table in tables:
         for above, names in own_names(table.fields).items():
-            if above:  # the top level is judged as a whole, see `mixed_formats`
+            if above:  # the top level is judged as a whole, see `experiment_file`
                 source.note_foreign_names(above, names)
     found = _tree([*tables, *_not_listed(services, is_list=_is_list(values))]).read(values, source)
     config: dict[str, Any] = {}

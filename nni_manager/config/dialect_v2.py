@@ -13,11 +13,10 @@ from typing import Any
 from nni_manager.config import placeholders, scalars
 from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
-from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms
+from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms, read_shared_storage
 from nni_manager.config.scalars import seconds, whole_seconds
 from nni_manager.config.search_space import read_search_space, refuse_dimensions
 from nni_manager.config.section import Section
-from nni_manager.config.shared_storage import read_shared_storage
 from nni_manager.config.source import Source
 from nni_manager.domain.experiment import AlgorithmSpec, ExperimentSpec, PlatformSpec
 from nni_manager.domain.service import NAME, service_names, without_name

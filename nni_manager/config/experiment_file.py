@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nni_manager.config import dialect_v1, dialect_v2, mixed_formats
+from nni_manager.config import dialect_v1, dialect_v2
+from nni_manager.config.document import Document, fold
+from nni_manager.config.first_format_paths import KINDS, split
 from nni_manager.config.scalars import kind
 from nni_manager.config.search_space import check_search_space
 from nni_manager.config.source import Source, read_text
 from nni_manager.domain.errors import InvalidInput, Problem
 from nni_manager.domain.experiment import ExperimentSpec, Json
+from nni_manager.platform_kit import registry
 
 #: What may change while an experiment exists.
 CHANGEABLE = (
@@ -146,7 +149,7 @@ def _mapping(source: Source) -> dict[str, object]:
     assert source.document is not None
     values: object = source.document.root.value
     if isinstance(values, dict):
-        mixed_formats.refuse(values, source.document, source)
+        _refuse_mixed(values, source.document, source)
         return values
     source.refuse((), _no_mapping(values))
     source.check()
@@ -156,3 +159,59 @@ def _mapping(source: Source) -> dict[str, object]:
 def _no_mapping(values: object) -> str:
     found = "is empty" if values is None else f"holds {kind(values)}"
     return f"a config is a mapping of fields such as trialCommand to values, and this one {found}"
+
+
+#: Sections that both formats have.
+_IN_BOTH = {fold(name) for name in (*KINDS, "sharedStorage")}
+#: What makes a file one of the second format.
+_SECOND = ("trainingService", "trialCommand", "trialCodeDirectory", "searchSpaceFile", "searchSpace")
+
+
+def _refuse_mixed(values: Mapping[str, object], document: Document, source: Source) -> None:
+    """Notes a problem for every field of the other format at the top level."""
+    first = {fold(name): new for name, new in dialect_v1.top_names().items()}
+    second = {fold(name): name for name in dialect_v2.FIELDS}
+    unknown = [key for key in values if fold(key) not in first.keys() | second.keys()]
+    of_platforms = _of_platforms() if unknown else {}
+    if dialect_v1.is_first_format(values):
+        mark = (
+            f"{dialect_v1.PLATFORM} in line {_line_of(document, dialect_v1.PLATFORM)} makes this file one of the first"
+        )
+        for key in values:
+            if fold(key) in second.keys() - first.keys() - _IN_BOTH:
+                source.refuse((key,), f"belongs to NNI's second config format, and {mark}; {_instead(key)}")
+        return
+    mark = _mark_of_format(values, document)
+    for key in values:
+        if fold(key) in first.keys() - second.keys():
+            source.refuse((key,), f"belongs to NNI's first config format, {mark}; here it is {first[fold(key)]}")
+        elif fold(key) in of_platforms:
+            source.refuse(
+                (key,), f"belongs to NNI's first config format, {mark}; here it is a part of trainingService: "
+                f"{{platform: {of_platforms[fold(key)]}}}",
+            )  # fmt: skip
+
+
+def _of_platforms() -> dict[str, str]:
+    """Sections at the top of a file of the first format → whose they are."""
+    found = {}
+    for one in registry.descriptions():
+        for pattern in one.first_format.fields if one.first_format else ():
+            found[fold(split(pattern)[0])] = one.name
+    return found
+
+
+def _mark_of_format(values: Mapping[str, object], document: Document) -> str:
+    key = next((key for name in _SECOND for key in values if fold(key) == fold(name)), None)
+    if key is None:
+        return f"which needs {dialect_v1.PLATFORM}"
+    return f"and {key} in line {_line_of(document, key)} makes this file one of the second"
+
+
+def _instead(key: str) -> str:
+    olds = [old for old, new in dialect_v1.top_names().items() if fold(new) == fold(key)]
+    return f"there it is {olds[0]}" if olds else "keep one format"
+
+
+def _line_of(document: Document, key: str) -> int:
+    return document.locate((key,))[1]

@@ -1,4 +1,5 @@
-"""The section `trainingService` → canonical sections, one per platform, validated by that platform's own model."""
+"""The config sections `trainingService` (one per platform, validated by that platform's own model) and `sharedStorage`
+→ their canonical forms."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from nni_manager.config import scalars
 from nni_manager.config.document import Path, fold
 from nni_manager.config.first_format_paths import foreign_names
 from nni_manager.config.model_fields import fields_of, names_marked
-from nni_manager.config.model_section import read_model, validate
+from nni_manager.config.model_section import read_choice, read_model, validate
+from nni_manager.config.scalars import kind
 from nni_manager.config.source import Source, steps
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.service import NAME, service_names
@@ -158,3 +160,26 @@ def _platform_name(raw: object) -> str:
     if name.casefold() == "hybrid":
         raise ValueError("is none by itself; several platforms are a list, trainingService: [{platform: …}, …]")
     return name
+
+
+SHARED_STORAGE = "sharedStorage"
+
+
+def read_shared_storage(raw: object, code_directory: object, source: Source) -> dict[str, object] | None:
+    """None when it is refused, which is then noted in `source`."""
+    from nni_manager.platform_kit.shared_storage import KINDS
+
+    path: Path = (SHARED_STORAGE,)
+    if not isinstance(raw, dict):
+        source.refuse(path, f"must be a mapping such as {{storageType: NFS, …}}, not {kind(raw)}")
+        return None
+    chosen = read_choice(raw, list(KINDS), path, SHARED_STORAGE, source)
+    section = chosen and validate(*chosen, path, source)
+    if section is not None and not source.stored:
+        _check_outside(str(section["localMountPoint"]), str(code_directory), source)
+    return section
+
+
+def _check_outside(mount_point: str, code_directory: str, source: Source) -> None:
+    if f"{source.path(mount_point)}/".startswith(f"{code_directory.rstrip('/')}/"):
+        source.refuse((SHARED_STORAGE, "localMountPoint"), f"must not lie in trialCodeDirectory ({code_directory})")

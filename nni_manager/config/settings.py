@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nni_manager.config import scalars
-from nni_manager.config.plain_scalar import resolve
 from nni_manager.config.section import Section
 from nni_manager.config.source import Source, read_text
+from nni_manager.config.yaml_reader import plain_value
 from nni_manager.domain.environment import SETTINGS_PREFIX, without_settings
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput, Problem
-from nni_manager.domain.token import parse_token
+from nni_manager.domain.text import parse_token
 
 FILE = "settings.yml"
 DATA_VARIABLE = "NNI_MANAGER_DATA"
@@ -147,7 +147,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
     for setting in _SETTINGS:
         if text := environment.get(setting.variable):
             try:
-                values[setting.attribute] = setting.parse(text if setting.parse in _TEXTS else resolve(text))
+                values[setting.attribute] = setting.parse(text if setting.parse in _TEXTS else plain_value(text))
             except ValueError as error:
                 problems.append(Problem(message=str(error), field=setting.variable, file="environment"))
     if problems:

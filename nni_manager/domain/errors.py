@@ -1,4 +1,4 @@
-"""The whole error tree.
+"""The whole error tree, and the HTTP status of each.
 
     NniManagerError
     ├── InvalidInput            what was sent cannot be used; names the field
@@ -27,8 +27,9 @@ The text of an error is for the user: what happened, which field or job, what to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 
 class NniManagerError(Exception):
@@ -154,3 +155,21 @@ class TunerRaised(TunerError):
 
 class TunerDied(TunerError):
     """The tuner's process ended."""
+
+
+#: The nearest class counts.
+STATUS: Mapping[type[Exception], HTTPStatus] = {
+    InvalidInput: HTTPStatus.BAD_REQUEST,
+    NotFound: HTTPStatus.NOT_FOUND,
+    Conflict: HTTPStatus.CONFLICT,
+    AlreadyOwned: HTTPStatus.CONFLICT,
+    StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    PlatformUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    NniManagerError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+def status_of(error: Exception) -> HTTPStatus:
+    """500 for what is in no table."""
+    classes = (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    return next(classes, HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -1,5 +1,5 @@
 """Text that can be stored and read by everybody. JSON and Python can spell halves of characters (lone surrogates),
-which UTF-8 cannot; Python reads NaN, which JSON has no word for."""
+which UTF-8 cannot; Python reads NaN, which JSON has no word for; a token must fit into a header."""
 
 from __future__ import annotations
 
@@ -33,3 +33,14 @@ def printable(text: str) -> str:
 def spelled(text: str) -> str:
     """With escapes for halves of characters."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def parse_token(raw: str) -> str:
+    """Without what stands around it, as the end of a line. Raises ValueError with the end of a sentence that begins
+    with where it comes from; no text repeats it."""
+    token = raw.strip()
+    if not token:
+        raise ValueError("must not be empty")
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError("must be one line of printable ASCII characters, as clients show it in a header")
+    return token

@@ -1,4 +1,4 @@
-"""Trials: one set of parameters to be evaluated, and the one table that decides how a trial ends."""
+"""Trials: one set of parameters to be evaluated, the one table that decides how a trial ends, and its end in words."""
 
 from __future__ import annotations
 
@@ -159,3 +159,32 @@ def _probable_cause(number: int, asked: StopRequest | None) -> str:
     """A trial that was asked to stop and did not is killed by us."""
     is_foreign = number == signals.SIGKILL and asked is None
     return "; nobody here sent it, perhaps the system ran out of memory" if is_foreign else ""
+
+
+_WORDS = {
+    Reason.USER_CODE: "its command failed",
+    Reason.OUT_OF_MEMORY: "it ran out of memory",
+    Reason.GPU_OUT_OF_MEMORY: "its GPU ran out of memory",
+    Reason.RUNNER_FAILED: "its command could not be started",
+    Reason.SUBMIT_REJECTED: "the training service refused its job",
+    Reason.VERSION_MISMATCH: "its trial runner has another version than the manager",
+    Reason.PREEMPTED: "the training service took its place away",
+    Reason.LOST: "its job was lost",
+    Reason.CANCELLED_THERE: "it was ended at the training service",
+    Reason.USER_REQUEST: "a user ended it",
+    Reason.ASSESSOR: "the assessor ended it early",
+    Reason.TIMEOUT: "it reached maxTrialDuration",
+    Reason.EXPERIMENT_STOPPED: "it was ended as the experiment was stopped",
+}
+#: What shells mean by two exit codes.
+_SHELL_WORDS = {
+    "exit code 126": "exit code 126: a command could not be run",
+    "exit code 127": "exit code 127: a command was not found",
+}
+
+
+def reason_in_words(reason: str | None, message: str) -> str:
+    """``its command failed, exit code 127: a command was not found (USER_CODE)``; `reason` may be empty."""
+    seen = _SHELL_WORDS.get(message, message)
+    words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
+    return f"{', '.join(filter(None, (words, seen)))} ({reason})" if reason else seen

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRefused
-from nni_manager.platform_kit import outbox_file, runner_folder
+from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.runner_folder import End
 from trial_runner import protocol
@@ -201,7 +201,7 @@ class Pull:
             attempt.offsets = dict((await self._host.followed([attempt.job_name]))[attempt.job_name])
         count, trouble, offsets = 0, None, attempt.offsets
         is_last = end is not None or attempt.give_up_at is not None
-        for outbox in await asyncio.to_thread(outbox_file.names, attempt.folder):
+        for outbox in await asyncio.to_thread(runner_folder.outbox_names, attempt.folder):
             size = end.outboxes.get(outbox, 0) if end is not None and end.outboxes is not None else None
             try:
                 while count < _MOST_STRETCHES and await self._take_stretch(attempt, offsets, outbox, is_last, size):
@@ -215,7 +215,12 @@ class Pull:
     ) -> bool:
         """`is_last`: nobody writes any more; `size`: as many bytes there are then, if that is known."""
         stretch = await asyncio.to_thread(
-            outbox_file.next_stretch, attempt.folder, outbox, offsets.get(outbox, 0), is_ended=is_last, size=size
+            runner_folder.next_outbox_stretch,
+            attempt.folder,
+            outbox,
+            offsets.get(outbox, 0),
+            is_ended=is_last,
+            size=size,
         )
         if stretch is None:
             return False

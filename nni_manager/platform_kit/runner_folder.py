@@ -1,8 +1,7 @@
-"""The files that a trial runner leaves in its folder beside results: who it is, how its command ended, logs. Blocks;
-for threads.
+"""The files that a trial runner leaves in its folder: who it is, its outboxes, how its command ended, logs. Blocks; for
+threads.
 
-The folder is on storage of others: what is in it may be half written, wrong, huge or a link. `outbox_file` reads the
-results.
+The folder is on storage of others: what is in it may be half written, wrong, huge or a link.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from nni_manager.domain.ids import CONTAINER
 from nni_manager.domain.version import is_legible
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
-from trial_runner.wire.outbox_name import is_outbox
+from trial_runner.wire.outbox_name import file_name, is_outbox, spelled
+from trial_runner.wire.records import Records, read_records
 
 log = logging.getLogger(__name__)
 
@@ -169,3 +170,53 @@ def _read_if_there(folder: str, name: str, offset: int) -> bytes:
         return foreign_files.read(folder, name, offset, _COPY_BYTES)
     except OSError:
         return b""  # it is looked for again
+
+
+#: Bytes read at once; more only for a single record that is longer.
+_OUTBOX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxLines:
+    """Records between two byte offsets of an outbox; what is no record between them is left out."""
+
+    outbox: str
+    start: int
+    end: int
+    lines: tuple[str, ...]
+
+
+def outbox_names(folder: Path) -> list[str]:
+    """Outboxes of an attempt, as `wire.outbox_name` spells them. Links, pipes and names with a dot first are none."""
+    found = sorted(map(spelled, foreign_files.listing(str(folder), protocol.OUTBOX_FOLDER).files))
+    with suppress(OSError):
+        foreign_files.size(str(folder), protocol.METRICS_FILE)
+        found.append(protocol.METRICS_FILE)
+    return found
+
+
+def next_outbox_stretch(
+    folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None
+) -> OutboxLines | None:
+    """The complete lines from `start` on; None: there are none. Raises OSError.
+
+    `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, only
+    what ends there is taken for the last, and given up where it is no record.
+    """
+    file = foreign_files.open_file(str(folder), file_name(outbox))
+    try:
+        is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
+        records = read_records(file, outbox, start, is_whole, _OUTBOX_BYTES)
+        if is_whole and size is not None and not records.length:
+            records = _rest_of_outbox(file, start)
+    finally:
+        os.close(file)
+    if not records.length:
+        return None
+    return OutboxLines(outbox=outbox, start=start, end=start + records.length, lines=tuple(records.texts))
+
+
+def _rest_of_outbox(file: int, start: int) -> Records:
+    """The bytes after the last record: no record, to be named as such."""
+    data = os.pread(file, _OUTBOX_BYTES, start)
+    return Records([data.decode(errors="replace")] if data else [], len(data), len(data))

@@ -1,4 +1,7 @@
-"""The one row that is an experiment. Functions take a connection and run inside the caller's transaction."""
+"""The one row that is an experiment. Functions take a connection and run inside the caller's transaction.
+
+Time limits are judged by stored moments, so each moves by as much as the clock did. What is over stays as it was.
+"""
 
 from __future__ import annotations
 
@@ -176,3 +179,19 @@ def count_to_last_event(connection: sqlite3.Connection, now_ms: int) -> None:
 def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:
     """`data`: JSON list of {parameter, value}."""
     connection.execute("INSERT INTO imports (stored_ms, data) VALUES (?, ?)", (now_ms, data))
+
+
+#: Moments of what is open, by table.
+_MOMENTS = {
+    "trials": ("created_ms", "started_ms"),
+    "attempts": ("intended_ms", "started_ms", "ended_ms", "runner_exit_ms", "final_seen_ms"),
+}
+_OPEN_ROWS = {"trials": "status IN ('WAITING', 'RUNNING', 'UNKNOWN')", "attempts": "closed = 0"}
+
+
+def shift_moments(connection: sqlite3.Connection, step_ms: int, now_ms: int) -> None:
+    """`step_ms`: how far the clock was set forward, or back (negative); `now_ms`: by the new clock."""
+    for table, moments in _MOMENTS.items():
+        moved = ", ".join(f"{moment} = {moment} + ?1" for moment in moments)  # what is not known stays NULL
+        connection.execute(f"UPDATE {table} SET {moved} WHERE {_OPEN_ROWS[table]}", (step_ms,))
+    connection.execute("UPDATE experiment SET counted_ms = min(counted_ms + ?, ?)", (step_ms, now_ms))

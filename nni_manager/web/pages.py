@@ -6,23 +6,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nni_manager.domain.clock import Clock, now_ms
-from nni_manager.domain.errors import NniManagerError, NotFound
-from nni_manager.domain.http_status import status_of
+from nni_manager.domain.errors import NniManagerError, NotFound, status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.experiments.service import Service
-from nni_manager.web import shown_experiments
-from nni_manager.web.rendering import HERE, is_on_endpoint, render
+from nni_manager.web import formats, shown_experiments
 from nni_manager.web.trial_table import PAGE_SIZE, TableQuery, page_number
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,3 +152,44 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     response = render(request, "error.html", error.status_code, sentence=sentence)
     response.headers.update(error.headers or {})
     return response
+
+
+HERE = Path(__file__).parent
+
+#: Nothing from other hosts, nothing inline, nobody's frame.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+
+def render(request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """`base` in templates is what stands before every path of ours."""
+    values |= {
+        "base": request.scope.get("root_path", ""), "version": request.app.state.context.version,
+        "on_endpoint": is_on_endpoint(request),
+    }  # fmt: skip
+    text = _environment().get_template(template).render(values)
+    # parameters may hold halves of characters, for which UTF-8 has no bytes
+    return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
+
+
+def is_on_endpoint(request: Request) -> bool:
+    """Whether the page came by a port that shows one experiment alone: `app.endpoint_application` notes it."""
+    return "nni_experiment" in request.scope.get("state", {})
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "moment": formats.moment, "duration": formats.duration, "number": formats.number, "limit": formats.limit,
+        "parameters": formats.parameters,
+    }  # fmt: skip
+    return environment

@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.reason_words import in_words
-from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus
+from nni_manager.domain.trial import OPEN_STATUSES, TrialStatus, reason_in_words
 from nni_manager.store import answers, runners
 from nni_manager.store.answers import Page
 from nni_manager.store.connection import Connection
@@ -131,7 +130,7 @@ def _explanation(trial: dict[str, Any]) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
     asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
-    return in_words(trial["reason"], trial["message"]) or asked
+    return reason_in_words(trial["reason"], trial["message"]) or asked
 
 
 def _duration(trial: dict[str, Any], now_ms: int) -> str:

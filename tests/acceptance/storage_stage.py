@@ -59,7 +59,15 @@ class Stage:
         raise AssertionError("what is mounted there is not the storage")
 
     def create(self, trials: int, command: str = _REPORT, **fields: str) -> str:
-        sections = [{"platform": "local"}, {"platform": "remote", "machineList": [self.machine.entry()]}]
+        both = self.folder / f"both-{trials}"  # trials here wait until one is there, where there is more than one
+        if trials == 1:
+            both.touch()
+        here = {
+            "platform": "local", "trialConcurrency": 1,
+            "trialCommand": f"while [ ! -e {both} ]; do sleep 0.05; done; {command}",
+        }  # fmt: skip
+        there = {"platform": "remote", "trialCommand": f"touch {both}; {command}"}
+        sections = [here, {**there, "machineList": [self.machine.entry()]}]
         mounted = {"localMountPoint": str(self.point), "remoteMountPoint": "nni/mnt", "localMounted": "nnimount"}
         config = {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,

@@ -59,6 +59,10 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an account that is not there": (
         {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"}, r"Pod: .*nobody.*not found"
     ),
+    "an account whose tasks would wait in vain": (
+        {**_FRAMEWORK, "taskRoles": [{**_TASK, "taskNumber": 2}]},
+        r"serviceAccountName: the service account default may not get frameworks",
+    ),
     "a template that the operator refuses": (
         {**_KUBEFLOW, "podTemplate": {"spec": {"restartPolicy": "Sometimes"}}},
         r"the cluster would not take it.*Sometimes",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nni_manager.domain.reason_words import in_words
+from nni_manager.domain.trial import reason_in_words
 from tests.acceptance import cluster, seen
 from tests.acceptance.acted_experiment import Json, Picture, listed_tuner, stern_assessor
 from tests.acceptance.cluster import Cluster, say, until
@@ -62,7 +62,7 @@ def _check_cell(picture: Picture, row: str, column: str) -> None:
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
     _check_attempts(ROWS[row], trial, is_asked=column != "nobody")
     state, why = picture.rows[row]
-    assert (state, _without_results(why)) == (status, in_words(reason, message))
+    assert (state, _without_results(why)) == (status, reason_in_words(reason, message))
     if column != "experiment stop":  # what is requeued has not ended for the tuner: see below
         assert picture.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
         final = [json.loads(trial["finalResult"])] if status == GOOD else []
@@ -201,7 +201,7 @@ def test_who_asks_in_an_outage_is_heard_after_it(stage: Stage, column: str) -> N
     assert asked.rows["only"] == ("RUNNING", f"asked to stop: {request('exit 3', column)}")
     assert asked.state["status"] == ("STOPPING" if column == "experiment stop" else "NO_MORE_TRIAL")
     assert asked.state["hold"]["code"] == "PLATFORM_UNAVAILABLE"
-    assert over.rows["only"] == (status, in_words(reason, "cancelled on request"))
+    assert over.rows["only"] == (status, reason_in_words(reason, "cancelled on request"))
     assert over.trials["only"]["attempts"][0]["state"] == "CANCELLED"
     assert over.state["counts"] == {status: 1}
     log = (stage.daemon.data / over.state["id"] / "log" / "nnimanager.log").read_text()
@@ -231,7 +231,7 @@ def test_another_version_fails_the_trial_whoever_asked(stage: Stage, column: str
     assert (trial["status"], trial["reason"], trial["message"]) == ("FAILED", "VERSION_MISMATCH", sentence)
     assert (trial["stopRequest"], trial["attempt"]) == (request("exit 3", column), 1)
     page = seen.page(stage.daemon, f"/experiments/{played.id}")
-    assert seen.trials_on(page)[trial["id"]] == ("FAILED", in_words("VERSION_MISMATCH", sentence))
+    assert seen.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", sentence))
     if not stopping:
         until(lambda: seen.notes(notes) == [{"ended": trial["parameterId"], "success": False}])
         stage.daemon.call("POST", f"/experiments/{played.id}/stop")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nni_manager.domain.reason_words import in_words
+from nni_manager.domain.trial import reason_in_words
 from nni_manager.platforms.scripted.runner import ARCHIVE
 from tests.acceptance import other_versions, seen
 from tests.acceptance.cluster import Cluster, say
@@ -68,7 +68,7 @@ def check_refusal(daemon: Daemon, id_: str, words: str) -> None:
         assert words in seen.nnictl(daemon, *command)
     page = seen.page(daemon, f"/experiments/{id_}")
     assert f'<p class="notice error">{words}</p>' in page
-    assert seen.trials_on(page)[trial["id"]] == ("FAILED", in_words("VERSION_MISMATCH", words))
+    assert seen.trials_on(page)[trial["id"]] == ("FAILED", reason_in_words("VERSION_MISMATCH", words))
     assert words in seen.page(daemon, "/")
     log = (daemon.data / id_ / "log" / "nnimanager.log").read_text()
     assert f"Change experiment status to ERROR: {words}" in log

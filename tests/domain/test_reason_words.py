@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.domain.reason_words import in_words
-from nni_manager.domain.trial import Reason
+from nni_manager.domain.trial import Reason, reason_in_words
 
 pytestmark = pytest.mark.unit
 
@@ -19,9 +18,9 @@ pytestmark = pytest.mark.unit
     ("NEW_WORD", "x", "NEW_WORD, x (NEW_WORD)"),
 ])  # fmt: skip
 def test_in_words(reason: str | None, message: str, words: str) -> None:
-    assert in_words(reason, message) == words
+    assert reason_in_words(reason, message) == words
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason])
 def test_every_reason_has_words(reason: Reason) -> None:
-    assert not in_words(reason, "").startswith(reason)
+    assert not reason_in_words(reason, "").startswith(reason)

@@ -8,7 +8,7 @@ import pytest
 from code_directories import grow, packed_files
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive import MOST_BYTES, MOST_FILES, limits, pack, tarball
+from nni_manager.platform_kit.archive import MOST_BYTES, MOST_FILES, limits, pack, packing
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
 
@@ -76,7 +76,7 @@ def test_bytes_are_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_301_megabytes_are_refused_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tarball, "write", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(packing, "write_tar", lambda *_: pytest.fail("it was read"))
     code = grow(tmp_path / "code", {"train.py": "x"})
     sized(code / "data" / "images" / "all", 290 * MB)
     sized(code / "weights" / "one", 11 * MB)

@@ -14,7 +14,7 @@ import pytest
 from code_directories import content, grow, members, packed_files
 
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.platform_kit.archive import pack, tarball
+from nni_manager.platform_kit.archive import pack, packing
 from nni_manager.platform_kit.archive.listing import Listing
 from nni_manager.platform_kit.archive.tree import Changed, Tree
 
@@ -187,7 +187,7 @@ Disturb = Callable[[Path], None]
 def disturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Disturb, int, bool], Path]:
     """A directory in which something happens right before or after each of the first writes of an archive."""
     code = grow(tmp_path / "code", {"a.py": "first", "lib/b.py": "b" * 100_000})
-    plain = tarball.write
+    plain = packing.write_tar
 
     def disturb(action: Disturb, times: int, before: bool) -> Path:
         left = [action] * times
@@ -200,7 +200,7 @@ def disturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Dist
                 left.pop()(code)
             return content_hash
 
-        monkeypatch.setattr(tarball, "write", write)
+        monkeypatch.setattr(packing, "write_tar", write)
         return code
 
     return disturb
@@ -254,15 +254,15 @@ def test_what_keeps_changing_is_named(
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = grow(tmp_path / "code", {"a": "x" * 1_000_000})
-    plain = tarball._Source.read
+    plain = packing._Source.read
     sizes = [1000]
 
-    def read(source: tarball._Source, size: int) -> bytes:
+    def read(source: packing._Source, size: int) -> bytes:
         if sizes:
             os.truncate(code / "a", sizes.pop())
         return plain(source, size)
 
-    monkeypatch.setattr(tarball._Source, "read", read)
+    monkeypatch.setattr(packing._Source, "read", read)
     assert pack(code, tmp_path / "out").bytes == 1000
 
 
@@ -290,7 +290,7 @@ def test_a_folder_exchanged_while_packing_and_put_back_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, other = grow(tmp_path / "code", {"lib/a": "mine"}), grow(tmp_path / "other", {"lib/a": "else"})
-    plain = tarball.write
+    plain = packing.write_tar
     exchanges = [(code / "lib", tmp_path / "aside"), (other / "lib", code / "lib")]
 
     def write(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
@@ -304,7 +304,7 @@ def test_a_folder_exchanged_while_packing_and_put_back_is_noticed(
             for before, after in reversed(done):
                 os.rename(after, before)
 
-    monkeypatch.setattr(tarball, "write", write)
+    monkeypatch.setattr(packing, "write_tar", write)
     assert content(pack(code, tmp_path / "out").path, "lib/a") == b"mine"
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from nni_manager.platform_kit import why_not
 from nni_manager.platform_kit.contract import Severity
-from nni_manager.platform_kit.gpu_machines import demand_of, gpu_environment
-from nni_manager.platform_kit.gpu_preflight import findings
+from nni_manager.platform_kit.gpu_machines import demand_of, gpu_environment, gpu_findings
 from nni_manager.platform_kit.gpu_reading import Card, Foreign, Reading, in_words
 from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
 from nni_manager.platform_kit.machines.line import KeeperMachine, Places
@@ -176,7 +175,7 @@ def test_preflight(reading: Reading, demand: Demand, severity: Severity, words: 
     ledger = MachineLedger("m", has_gpus=True)
     ledger.read({})
     ledger.note_reading(reading)
-    [finding] = findings(ledger, demand)
+    [finding] = gpu_findings(ledger, demand)
     assert finding.severity is severity and words in finding.sentence
     assert bool(finding.fix) is (severity is not Severity.FINE)
 

@@ -17,7 +17,7 @@ import pytest
 
 from nni_manager.domain.errors import StoreUnavailable, VersionRefused
 from nni_manager.domain.job import JobHandle
-from nni_manager.platform_kit import outbox_file, pull
+from nni_manager.platform_kit import pull, runner_folder
 from nni_manager.platform_kit.pull import Pull
 from nni_manager.platform_kit.testing import DeliveredLines, Lag, Recorder, lagging_storage, unreachable_keeper
 from tests.trial_runner.deep_tree import deep_tree_at
@@ -282,14 +282,14 @@ async def test_a_stale_outbox_holds_up_neither_the_others_nor_the_end(
     attempt.report(FINAL + "\n")
     attempt.report("{}\n", "outbox/2.jsonl")
     attempt.exit(0, outboxes={MAIN: SIZE, "outbox/2.jsonl": 3})
-    next_stretch = outbox_file.next_stretch
+    next_stretch = runner_folder.next_outbox_stretch
 
-    def stale(folder: Path, outbox: str, start: int, **more: Any) -> outbox_file.OutboxLines | None:
+    def stale(folder: Path, outbox: str, start: int, **more: Any) -> runner_folder.OutboxLines | None:
         if outbox == "outbox/2.jsonl":
             raise OSError(errno.ESTALE, "Stale file handle")
         return next_stretch(folder, outbox, start, **more)
 
-    with patch.object(outbox_file, "next_stretch", stale):
+    with patch.object(runner_folder, "next_outbox_stretch", stale):
         await attempt.look()
         await attempt.look()
     assert attempt.recorder.lines(JOB, MAIN) == [FINAL] and attempt.word["exitCode"] == 0
@@ -457,7 +457,7 @@ async def test_a_forgotten_job_is_over(attempt: Attempt) -> None:
 
 
 async def test_many_results_are_taken_in_turns(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_file, "_READ_BYTES", 64)
+    monkeypatch.setattr(runner_folder, "_OUTBOX_BYTES", 64)
     attempt.greet()
     lines = [json.dumps({"type": "intermediate", "value": number}) for number in range(200)]
     attempt.report("\n".join(lines) + "\n")
@@ -523,7 +523,7 @@ def frame(text: str) -> bytes:
 
 def stretches(folder: Path, *, is_ended: bool = False, name: str = protocol.METRICS_FILE) -> list[Sequence[str]]:
     found, start = [], 0
-    while (stretch := outbox_file.next_stretch(folder, name, start, is_ended=is_ended)) is not None:
+    while (stretch := runner_folder.next_outbox_stretch(folder, name, start, is_ended=is_ended)) is not None:
         assert stretch.start == start < stretch.end
         found.append(stretch.lines)
         start = stretch.end
@@ -545,7 +545,7 @@ def stretches(folder: Path, *, is_ended: bool = False, name: str = protocol.METR
 def test_frames_of_the_metrics_file(tmp_path: Path, data: bytes, is_ended: bool, expected: list[str]) -> None:
     (tmp_path / ".nni").mkdir()
     (tmp_path / protocol.METRICS_FILE).write_bytes(data)
-    assert outbox_file.names(tmp_path) == [protocol.METRICS_FILE]
+    assert runner_folder.outbox_names(tmp_path) == [protocol.METRICS_FILE]
     assert [line for lines in stretches(tmp_path, is_ended=is_ended) for line in lines] == expected
 
 
@@ -554,10 +554,10 @@ def test_a_frame_that_is_completed_later_is_not_lost(tmp_path: Path) -> None:
     path, data = tmp_path / protocol.METRICS_FILE, frame("first") + frame("second")
     for cut in range(len(data)):
         path.write_bytes(data[:cut])
-        before = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, 0, is_ended=False)
+        before = runner_folder.next_outbox_stretch(tmp_path, protocol.METRICS_FILE, 0, is_ended=False)
         path.write_bytes(data)
         start = 0 if before is None else before.end
-        after = outbox_file.next_stretch(tmp_path, protocol.METRICS_FILE, start, is_ended=False)
+        after = runner_folder.next_outbox_stretch(tmp_path, protocol.METRICS_FILE, start, is_ended=False)
         taken = [*(before.lines if before else ()), *(after.lines if after else ())]
         assert taken == ["first", "second"], cut
 
@@ -581,4 +581,4 @@ def test_pipes_and_hidden_files_are_no_outboxes(tmp_path: Path) -> None:
     for name in ("main.jsonl", ".hidden", "deep/more.jsonl"):
         (tmp_path / "outbox" / name).touch()
     os.mkfifo(tmp_path / "outbox" / "pipe")
-    assert outbox_file.names(tmp_path) == ["outbox/deep/more.jsonl", MAIN]
+    assert runner_folder.outbox_names(tmp_path) == ["outbox/deep/more.jsonl", MAIN]

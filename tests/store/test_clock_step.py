@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.store import clock_step, experiments
+from nni_manager.store import experiments
 from tests.store.life import add, end, start
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ def test_what_is_open_moves_and_what_is_over_stays(connection: sqlite3.Connectio
     end(connection, "bbbbb", at=4 * HOUR_MS)
     over = _moments(connection, "bbbbb")
     open_ = _moments(connection, "aaaaa")
-    clock_step.follow(connection, step_ms, 5 * HOUR_MS + step_ms)
+    experiments.shift_moments(connection, step_ms, 5 * HOUR_MS + step_ms)
     assert _moments(connection, "bbbbb") == over
     assert _moments(connection, "aaaaa") == tuple(value and value + step_ms for value in open_)
     assert _moments(connection, "ccccc") == (2 * HOUR_MS + step_ms, None, None, None)
@@ -33,14 +33,14 @@ def test_a_step_is_no_time_at_work(connection: sqlite3.Connection, step_ms: int)
     experiments.count_time(connection, 5 * HOUR_MS)
     before = experiments.load(connection).exec_ms
     now_ms = 5 * HOUR_MS + 100 + step_ms
-    clock_step.follow(connection, step_ms, now_ms)
+    experiments.shift_moments(connection, step_ms, now_ms)
     experiments.count_time(connection, now_ms)
     assert experiments.load(connection).exec_ms == before + 100
 
 
 def test_what_was_counted_by_the_new_clock_already_hides_nothing_that_comes(connection: sqlite3.Connection) -> None:
     experiments.count_time(connection, 2 * HOUR_MS)
-    clock_step.follow(connection, HOUR_MS, 2 * HOUR_MS)
+    experiments.shift_moments(connection, HOUR_MS, 2 * HOUR_MS)
     assert experiments.load(connection).counted_ms == 2 * HOUR_MS
 
 

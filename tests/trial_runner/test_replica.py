@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from trial_runner import protocol, replica
+from trial_runner import protocol
+from trial_runner.runner import settings
 
 pytestmark = pytest.mark.unit
 
@@ -31,12 +32,12 @@ def tf_config(kind: str, index: int) -> str:
 )
 def test_the_first_of_the_role_reports_in_the_attempts_own_folder(told: dict[str, str], folder: str) -> None:
     environment = {protocol.ENV_ROLE: "worker", protocol.ENV_SYSTEM_DIR: "/a", protocol.ENV_REPORTER: "1", **told}
-    replica.settle(environment)
+    settings.settle_replica(environment)
     assert environment[protocol.ENV_SYSTEM_DIR] == f"/a{folder}"
     assert environment[protocol.ENV_REPORTER] == ("0" if folder else "1")
 
 
 def test_one_that_is_alone_stays_as_it_is() -> None:
     environment = {"RANK": "1"}
-    replica.settle(environment)
+    settings.settle_replica(environment)
     assert environment == {"RANK": "1"}

@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from trial_runner import changes, protocol
-from trial_runner.changes import Changes
-from trial_runner.inotify import Event, Inotify
+from trial_runner import inotify, protocol
+from trial_runner.inotify import Changes, Event, Inotify
 from trial_runner.loop import Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import settings
@@ -242,8 +241,8 @@ def _until(loop: Loop, condition: Callable[[], object]) -> None:
 def test_changes_are_told_with_and_without_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None
 ) -> None:
-    monkeypatch.setattr(changes, "_LOOK_S", 0.01)
-    monkeypatch.setattr(changes, "_GATHER_S", 0.01)
+    monkeypatch.setattr(inotify, "_LOOK_S", 0.01)
+    monkeypatch.setattr(inotify, "_GATHER_S", 0.01)
     if missing:
         monkeypatch.setattr(Inotify, missing, _no_inotify)
     told: list[bool] = []
@@ -267,7 +266,7 @@ def test_an_overflow_makes_every_folder_watched(tmp_path: Path, monkeypatch: pyt
 
     told: list[bool] = []
     Changes(loop, folders, lambda: told.append(True))
-    monkeypatch.setattr(Inotify, "events", lambda self: iter([Event(-1, changes.inotify.OVERFLOW, b"")]))
+    monkeypatch.setattr(Inotify, "events", lambda self: iter([Event(-1, inotify.OVERFLOW, b"")]))
     (tmp_path / "a").write_text("x")
     _until(loop, lambda: told)
     assert len(asked) == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trial_runner.tuner_host.user_assessor import UserAssessor
+from trial_runner.tuner_host.user_tuner import UserAssessor
 
 pytestmark = pytest.mark.unit
 

@@ -80,7 +80,7 @@ def describe(root, folder, has):
 
 def gpus(program, has):
     # type: (str, bool) -> dict[str, object]
-    """What the driver says; what it takes to ask is gone before."""
+    """The driver's reading of the GPUs; the program for it is removed before it asks."""
     draft = tempfile.mkdtemp()
     try:
         if not has:

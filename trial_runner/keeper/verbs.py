@@ -1,13 +1,13 @@
-"""The verbs of the wire contract that a connection may ask for: one method each."""
+"""The verbs of the wire contract that a connection may ask for, one method each; and facts about the machine."""
 
 import base64
 import os
+import time
 from typing import Any, Callable, Dict, List
 
 from trial_runner import protocol
 from trial_runner.keeper import attempt_folder, code, requests
 from trial_runner.keeper.ending import Ending
-from trial_runner.keeper.facts import read_facts
 from trial_runner.keeper.gpus import Gpus
 from trial_runner.keeper.job import Jobs
 from trial_runner.keeper.outbox_follower import Follow
@@ -136,3 +136,24 @@ class Verbs:
 
 def _send_result(message: Message, result: Dict[str, Any], send: Send) -> None:
     send({"id": message.get("id"), "result": result})
+
+
+def read_facts(directory: str) -> Dict[str, Any]:
+    """Bytes, counts, load averages of 1, 5 and 15 minutes; the disk is the one of `directory`. Raises OSError."""
+    disk = os.statvfs(directory)
+    memory = _memory()
+    return {
+        "cpu_count": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory.get("MemTotal"),
+        "memory_available_bytes": memory.get("MemAvailable"),
+        "load": list(os.getloadavg()),
+        "disk_bytes": disk.f_frsize * disk.f_blocks,
+        "disk_free_bytes": disk.f_frsize * disk.f_bavail,
+        "keeper_cpu_s": time.process_time(),
+    }
+
+
+def _memory() -> Dict[str, int]:
+    with open("/proc/meminfo", encoding="ascii") as file:
+        entries = (line.split() for line in file)
+        return {entry[0].rstrip(":"): int(entry[1]) * 1024 for entry in entries if len(entry) == 3}

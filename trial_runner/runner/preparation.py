@@ -117,7 +117,7 @@ class Preparation:
         self._until_answered(self._greet_somewhere, patience_s)
 
     def _greet_somewhere(self) -> None:
-        """What answers as the manager is the manager, also when it says no."""
+        """Greets at each address in turn: one that answers as the manager is the manager, also when it says no."""
         errors = []
         for client in self._clients:
             try:
@@ -179,3 +179,33 @@ class Preparation:
                     raise
                 self._say("{}; trying again".format(error))
             time.sleep(wait)
+
+
+#: Seconds: what the manager wrote a moment ago may not be seen here yet.
+_STORAGE_PATIENCE_S = 15.0
+_STORAGE_LOOK_S = 0.2
+
+
+def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str) -> None:
+    """Quiet where nothing says that they lie elsewhere, and where they were placed. Raises BadArchive and OSError."""
+    archive, record = environment.get(protocol.ENV_CODE_ARCHIVE), environment.get(protocol.ENV_RECORD)
+    own = os.path.join(system_dir, protocol.PARAMETER_FILE)
+    if record and not os.path.exists(own):
+        _wait_for(record)
+        shutil.copyfile(record, own)
+    if archive and not os.path.exists(code_dir):
+        _wait_for(archive)
+        draft = "{}.{}".format(code_dir.rstrip("/"), os.urandom(4).hex())
+        os.makedirs(draft)
+        code_archive.unpack(archive, draft)
+        os.rename(draft, code_dir)
+
+
+def _wait_for(path: str) -> None:
+    deadline = time.monotonic() + _STORAGE_PATIENCE_S
+    while not os.path.exists(path):
+        if time.monotonic() > deadline:
+            raise FileNotFoundError(
+                2, "it is not there: what is mounted here is not the storage that the manager has mounted", path
+            )
+        time.sleep(_STORAGE_LOOK_S)

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
 
 from trial_runner import protocol
-from trial_runner.changes import Changes
+from trial_runner.inotify import Changes
 from trial_runner.loop import Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.processes import Exit

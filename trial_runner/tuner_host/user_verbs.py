@@ -21,8 +21,7 @@ import sys
 import traceback
 from typing import Any, Callable
 
-from trial_runner.tuner_host.user_assessor import UserAssessor
-from trial_runner.tuner_host.user_tuner import UserTuner
+from trial_runner.tuner_host.user_tuner import UserAssessor, UserTuner
 from trial_runner.tuner_host.verbs import Message, Verbs
 
 

@@ -23,8 +23,7 @@ from nni_manager.api.nni.files import log_file, trial_file
 from nni_manager.api.nni.growing_list import MOST_KEPT_OF_CLOSED, Room
 from nni_manager.api.nni.status import MetadataAnswers, StatusAnswers
 from nni_manager.api.nni.trials import MetricAnswers, TrialAnswers
-from nni_manager.domain.errors import NniManagerError
-from nni_manager.domain.http_status import status_of
+from nni_manager.domain.errors import NniManagerError, status_of
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 #: Path below the API's root → method → endpoint.

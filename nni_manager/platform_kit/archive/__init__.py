@@ -2,11 +2,11 @@
 
 `pack`, and `unpack` for one that came from elsewhere, are all that others need. Below them: `tree` opens files without
 following links, `ignore` reads `.nniignore` as git reads `.gitignore`, `walk` lists what travels into a `listing`,
-which judges links, `limits` counts it, `tarball` writes it. May import `domain`.
+which judges links, `limits` counts it, `packing` writes it. May import `domain`.
 """
 
 from nni_manager.platform_kit.archive.limits import MOST_BYTES, MOST_FILES
-from nni_manager.platform_kit.archive.pack import Archive, pack
+from nni_manager.platform_kit.archive.packing import Archive, pack
 from nni_manager.platform_kit.archive.unpack import unpack
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "Archive", "pack", "unpack"]

@@ -1,6 +1,6 @@
 """Unpacking a code archive that somebody sent: nothing is written outside the folder, and no more than may travel.
 
-What is not as `tarball` writes it is refused. A member's folder must itself have come as a folder before, so that
+What is not as `packing` writes it is refused. A member's folder must itself have come as a folder before, so that
 nothing is ever written through a symbolic link.
 """
 

@@ -61,7 +61,7 @@ def runner_container(pod: Object) -> Object:
 
 
 def told_channel(pod: Object) -> str:
-    """What its runner was told to do."""
+    """The channel that its runner was told to use."""
     return _variable(runner_container(pod), protocol.ENV_CHANNEL)
 
 

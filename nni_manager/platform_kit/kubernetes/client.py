@@ -157,7 +157,7 @@ def _ignore_environment(rest: Any, host: str) -> None:
 
 
 def _proxy_for(address: str) -> str | None:
-    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+    """The proxy by HTTPS_PROXY, HTTP_PROXY and NO_PROXY; None: none."""
     parts = urlsplit(address)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 

@@ -151,6 +151,22 @@ class Cluster(Connection):
         answer = await self.call("POST", _RIGHTS, body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    async def account_may(self, account: str, verb: str, resource: Resource) -> bool | None:
+        """The same of a service account of the namespace; None: nobody tells us. Raises PlatformUnavailable."""
+        asked = review(self.namespace, verb, resource.group, resource.plural)["spec"]
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
+        body = {
+            "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview",
+            "metadata": {"namespace": self.namespace},
+            "spec": {**asked, "user": f"system:serviceaccount:{self.namespace}:{account}", "groups": groups},
+        }  # fmt: skip
+        path = f"/apis/authorization.k8s.io/v1/namespaces/{self.namespace}/localsubjectaccessreviews"
+        try:
+            answer = await self.call("POST", path, body=body)
+        except Refusal:
+            return None
+        return bool((answer.get("status") or {}).get("allowed"))
+
     # Informers
 
     def informer(self, resource: Resource) -> Informer:

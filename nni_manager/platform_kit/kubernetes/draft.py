@@ -43,7 +43,7 @@ def spec() -> JobSpec:
 async def findings(
     cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest
 ) -> AsyncIterator[PreflightFinding]:
-    """What the cluster has against the job, or against its pods."""
+    """Objections of the cluster to the job, or to its pods."""
     drafted = spec()
     labels = names.job_labels(drafted, service, name)
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)

@@ -1,5 +1,5 @@
-"""What pods and events tell of a job beside the job itself: exit code, why it ended, why it does not start, where it
-runs. Pure functions of objects as the API gives them."""
+"""The evidence of pods and events about a job, beside the job itself: exit code, why it ended, why it does not start,
+where it runs. Pure functions of objects as the API gives them."""
 
 from __future__ import annotations
 

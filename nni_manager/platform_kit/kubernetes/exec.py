@@ -25,7 +25,7 @@ class ExecFailed(Exception):
 async def execute(
     client: Client, path: str, container: str, command: Sequence[str], stdin: AsyncIterator[bytes], limit_s: float
 ) -> bytes:
-    """What it wrote to stdout. `path`: of the pod.
+    """The command's stdout. `path`: of the pod.
 
     The command must know by itself when stdin is over. Raises ExecFailed, PlatformUnavailable and Refusal.
     """

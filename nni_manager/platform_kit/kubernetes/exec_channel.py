@@ -151,7 +151,7 @@ class _Attempt:
                 await self._news.wait()
 
     async def _ask(self, pod: Object) -> str:
-        """What its runner has chosen."""
+        """The channel that its runner has chosen."""
         data = await self._channel.execute(pod, "channel", _once(b""))
         return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
 

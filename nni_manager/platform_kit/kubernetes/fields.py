@@ -64,7 +64,7 @@ AnyStorage = Annotated[NfsStorage | AzureStorage | PvcStorage, Field(discriminat
 
 
 class Replica(Part):
-    """What each container of a role gets."""
+    """The fields of one role: each container of it gets them."""
 
     command: str = marked("Shell command of the role.", opaque=True, min_length=1)
     docker_image: str = Field(default=DEFAULT_IMAGE, min_length=1, description="Image of the container.")
@@ -80,7 +80,7 @@ class Replica(Part):
 
 
 class KubernetesSection(PlatformSection):
-    """What every Kubernetes platform has beside NNI's fields."""
+    """The fields of every Kubernetes platform beside NNI's."""
 
     namespace: Label = Field(default="default", description="Namespace of all objects.")
     kubeconfig: str | None = marked(

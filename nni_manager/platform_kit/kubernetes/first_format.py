@@ -1,4 +1,4 @@
-"""What Kubernetes platforms share in NNI's first format: storage, and what one replica gets."""
+"""Kubernetes platforms in NNI's first format: storage, and the fields of one replica."""
 
 from __future__ import annotations
 

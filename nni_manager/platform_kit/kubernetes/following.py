@@ -121,7 +121,7 @@ class Following:
                 self._remove(memory, was_seen)
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """What was made before the list and is not in it, is gone."""
+        """Removes jobs that were made before the list and are not in it."""
         if resource != self._jobs.resource:
             return
         for memory in self._memories.values():

@@ -1,4 +1,4 @@
-"""What a job's handle says: enough to find its object again, in whatever process."""
+"""The content of a job's handle: enough to find its object again, in whatever process."""
 
 from __future__ import annotations
 

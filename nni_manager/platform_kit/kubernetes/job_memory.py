@@ -1,5 +1,5 @@
-"""What is known of one job: its object, its pods and what is told about them, also after they are gone, and what
-follows from that. A completed job may lose its pods, and a deleted one its object, before anybody has looked."""
+"""The memory of one job: its object, its pods and what is told about them, also after they are gone, and the report
+that follows. A completed job may lose its pods, and a deleted one its object, before anybody has looked."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JobMemory:
         return str(newest["name"]) if newest else None
 
     def report(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
-        """What is so now, and after how many seconds to look again though nothing is heard."""
+        """The report as of now, and after how many seconds to look again though nothing is heard."""
         if self.final is not None:
             return self.final, None
         found, again_s = self._look(read, now_s)

@@ -1,4 +1,4 @@
-"""What a job's pods print, as the cluster keeps it."""
+"""The output of a job's pods, as the cluster keeps it."""
 
 from __future__ import annotations
 

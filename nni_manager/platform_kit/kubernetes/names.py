@@ -1,4 +1,4 @@
-"""What our objects are called and how they are marked."""
+"""The names and labels of our objects."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class KubernetesPlatform(Platform):
             yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        """What else may be wrong, of a section of this platform alone."""
+        """Further findings, of a section of this platform alone."""
         nothing: Sequence[PreflightFinding] = ()
         for finding in nothing:
             yield finding

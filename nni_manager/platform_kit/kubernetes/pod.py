@@ -48,7 +48,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSettings:
-    """What all pods of one service share."""
+    """The settings that all pods of one service share."""
 
     #: What trials see as `NNI_PLATFORM`.
     platform: str

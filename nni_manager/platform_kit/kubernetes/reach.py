@@ -43,7 +43,7 @@ class Reach:
         return protocol.EXEC if is_out_of_reach else protocol.PUSH_OR_EXEC
 
     def note(self, channel: str) -> None:
-        """What a pod has chosen."""
+        """Notes the channel that a pod has chosen."""
         if channel == protocol.EXEC:
             log.info("a pod did not reach the trial listener: results come through the cluster's API")
             self._out_of_reach_until_s = asyncio.get_running_loop().time() + _TRY_AGAIN_S

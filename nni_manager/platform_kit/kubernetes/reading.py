@@ -37,7 +37,7 @@ class Reading(Protocol):
         """Its object or its pods have changed."""
 
     def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
-        """What may be told of the report now: an end waits for what is still being read."""
+        """The report that may be told now: an end waits for what is still being read."""
 
     def forget(self, memory: JobMemory) -> None:
         """Quiet for one that is not followed."""
@@ -65,7 +65,7 @@ class _FromStorage:
             self._pull.follow(memory.job_name, folder.here, Path(attempt_directory))
 
     def notice(self, memory: JobMemory) -> None:
-        """What runs writes by itself."""
+        """Does nothing: a job that runs writes by itself."""
 
     def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
         if self._task.done():

@@ -1,4 +1,4 @@
-"""What a refused call means to the scheduler."""
+"""Refused calls as the scheduler's errors."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Service:
         return str(body["metadata"]["name"])
 
     def pods(self, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
-        """What all pods of a job share."""
+        """The settings that all pods of a job share."""
         settings = self._settings
         channel = self._reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
         return PodSettings(
@@ -138,7 +138,8 @@ class Service:
         return f"{name}-runner"
 
     async def put_job(self, spec: JobSpec, name: str, labels: dict[str, str]) -> None:
-        """What the job's pods need beside its object. Raises Refusal, SubmitRejected, PlatformUnavailable."""
+        """Makes the objects that the job's pods need beside its own. Raises Refusal, SubmitRejected,
+        PlatformUnavailable."""
         if self.storage is not None:
             await self.storage.put(spec, {}, self._host.code)
         told = spec.runner_environment.get(protocol.ENV_TOKEN)
@@ -174,7 +175,7 @@ class Service:
         return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
 
     async def drop_job(self, name: str) -> None:
-        """What `put_job` made, of a job that is removed, or was not taken."""
+        """Removes the objects that `put_job` made, of a job that is removed, or was not taken."""
         if name in self._owning:
             self._owning.discard(name)
         elif self.channel != protocol.PULL:

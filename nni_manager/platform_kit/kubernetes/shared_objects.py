@@ -1,5 +1,5 @@
-"""What jobs of one service share in the cluster: the runner in a ConfigMap, logins of registries and keys of storage in
-Secrets. Made before the first job, found again by name, removed with the experiment."""
+"""Objects in the cluster that the jobs of one service share: the runner in a ConfigMap, logins of registries and keys
+of storage in Secrets. Made before the first job, found again by name, removed with the experiment."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from nni_manager.platform_kit import gpu_preflight
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.gpu_machines import gpu_findings
 from nni_manager.platform_kit.gpu_reading import Reading
 from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger
 from nni_manager.platform_kit.shared_folder import SharedFolder
@@ -99,7 +99,7 @@ def _judge_gpus(host: str, greeting: Greeting, demand: Demand) -> Iterator[Prefl
     if greeting.gpus is not None:
         machine = MachineLedger(host, title=host, has_gpus=True)
         machine.note_reading(Reading.parse(greeting.gpus))
-        yield from gpu_preflight.findings(machine, demand)
+        yield from gpu_findings(machine, demand)
 
 
 def _finding(host: str, fault: Fault) -> PreflightFinding:

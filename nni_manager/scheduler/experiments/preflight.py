@@ -1,20 +1,21 @@
-"""Preflight of an adapter before an experiment begins, and the host of an adapter that works for no loop, also for
-cleaning up after an experiment's end."""
+"""Preflight of an adapter before an experiment begins, the plan of its first jobs, and the host of an adapter that
+works for no loop, also for cleaning up after an experiment's end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nni_manager.config import credentials
-from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
+from nni_manager.config import admission, credentials
+from nni_manager.domain.errors import BadCredentials, InvalidInput, NniManagerError, PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, PreflightFinding, Severity
+from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, JobPlan, PreflightFinding, Severity
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store.folder import Folder
 
@@ -120,3 +121,50 @@ def _finding(severity: Severity, sentence: str) -> PreflightFinding:
 
 def _sentence(finding: PreflightFinding) -> str:
     return f"{finding.subject}: {finding.sentence}" + (f"; {finding.fix}" if finding.fix else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """Of one training service."""
+
+    service: str
+    platform: str
+    #: Trials that it was asked about: so many may run there at a time.
+    trials: int
+    #: None: it decides itself, or could not be asked.
+    plan: JobPlan | None
+    #: Why it could not be asked; empty: it could.
+    trouble: str = ""
+
+
+async def plan_jobs(
+    spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared: SharedParts
+) -> Sequence[ServicePlan]:
+    """Each service by itself, in the order of the config. `id`: of no experiment. Raises InvalidInput."""
+    admission.check(spec)
+    folder = Path(spec.working_directory) / id
+    storage = credentials.filled_storage(spec, secrets)
+
+    async def ask(service: PlatformSpec) -> ServicePlan:
+        host = standalone_host(id, service.service, folder, shared.connections, storage)
+        return await _ask_plan(spec, service, secrets, host)
+
+    return await asyncio.gather(*map(ask, spec.platforms))
+
+
+async def _ask_plan(spec: ExperimentSpec, service: PlatformSpec, secrets: Mapping[str, str], host: Host) -> ServicePlan:
+    trials = min(spec.trial_concurrency, service.trial_concurrency or spec.trial_concurrency)
+    trials = trials if spec.max_trial_number is None else min(trials, spec.max_trial_number)
+    plan, trouble = None, ""
+    try:
+        async with asyncio.timeout(TIME_LIMITS_S["plan"]):
+            async with registry.adapter_of(service)(credentials.filled(service, secrets), host) as platform:
+                plan = await platform.plan(trials)
+    except TimeoutError:
+        trouble = f"no answer within {TIME_LIMITS_S['plan']:.0f} s"
+    except NniManagerError as error:
+        trouble = str(error)
+    except Exception as error:
+        log.exception("the plan of %s failed", service.service, extra={"action": "barrier"})
+        trouble = f"the platform's adapter failed: {error!r}"
+    return ServicePlan(service=service.service, platform=service.name, trials=trials, plan=plan, trouble=trouble)

@@ -20,15 +20,15 @@ from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial import StopRequest
 from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.scheduler import job_plans, service_changes
-from nni_manager.scheduler.experiments import experiment_folder, leftovers
+from nni_manager.scheduler import service_changes
+from nni_manager.scheduler.experiments import experiment_folder, leftovers, preflight
 from nni_manager.scheduler.experiments.closed import ClosedExperiment
 from nni_manager.scheduler.experiments.launcher import Launcher
 from nni_manager.scheduler.experiments.leftovers import Ended
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
+from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
-from nni_manager.scheduler.job_plans import ServicePlan
 from nni_manager.scheduler.planning.experiment_status import room
 from nni_manager.store import experiments, index, nni_format, stored_config, trials
 from nni_manager.store.index import Entry
@@ -186,7 +186,7 @@ class Service:
     async def plan(self, submission: Submission) -> Sequence[ServicePlan]:
         """Where its first trials would go. Nothing is made. Raises InvalidInput for what cannot run here."""
         with self._supervisor.opening():
-            plans = await job_plans.look(submission.spec, submission.secrets, submission.id, self._shared)
+            plans = await preflight.plan_jobs(submission.spec, submission.secrets, submission.id, self._shared)
         self._supervisor.look_whether_empty()
         return plans
 

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.reason_words import in_words
 from nni_manager.domain.text import printable
-from nni_manager.domain.trial import Reason, TrialStatus
+from nni_manager.domain.trial import Reason, TrialStatus, reason_in_words
 from nni_manager.scheduler.planning.decisions import AddTrial, Decisions, Finish, SetStatus
 from nni_manager.scheduler.planning.snapshot import Snapshot
 from nni_manager.store.experiments import ExperimentRow
@@ -33,8 +32,9 @@ def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
         return None
     example = finished[SAME_FAILURES - 1 - len(snapshot.first_ended)]  # the one whose last words are at hand
+    how = reason_in_words(example.reason, example.message)
     sentence = (
-        f"the first {SAME_FAILURES} trials all failed in the same way: {in_words(example.reason, example.message)};"
+        f"the first {SAME_FAILURES} trials all failed in the same way: {how};"
         f" {_last_words(example)}`nnictl log trial {snapshot.experiment.id} -T {example.trial_id}` shows all that trial"
         f" {example.trial_id} wrote; put its code right, then `nnictl resume {snapshot.experiment.id}`; another"
         " trialCommand takes another experiment"

@@ -19,7 +19,7 @@ from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.experiment_status import SAME_FAILURES
 from nni_manager.scheduler.planning.plan import SUBMITTED, plan
 from nni_manager.scheduler.planning.snapshot import ProcessState, load
-from nni_manager.store import clock_step, experiments, history, jobs, metrics, services, trials
+from nni_manager.store import experiments, history, jobs, metrics, services, trials
 from nni_manager.store.metrics import OutboxPart, Receipt, Stored
 
 #: Execution time is written down at least so often, in milliseconds.
@@ -101,7 +101,7 @@ def take_turn(
 def take_in(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
     """Writes what was seen; says what became of the last lines, and whether more is known of where a job is."""
     if seen.clock_step_ms:  # first: what comes next is told by the new clock
-        clock_step.follow(connection, seen.clock_step_ms, now_ms)
+        experiments.shift_moments(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
     receipts = tuple(metrics.store(connection, chunk, now_ms) for chunk in seen.last_lines)
