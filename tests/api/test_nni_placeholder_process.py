@@ -26,9 +26,11 @@ async def pids(api: httpx.AsyncClient, id_: str) -> dict[str, int | None]:
     return {one["id"]: one.get("pid") for one in answer.json()}
 
 
-async def gone(pid: int) -> None:
+async def gone(world: World, pid: int) -> None:
+    """Off the process table, and the loop knows."""
+    made = world.placeholders
     async with asyncio.timeout(20):
-        while psutil.pid_exists(pid):  # noqa: ASYNC110 (nothing but its parent is told)
+        while psutil.pid_exists(pid) or len(made._watches) > len(made._processes):  # noqa: ASYNC110 (nobody is told)
             await asyncio.sleep(0.01)
 
 
@@ -42,7 +44,7 @@ async def test_it_ends_with_its_experiment(api: httpx.AsyncClient, world: World)
     metadata = (await api.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()
     assert metadata["pid"] == pid
     await world.service.stop(id_)
-    await gone(pid)
+    await gone(world, pid)
     assert (await pids(api, id_))[id_] is None
 
 
@@ -52,7 +54,7 @@ async def test_whoever_terminates_it_stops_the_experiment(api: httpx.AsyncClient
     assert pid is not None
     os.kill(pid, signal.SIGTERM)
     await world.supervisor.closed(id_)
-    await gone(pid)
+    await gone(world, pid)
 
 
 async def test_nobody_waits_for_it_when_one_is_made(api: httpx.AsyncClient, world: World) -> None:
@@ -74,7 +76,7 @@ async def test_what_is_open_for_reading_only_has_one_too(api: httpx.AsyncClient,
     again = (await pids(api, "seen"))["seen"]
     assert again is not None
     await world.service.stop("seen")
-    await gone(again)
+    await gone(world, again)
 
 
 async def test_a_daemon_that_is_told_to_end_last_of_all_its_processes(api: httpx.AsyncClient, world: World) -> None:
@@ -82,7 +84,7 @@ async def test_a_daemon_that_is_told_to_end_last_of_all_its_processes(api: httpx
     pid = (await pids(api, id_))[id_]
     assert pid is not None
     os.kill(pid, signal.SIGTERM)
-    await gone(pid)
+    await gone(world, pid)
     world.stopping.set()
     await asyncio.sleep(placeholder_process._DAEMON_TOO_S * 2)
     assert world.service.at_work(id_) is not None
@@ -108,7 +110,7 @@ async def test_the_end_of_the_daemon_is_no_end_of_experiments(api: httpx.AsyncCl
     assert pid is not None
     world.stopping.set()
     os.kill(pid, signal.SIGTERM)
-    await gone(pid)
+    await gone(world, pid)
     async with asyncio.timeout(20):
         while (await pids(api, id_))[id_] in (pid, None):  # noqa: ASYNC110 (until the loop knows of its end)
             await asyncio.sleep(0.01)
@@ -121,13 +123,13 @@ async def test_one_that_died_otherwise_is_replaced(api: httpx.AsyncClient, world
     pid = (await pids(api, id_))[id_]
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    await gone(pid)
+    await gone(world, pid)
     async with asyncio.timeout(20):
         while (again := (await pids(api, id_))[id_]) == pid:  # noqa: ASYNC110 (until the loop knows of its end)
             await asyncio.sleep(0.01)
     assert again is not None and psutil.pid_exists(again) and world.service.at_work(id_) is not None
     await world.service.stop(id_)
-    await gone(again)
+    await gone(world, again)
 
 
 async def test_where_none_can_be_started_none_is_named(
