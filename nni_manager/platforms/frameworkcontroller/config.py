@@ -80,5 +80,5 @@ class FrameworkcontrollerConfig(KubernetesSection):
         names = [legal_role_name(role.name) for role in self.task_roles or ()]
         for number, name in enumerate(names):
             if name in names[:number]:
-                sentence = f"is {name} to Frameworks, which is another role's name, too; letters and digits must differ"
+                sentence = f"is {name} to Frameworks, as another role is, too; letters and digits of names must differ"
                 yield f"taskRoles[{number}].name", sentence

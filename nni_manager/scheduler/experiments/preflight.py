@@ -143,6 +143,7 @@ async def plan_jobs(
     """Each service by itself, in the order of the config. `id`: of no experiment. Raises InvalidInput."""
     admission.check(spec)
     folder = Path(spec.working_directory) / id
+    storage = credentials.filled_storage(spec, secrets)
 
     storage = credentials.filled_storage(spec, secrets)
 
