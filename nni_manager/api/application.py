@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -60,6 +60,13 @@ _EVERYWHERE = {
     "403": "The Host or Origin header names another site.",
     "500": "A fault in the manager; its log has the details.",
 }
+_BEARER = "token"
+_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`. A listener without one and the control socket "
+    "ask for nothing.",
+}
 _REPLACED = ("HTTPValidationError", "ValidationError")
 
 
@@ -81,6 +88,10 @@ def _describe(api: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
+    document["components"]["securitySchemes"] = {_BEARER: _SCHEME}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["security"] = [] if path in OPEN_PATHS else [{_BEARER: []}, {}]
     for name in _REPLACED:
         document["components"]["schemas"].pop(name, None)
     return document
@@ -97,8 +108,9 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
             response["content"] = schema  # whatever the route answers when it succeeds
 
 
+#: In this order they are looked through: `events` are no ids.
 _ROUTERS = (
-    experiments.router, trials.router, trials.metrics_router, platforms.router, logs.router, events.router, code.router,
+    events.router, experiments.router, trials.router, trials.metrics_router, platforms.router, logs.router, code.router,
     daemon.router, prometheus.router, daemon.health_router,
 )  # fmt: skip
 #: Where tools look for them, outside of the API's own paths.
@@ -132,7 +144,7 @@ def create_api(context: ApiContext) -> FastAPI:
     )  # fmt: skip
     api.state.context = context
     for router in _ROUTERS:
-        api.include_router(router)
+        api.include_router(router, dependencies=[Depends(errors.refuse_unknown_query)])
     errors.install(api)
     install(api)
     api.add_middleware(HeadAsGet)

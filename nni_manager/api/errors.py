@@ -55,6 +55,23 @@ def install(api: FastAPI) -> None:
     api.add_middleware(Barrier)
 
 
+async def refuse_unknown_query(request: Request) -> None:
+    """A filter that is misspelled must not look as if it had matched everything. Raises InvalidInput. Prometheus may
+    send what it likes, and browsers have our own `token` in their address."""
+    path = request.scope["path"]
+    if path.startswith("/api/v1/"):
+        known = _query_names(request.scope["route"].dependant)
+        unknown = sorted(set(request.query_params) - known - {"token"})
+        if unknown:
+            offered = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(sorted(known))}" if known else ""
+            raise errors.InvalidInput(f"{unknown[0]}: {path} has no such query parameter{offered}")
+
+
+def _query_names(dependant: Any) -> set[str]:
+    names = {parameter.alias for parameter in dependant.query_params}
+    return names.union(*map(_query_names, dependant.dependencies))
+
+
 async def _on_domain_error(_: Request, error: Exception) -> AsciiJson:
     content: dict[str, Any] = {"error": str(error)}
     if isinstance(error, errors.ConfigInvalid):

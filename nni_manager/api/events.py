@@ -1,134 +1,117 @@
-"""An experiment's changes as a stream of server-sent events. Many changes in a short time are one event."""
+"""What can be followed: the list of experiments, one experiment, its trials, its results."""
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import Event
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Protocol
+from contextlib import contextmanager
+from typing import Annotated, Any
 
-from fastapi import APIRouter
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from fastapi import APIRouter, Query, Request
 
 from nni_manager.api import experiment_description as description
 from nni_manager.api.context import ApiContext, Context, ExperimentId
 from nni_manager.api.errors import documented
-from nni_manager.domain.errors import NniManagerError
+from nni_manager.api.event_stream import EventStream, Part, event, last_event_id
+from nni_manager.api.schemas import events as schema
+from nni_manager.domain.metrics import MetricType
+from nni_manager.store import answers
+from nni_manager.store.index import Entry
 
-#: Seconds between two events at least, and of silence after which a comment says that the stream is alive.
-PAUSE_S = 0.2
-HEARTBEAT_S = 15.0
+router = APIRouter(prefix="/api/v1/experiments")
 
-
-class Subject(Protocol):
-    """The thing whose changes are streamed."""
-
-    def watch(self) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set by every change, from now on."""
-
-    async def read(self) -> tuple[str, bool]:
-        """The state as JSON on one line, and whether there will be no other."""
+#: Results that are read at a time.
+_PAGE = 1000
+_RATE = "Server-sent events, at most five times a second; the data of each is JSON on one line. A comment comes every "
+_RATE += "15 seconds of silence."
 
 
-class EventStream(Response):
-    """Ends when the subject is over, the client goes away or `stopping` is set, and leaves no task behind."""
-
-    media_type = "text/event-stream"
-    charset = "utf-8"
-
-    def __init__(self, subject: Subject, stopping: asyncio.Event) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._subject = subject
-        self._stopping = stopping
-        self._over = asyncio.Event()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        with self._subject.watch() as news:
-            async with asyncio.TaskGroup() as group:
-                enders = [
-                    group.create_task(self._end_with_client(receive, news), name="stream: client"),
-                    group.create_task(self._end_with_daemon(news), name="stream: daemon"),
-                ]
-                await self._send_states(send, news)
-                for ender in enders:
-                    ender.cancel()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_states(self, send: Send, news: asyncio.Event) -> None:
-        while not self._over.is_set():
-            news.clear()
-            if await self._send_state(send):
-                return
-            await _happened(self._over, PAUSE_S)
-            while not await _happened(news, HEARTBEAT_S):
-                await _write(send, ":\n\n")
-
-    async def _send_state(self, send: Send) -> bool:
-        """Answers whether it was the last one."""
-        try:
-            state, is_last = await self._subject.read()
-        except NniManagerError:  # it was deleted, or cannot be read now: the client asks again, and is told why
-            return True
-        await _write(send, f"event: state\ndata: {state}\n\n")
-        return is_last
-
-    async def _end_with_client(self, receive: Receive, news: asyncio.Event) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._end(news)
-
-    async def _end_with_daemon(self, news: asyncio.Event) -> None:
-        await self._stopping.wait()
-        self._end(news)
-
-    def _end(self, news: asyncio.Event) -> None:
-        self._over.set()
-        news.set()
-
-
-async def _happened(event: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            return await event.wait()
-    return False
-
-
-async def _write(send: Send, text: str) -> None:
-    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
-
-
-router = APIRouter(prefix="/api/v1/experiments/{id}/events", tags=["experiments"])
-
-_ANSWER = {
-    200: {
-        "description": "Server-sent events called `state`, at most five a second. The data of each is the JSON of an "
-        "`Experiment` without its `config`. A comment comes every 15 seconds of silence.",
-        "content": {"text/event-stream": {"schema": {"type": "string", "description": "Server-sent events."}}},
-    },
-    **documented(404, 503),
-}
+def _answers(model: type[Any], told: str, *refusals: int) -> dict[int | str, dict[str, Any]]:
+    return {200: {"model": model, "description": f"{_RATE} {told}"}, **documented(*refusals)}
 
 
 @router.get(
-    "",
-    operation_id="followExperiment",
-    summary="Follow an experiment",
-    response_class=EventStream,
-    status_code=200,
-    responses=_ANSWER,
-)
+    "/events", operation_id="followExperiments", summary="Follow the list of experiments", tags=["experiments"],
+    response_class=EventStream, status_code=200,
+    responses=_answers(schema.ListEvent, "`experiment`: one that is new or has changed; `removed`: one that is gone."),
+)  # fmt: skip
+async def follow_all(context: Context) -> EventStream:
+    """First every experiment, then those that change. Ends when the daemon ends."""
+    return EventStream(_List(context), context.stopping)
+
+
+@router.get(
+    "/{id}/events", operation_id="followExperiment", summary="Follow an experiment", tags=["experiments"],
+    response_class=EventStream, status_code=200,
+    responses=_answers(schema.StateEvent, "`state`: all but its config.", 404, 503),
+)  # fmt: skip
 async def follow(id: ExperimentId, context: Context) -> EventStream:
     """Ends after the last state when the experiment is closed, and when the daemon ends."""
     await description.state(context, id)  # refusals are answers of their own, not events
-    return EventStream(_Experiment(context, id), context.stopping)
+    return EventStream(_State(context, id), context.stopping)
 
 
-class _Experiment:
-    """One experiment as the subject of an `EventStream`."""
+@router.get(
+    "/{id}/trials/events", operation_id="followTrials", summary="Follow the trials of an experiment", tags=["trials"],
+    response_class=EventStream, status_code=200,
+    responses=_answers(schema.TrialEvent, "`trial`: one that is new or has changed.", 404, 503),
+)  # fmt: skip
+async def follow_trials(id: ExperimentId, context: Context, request: Request) -> EventStream:
+    """First every trial, then those that change; after `Last-Event-ID`, of those that have ended only the later ones.
+    Ends when the experiment is closed, and when the daemon ends."""
+    await description.state(context, id)
+    return EventStream(_Trials(context, id, last_event_id(request) or 0), context.stopping)
+
+
+@router.get(
+    "/{id}/metrics/events", operation_id="followMetrics", summary="Follow the results of an experiment",
+    tags=["results"], response_class=EventStream, status_code=200,
+    responses=_answers(schema.MetricEvent, "`metric`: one result.", 400, 404, 503),
+)  # fmt: skip
+async def follow_metrics(
+    id: ExperimentId,
+    context: Context,
+    request: Request,
+    trial: Annotated[str | None, Query(description="Only those of this trial.")] = None,
+    type: Annotated[MetricType | None, Query(description="Only intermediate (PERIODICAL) or FINAL ones.")] = None,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only those with a greater id.")] = 0,
+) -> EventStream:
+    """All in the order they were stored, each once; those after `after`, or after `Last-Event-ID`. Ends when the
+    experiment is closed, and when the daemon ends."""
+    await description.state(context, id)
+    begun = last_event_id(request)
+    return EventStream(_Metrics(context, id, trial, type, after if begun is None else begun), context.stopping)
+
+
+class _List:
+    """Of closed ones only those are looked at of which the index says something new."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._entries: dict[str, Entry] = {}
+        self._told: dict[str, str] = {}
+
+    @contextmanager
+    def watch(self) -> Iterator[Event]:
+        with self._context.service.changes.watch() as news:
+            yield news
+
+    async def read(self) -> Part:
+        entries = {entry.id: entry for entry in await self._context.service.entries()}
+        changed = [event("removed", schema.Removed(id=id).json_text()) for id in self._told if id not in entries]
+        self._told = {id: text for id, text in self._told.items() if id in entries}
+        for id, entry in entries.items():
+            if entry.is_open or entry != self._entries.get(id):
+                text = (await description.summarize(self._context, entry)).json_text()
+                if text != self._told.get(id):
+                    self._told[id] = text
+                    changed.append(event("experiment", text))
+        self._entries = entries
+        return Part(text="".join(changed), is_last=False)
+
+
+class _OfExperiment:
+    """Something of one experiment."""
 
     def __init__(self, context: ApiContext, id: str) -> None:
         self._context = context
@@ -144,8 +127,49 @@ class _Experiment:
         with experiment.changes.watch() as news:
             yield news
 
-    async def read(self) -> tuple[str, bool]:
-        """Its state as JSON, and whether there will be no other."""
-        is_over = self._context.service.at_work(self._id) is None
+    @property
+    def _is_over(self) -> bool:
+        """To be asked before what is read."""
+        return self._context.service.at_work(self._id) is None
+
+
+class _State(_OfExperiment):
+    async def read(self) -> Part:
+        is_over = self._is_over
         state = await description.state(self._context, self._id)
-        return state.json_text(), is_over or state.status.is_closed
+        return Part(text=event("state", state.json_text()), is_last=is_over or state.status.is_closed)
+
+
+class _Trials(_OfExperiment):
+    def __init__(self, context: ApiContext, id: str, ended: int) -> None:
+        super().__init__(context, id)
+        #: So many ends were told.
+        self._ended = ended
+        #: Trials that have not ended, as they were told.
+        self._open: dict[str, str] = {}
+
+    async def read(self) -> Part:
+        is_over = self._is_over
+        found = await self._context.service.read(self._id, lambda c: answers.trials_since(c, self._ended))
+        changed = [one for one in found if one.text != self._open.get(one.id)]
+        self._open = {one.id: one.text for one in found if one.end is None}
+        self._ended = max([self._ended, *(one.end for one in found if one.end is not None)])
+        return Part(text="".join(event("trial", one.text, self._ended) for one in changed), is_last=is_over)
+
+
+class _Metrics(_OfExperiment):
+    def __init__(self, context: ApiContext, id: str, trial: str | None, type: str | None, after: int) -> None:
+        super().__init__(context, id)
+        self._trial = trial
+        self._type = type
+        self._after = after
+
+    async def read(self) -> Part:
+        is_over, after = self._is_over, self._after
+        found = await self._context.service.read(
+            self._id, lambda c: answers.metrics_since(c, self._trial, self._type, after, _PAGE)
+        )
+        self._after = max([after, *(id for id, _ in found)])
+        has_more = len(found) == _PAGE
+        text = "".join(event("metric", line, id) for id, line in found)
+        return Part(text=text, is_last=is_over and not has_more, has_more=has_more)

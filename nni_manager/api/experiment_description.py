@@ -14,9 +14,9 @@ from nni_manager.config.secrets import MASK, is_reference
 from nni_manager.domain.endpoint import Endpoint, EndpointWish, parse_prefix
 from nni_manager.domain.errors import InvalidInput, StoreError
 from nni_manager.domain.experiment import ExperimentStatus, Hold
-from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.scheduler import no_more_trials
-from nni_manager.store import overview, stored_config
+from nni_manager.store import glance, overview
+from nni_manager.store.glance import Glance
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Overview, Service
 
@@ -124,9 +124,11 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
     fields = _entry(context, entry) | {"hold": _hold(live.derived_hold), "errors": errors}
+    fields |= _glance(glance.parse(entry.results))
     if context.service.at_work(entry.id) is not None:
         try:
-            fields |= _condition(await _read(context, entry.id))
+            found = await _read(context, entry.id)
+            fields |= _condition(found) | _glance(found.glance)
         except StoreError as error:
             fields |= {"errors": [str(error)]}
     return schema.ExperimentSummary(**fields)
@@ -159,15 +161,12 @@ async def _place(context: ApiContext, id: str) -> dict[str, Any]:
 
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
-    row, config, best = found.row, found.config, found.best
-    return _condition(found) | place | {
+    row, config = found.row, found.config
+    return _condition(found) | _glance(found.glance) | place | {
         "id": row.id, "name": config.get("experimentName"), "platform": found.platform, "createdMs": row.created_ms,
         "execDurationMs": found.exec_ms, "trialConcurrency": config["trialConcurrency"],
-        "maxTrialNumber": config.get("maxTrialNumber"), "maxExperimentDuration": config.get("maxExperimentDuration"),
-        "maxTrialDuration": config.get("maxTrialDuration"), "counts": found.counts,
-        "trialsMade": row.next_sequence_id, "noMoreTrials": no_more_trials.sentence(found),
-        "optimizeMode": OptimizeMode.MAXIMIZE if stored_config.maximizes(config) else OptimizeMode.MINIMIZE,
-        "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
+        "maxExperimentDuration": config.get("maxExperimentDuration"),
+        "maxTrialDuration": config.get("maxTrialDuration"), "noMoreTrials": no_more_trials.sentence(found),
         "revision": row.revision, "services": [_service(service) for service in found.services],
         "warnings": [schema.ExperimentWarning(code=one.code, message=one.message) for one in found.warnings],
     }  # fmt: skip
@@ -184,6 +183,17 @@ def _condition(found: Overview) -> dict[str, Any]:
     """Fields that change while the experiment is at work."""
     row = found.row
     return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
+
+
+def _glance(found: Glance | None) -> dict[str, Any]:
+    if found is None:
+        return dict.fromkeys(("counts", "trialsMade", "maxTrialNumber", "optimizeMode", "best"))
+    best = found.best
+    return {
+        "counts": found.counts, "trialsMade": found.trials_made, "maxTrialNumber": found.max_trial_number,
+        "optimizeMode": found.optimize_mode,
+        "best": best and schema.Best(trial_id=best.trial_id, value=best.value, parameters=best.parameters),
+    }  # fmt: skip
 
 
 def _hold(hold: Hold | None) -> schema.Hold | None:

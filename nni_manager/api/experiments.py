@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from nni_manager.api.schemas.experiments import (
     ExperimentList,
     ExperimentSummary,
     ExperimentWarning,
+    ExportedResult,
     ImportedResult,
     NewSecrets,
     Resume,
@@ -29,6 +31,8 @@ from nni_manager.config.service_change import ServiceChange
 from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.submission import Reopening
+from nni_manager.store import answers
+from nni_manager.store.index import Entry
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 
@@ -49,15 +53,38 @@ async def create(request: Request, response: Response, context: Context) -> Crea
     return Created(id=id_, warnings=[ExperimentWarning(code=one.code, message=one.message) for one in warnings])
 
 
+class Order(StrEnum):
+    OLDEST_FIRST = "created"
+    NEWEST_FIRST = "-created"
+
+
 @router.get("", operation_id="listExperiments", summary="All experiments", responses=documented(400, 503))
 async def list_all(
     context: Context,
-    status: Annotated[ExperimentStatus | None, Query(description="Only those with this status.")] = None,
+    status: Annotated[list[ExperimentStatus] | None, Query(description="Only those with one of these.")] = None,
+    hold: Annotated[bool | None, Query(description="Only those on hold, or only others.")] = None,
+    name: Annotated[str | None, Query(description="Only those whose name or id has this in it, in any case.")] = None,
+    platform: Annotated[str | None, Query(description="Only those with trials there.", examples=["local"])] = None,
+    order: Annotated[Order, Query(description="By age; a minus: newest first.")] = Order.OLDEST_FIRST,
+    limit: Annotated[int | None, Query(ge=1, le=10_000, description="How many at most; not given: all.")] = None,
+    offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
 ) -> ExperimentList:
-    """Oldest first, stopped ones included."""
-    entries = await context.service.entries()
+    """Stopped ones included."""
+    entries = [entry for entry in await context.service.entries() if _is_called(entry, name, platform)]
     found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
-    return ExperimentList(experiments=[one for one in found if status in (None, one.status)])
+    matching = [
+        one for one in found if (not status or one.status in status) and hold in (None, one.hold is not None)
+    ]  # fmt: skip
+    if order is Order.NEWEST_FIRST:
+        matching.reverse()
+    page = matching[offset : None if limit is None else offset + limit]
+    return ExperimentList(total=len(matching), experiments=page)
+
+
+def _is_called(entry: Entry, name: str | None, platform: str | None) -> bool:
+    if platform is not None and platform not in entry.platform.replace(",", " ").split():
+        return False
+    return name is None or name.lower() in f"{entry.id}\n{entry.name or ''}".lower()
 
 
 @router.post("/stop", operation_id="stopAllExperiments", summary="Stop all experiments", responses=documented(503))
@@ -140,6 +167,20 @@ async def delete(id: ExperimentId, context: Context) -> None:
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
     """They count as known to the tuner; no trials are made of them."""
     await context.service.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
+
+
+@router.get(
+    "/{id}/export", operation_id="exportResults", summary="Parameters and results of all trials that succeeded",
+    response_model=list[ExportedResult], responses=documented(400, 404, 503),
+)  # fmt: skip
+async def export_results(
+    id: ExperimentId,
+    context: Context,
+    intermediate: Annotated[bool, Query(description="Intermediate results, too.")] = False,
+) -> Response:
+    """By number; trials without a final result are left out. `import` of another experiment takes it as it is."""
+    text = await context.service.read(id, lambda c: answers.exported(c, with_intermediates=intermediate))
+    return Response(text, media_type="application/json")
 
 
 def _services(body: ExperimentChange) -> ServiceChange | None:

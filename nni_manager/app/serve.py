@@ -23,7 +23,7 @@ from nni_manager.api.nni.application import create_nni_application
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.api.trial_listener import create_trial_listener
 from nni_manager.app import log as logs
-from nni_manager.app import ports, reserves, trial_listener
+from nni_manager.app import ports, reserves, take_over, trial_listener
 from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.daemon_address import DaemonAddress
 from nni_manager.app.endpoint_application import EndpointParts
@@ -74,7 +74,9 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        wait_s = _LOCK_WAIT_S if auto else 0
+        # who is to stay takes over from one that was started for a command
+        is_to_wait = auto or await asyncio.to_thread(take_over.make_way, settings, listen=listen)
+        wait_s = _LOCK_WAIT_S if is_to_wait else 0
         lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None

@@ -12,7 +12,7 @@ from nni_manager.cli import selection
 from nni_manager.cli.caller import data_directory_option, program, resolve_data_directory, tuner_python_option
 from nni_manager.cli.command_group import BAD_INPUT
 from nni_manager.cli.output import echo_json, warn
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, to_read
 
 if TYPE_CHECKING:
     from nni_manager.cli.config_verdict import CheckResult
@@ -61,7 +61,7 @@ def convert(file: Path) -> None:
 
 
 @config.command()
-@connected
+@to_read
 @selection.id_argument
 def show(connect: Connect, *, id: str | None) -> None:
     """Print what an experiment is configured with now, as JSON. Secrets are masked."""

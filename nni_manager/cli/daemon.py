@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from nni_manager.client.address import Address, find
+from nni_manager.client.address import POINTER_FILE, Address, find
 from nni_manager.config.data_directory import make_data_directory, open_lock
 from nni_manager.domain.errors import InvalidInput, NniManagerError
 from nni_manager.platform_kit.lock_holder import holders
@@ -21,6 +21,8 @@ from nni_manager.platform_kit.lock_holder import holders
 LOG_FILE = "daemon.log"
 #: In the data directory: one command at a time starts the daemon.
 START_LOCK = "start.lock"
+#: In the data directory: held by the daemon that owns it.
+LOCK = "daemon.lock"
 #: Seconds for which another command is given time to start it, and after which the user is told.
 _LOCK_PATIENCE_S, _TELL_AFTER_S = 60.0, 2.0
 #: Seconds for which a daemon that runs and cannot be reached is looked for; it looks after itself every two.
@@ -39,6 +41,15 @@ def reach(data_dir: Path) -> Address:
         return address
     with _starting(data_dir):
         return find(data_dir) or _started(data_dir)
+
+
+def has_nothing(data_dir: Path) -> bool:
+    """No daemon was ever here, and no folder of an experiment lies here that one would find."""
+    try:
+        was_here = (data_dir / LOCK).exists() or (data_dir / POINTER_FILE).exists()
+        return not was_here and not any(data_dir.glob("*/db"))
+    except OSError:
+        return False
 
 
 def start(data_dir: Path, command: Sequence[str]) -> None:
@@ -75,15 +86,15 @@ def _started(data_dir: Path) -> Address:
 def _found_again(data_dir: Path) -> Address | None:
     """A daemon whose socket was removed, as at log-out, makes it again in a moment; None where none runs."""
     deadline = time.monotonic() + _LOST_S
-    while (address := find(data_dir)) is None and time.monotonic() < deadline and _is_taken(data_dir):
+    while (address := find(data_dir)) is None and time.monotonic() < deadline and is_taken(data_dir):
         time.sleep(_LOOK_S)
     return address
 
 
-def _is_taken(data_dir: Path) -> bool:
+def is_taken(data_dir: Path) -> bool:
     """Whether a daemon holds the lock of the data directory."""
     try:
-        with open(data_dir / "daemon.lock", "rb") as lock:
+        with open(data_dir / LOCK, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

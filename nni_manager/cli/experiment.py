@@ -10,8 +10,9 @@ import click
 
 from nni_manager.cli import progress, selection, table, terminal
 from nni_manager.cli.output import compact, direction, duration, echo_json, facts, moment, number
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, connected, to_read
 from nni_manager.cli.table import Column, Row
+from nni_manager.domain.errors import NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" 
 
 
 @experiment.command("list")
-@connected
+@to_read
 @click.option("--all", "-a", "everything", is_flag=True, help="Closed ones too.")
 @click.option(
     "--status", type=click.Choice(_STATUSES, case_sensitive=False), metavar="STATUS",
@@ -44,7 +45,7 @@ def list_experiments(
 ) -> None:
     """List the open experiments, oldest first."""
     wanted = (status or "").replace("ON_HOLD", _ON_HOLD)
-    found = [one for one in connect().experiments() if _is_wanted(one, everything, wanted)]
+    found = [one for one in _known(connect) if _is_wanted(one, everything, wanted)]
     found = found[-limit:] if limit else found
     if as_json:
         echo_json(found)
@@ -54,6 +55,13 @@ def list_experiments(
         click.echo(f"No experiment is {wanted}.")
     else:
         click.echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
+
+
+def _known(connect: Connect) -> list[dict[str, Any]]:
+    try:
+        return connect().experiments()
+    except NotFound:  # no daemon was ever here
+        return []
 
 
 def _is_wanted(experiment: dict[str, Any], everything: bool, status: str) -> bool:
@@ -72,7 +80,7 @@ def _columns() -> list[Column]:
 
 
 @experiment.command()
-@connected
+@to_read
 @selection.id_argument
 @json_option
 def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
@@ -86,7 +94,7 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
 
 
 @experiment.command()
-@connected
+@to_read
 @selection.id_argument
 @json_option
 def status(connect: Connect, *, id: str | None, as_json: bool) -> None:

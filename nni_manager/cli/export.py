@@ -20,7 +20,7 @@ import click
 
 from nni_manager.cli import selection
 from nni_manager.cli.output import warn
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.trial import TrialStatus
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _PAGE = 10_000
 
 
 @click.command()
-@connected
+@to_read
 @selection.id_argument
 @click.option("--type", "-t", "kind", required=True, type=click.Choice(["json", "csv"]), help="Form of the file.")
 @click.option(

@@ -12,7 +12,7 @@ import click
 
 from nni_manager.cli import selection
 from nni_manager.cli.chosen_trial import choose_trial, trial_help
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.trial import TrialStatus
 
@@ -34,7 +34,7 @@ def log() -> None:
 
 
 @log.command("trial")
-@connected
+@to_read
 @selection.id_argument
 @click.option(
     "--trial_id",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from nni_manager import __version__
-from nni_manager.cli import manager_log, unsupported
+from nni_manager.cli import manager_log, own_daemon, unsupported
 from nni_manager.cli.algo import algo
 from nni_manager.cli.command_group import CommandGroup
 from nni_manager.cli.config import config
@@ -59,5 +59,6 @@ for _command in (export, import_results, *unsupported.experiment_commands):
     experiment.add_command(_command)
 for _command in (manager_log.stdout, manager_log.stderr):
     log.add_command(_command)
-for _command in (serve, runner, doctor):
+#: `stop` without an experiment means the daemon here.
+for _command in (serve, own_daemon.status, own_daemon.stop, runner, doctor):
     nni_manager.add_command(_command)

@@ -14,7 +14,7 @@ import click
 
 from nni_manager.cli import selection
 from nni_manager.cli.log import Read, last_lines, reading, write_bytes
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, to_read
 
 _FILES = {"stdout": "nnimanager.log", "stderr": "dispatcher.log"}
 _MEANINGS = {
@@ -25,7 +25,7 @@ _MEANINGS = {
 
 def _command(stream: str) -> click.Command:
     @click.command(stream, help=_MEANINGS[stream])
-    @connected
+    @to_read
     @selection.id_argument
     @click.option("--tail", "-T", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
     @click.option("--head", "-H", type=click.IntRange(1), metavar="N", help="Only the first N lines.")

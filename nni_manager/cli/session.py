@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nni_manager.cli.caller import data_directory_option, resolve_data_directory
+from nni_manager.domain.errors import NotFound
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -88,13 +89,23 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
 
     The context's object, when there is one, is used instead of the real connection: a function of the data directory.
     """
+    return _with_connection(command, lambda place: connect(place))
 
+
+def to_read(command: Callable[..., None]) -> Callable[..., None]:
+    """As `connected`, for commands that make nothing: where there is no experiment they start no daemon."""
+    return _with_connection(command, lambda place: connect_to_read(place))
+
+
+def _with_connection(
+    command: Callable[..., None], reach: Callable[[ChosenDaemon], ManagerClient]
+) -> Callable[..., None]:
     @daemon_options
     @functools.wraps(command)
     def run(*, data_dir: str | None, manager: str | None, token_file: Path | None, **options: Any) -> None:
         place = chosen_daemon(data_dir, manager, token_file)
         substitute = click.get_current_context().obj
-        command(lambda: substitute(place.data_directory) if substitute else connect(place), **options)
+        command(lambda: substitute(place.data_directory) if substitute else reach(place), **options)
 
     return run
 
@@ -109,3 +120,12 @@ def connect(place: ChosenDaemon) -> ManagerClient:
     from nni_manager.client.manager_client import ManagerClient
 
     return ManagerClient(daemon.reach(place.data_directory))
+
+
+def connect_to_read(place: ChosenDaemon) -> ManagerClient:
+    """As `connect`, and starts no daemon where there is nothing to read. Raises NotFound there."""
+    from nni_manager.cli import daemon
+
+    if not place.is_remote and daemon.has_nothing(place.data_directory):
+        raise NotFound(f"there is no experiment in {place.data_directory}; `nnictl create` makes one")
+    return connect(place)

@@ -14,7 +14,7 @@ import click
 from nni_manager.cli import progress, selection, table
 from nni_manager.cli.experiment import shown_status
 from nni_manager.cli.output import cut, duration, moment, number
-from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.session import Connect, to_read
 from nni_manager.domain.trial import TrialStatus
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MOST_TRIALS = 100
 
 
 @click.command()
-@connected
+@to_read
 @click.option("--time", "-t", "interval", type=click.IntRange(1), default=3, show_default=True, help="Seconds.")
 def top(connect: Connect, *, interval: int) -> None:
     """Show open experiments and running trials, again every few seconds; Ctrl-C ends it. On a pipe: once."""

@@ -10,7 +10,7 @@ from nni_manager.cli import selection, terminal, trial_table
 from nni_manager.cli.chosen_trial import choose_trial, trial_help
 from nni_manager.cli.experiment import json_option
 from nni_manager.cli.output import compact, echo_json, facts, moment, number
-from nni_manager.cli.session import Connect, connected, same_daemon
+from nni_manager.cli.session import Connect, connected, same_daemon, to_read
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
@@ -31,7 +31,7 @@ def trial() -> None:
 
 
 @trial.command("ls")
-@connected
+@to_read
 @selection.id_argument
 @click.option("--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N best results, best first.")
 @click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N worst results, worst first.")
@@ -62,7 +62,7 @@ def list_trials(
 
 
 @trial.command()
-@connected
+@to_read
 @selection.id_argument
 @trial_option
 @json_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nni_manager.cli import selection, session
-from nni_manager.cli.session import Connect, connected, same_daemon
+from nni_manager.cli.session import Connect, same_daemon, to_read
 
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient
@@ -61,7 +61,7 @@ def webui() -> None:
 
 
 @webui.command()
-@connected
+@to_read
 @selection.id_argument
 def url(connect: Connect, *, id: str | None) -> None:
     """Print the address of an experiment's page: its own, and the one on the daemon's."""

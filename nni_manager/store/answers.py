@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nni_manager.domain.errors import NotFound
+from nni_manager.domain.trial import TrialStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +39,16 @@ CASE WHEN t.status <> 'SUCCEEDED' OR t.final_value IS NOT NULL THEN t.message EL
 END
 """
 
+_PARAMETERS = """
+CASE json_type(t.record, '$.parameters') WHEN 'true' THEN json('true') WHEN 'false' THEN json('false')
+ELSE json_extract(t.record, '$.parameters') END
+"""
+
 _TRIAL = f"""
 json_object(
     'id', t.id, 'sequenceId', t.sequence_id, 'status', t.status,
     'parameterId', t.parameter_id, 'parameterSource', json_extract(t.record, '$.parameter_source'),
-    'parameters', CASE json_type(t.record, '$.parameters') WHEN 'true' THEN json('true') WHEN 'false' THEN json('false')
-                  ELSE json_extract(t.record, '$.parameters') END,
+    'parameters', {_PARAMETERS},
     'createdMs', t.created_ms, 'startedMs', t.started_ms, 'endedMs', t.ended_ms,
     'attempt', t.attempt, 'stopRequest', nullif(t.asked, ''), 'reason', nullif(t.reason, ''), 'message', {_MESSAGE},
     'wait', CASE WHEN t.wait_code = '' THEN NULL ELSE json_object(
@@ -98,6 +104,24 @@ def trials(connection: sqlite3.Connection, *, status: str | None, order: str, pa
     return _one(connection, query, status=status, limit=page.limit, offset=page.offset)
 
 
+class ChangedTrial(NamedTuple):
+    id: str
+    #: As it is listed: JSON on one line.
+    text: str
+    #: It was the so-manyth to end; None: it has not.
+    end: int | None
+
+
+def trials_since(connection: sqlite3.Connection, ended: int) -> list[ChangedTrial]:
+    """Those that have not ended, and those that ended after the `ended`-th; the first one first."""
+    marks = ", ".join(f"'{status}'" for status in TrialStatus if not status.is_final)
+    query = (
+        f"SELECT t.id, {_TRIAL}, t.end_order FROM {_TRIALS} WHERE t.status IN ({marks}) OR t.end_order > ?"
+        " ORDER BY t.sequence_id"
+    )
+    return [ChangedTrial(*row) for row in connection.execute(query, (ended,))]
+
+
 def trial(connection: sqlite3.Connection, id: str) -> str:
     """One trial with its ``attempts``. Raises NotFound."""
     query = (
@@ -110,6 +134,24 @@ def trial(connection: sqlite3.Connection, id: str) -> str:
     return str(row[0])
 
 
+#: As NNI's export: what the attempt reported that counts, the final result last.
+_REPORTED = """
+(SELECT json_group_array(m.data) FROM (SELECT data FROM metrics WHERE trial_id = t.id AND attempt = t.attempt
+    ORDER BY id) m)
+"""
+
+
+def exported(connection: sqlite3.Connection, *, with_intermediates: bool) -> str:
+    """``[{"parameter", "value", "trialJobId"}]`` of trials that succeeded with a final result."""
+    fields = f"'parameter', {_PARAMETERS}, 'value', t.final_data, 'trialJobId', t.id"
+    fields += f", 'intermediate', json({_REPORTED})" if with_intermediates else ""
+    query = (
+        f"SELECT json_group_array(json(result)) FROM (SELECT json_object({fields}) AS result FROM trials t"
+        " WHERE t.status = 'SUCCEEDED' AND t.final_data IS NOT NULL ORDER BY t.sequence_id)"
+    )
+    return _one(connection, query)
+
+
 def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:
     """Number of a trial's current attempt. Raises NotFound."""
     row = connection.execute("SELECT attempt FROM trials WHERE id = ?", (trial_id,)).fetchone()
@@ -120,15 +162,28 @@ def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:
 
 def metrics(connection: sqlite3.Connection, *, trial_id: str | None, type: str | None, after: int, page: Page) -> str:
     """``{"metrics": […]}`` in the order they were stored; `after`: only those with a greater id."""
-    wheres = ["m.id > :after"]
-    wheres += ["m.trial_id = :trial_id"] if trial_id else []
-    wheres += ["m.type = :type"] if type else []
     query = (
         "SELECT json_object('metrics', json_group_array(json(metric))) FROM"
-        f" (SELECT {_METRIC} AS metric FROM metrics m WHERE {' AND '.join(wheres)}"
+        f" (SELECT {_METRIC} AS metric FROM metrics m WHERE {_wanted_metrics(trial_id, type)}"
         " ORDER BY m.id LIMIT :limit OFFSET :offset)"
     )
     return _one(connection, query, trial_id=trial_id, type=type, after=after, limit=page.limit, offset=page.offset)
+
+
+def metrics_since(
+    connection: sqlite3.Connection, trial_id: str | None, type: str | None, after: int, limit: int
+) -> list[tuple[int, str]]:
+    """Ids, and metrics as they are listed, each JSON on one line."""
+    query = f"SELECT m.id, {_METRIC} FROM metrics m WHERE {_wanted_metrics(trial_id, type)} ORDER BY m.id LIMIT :limit"
+    values = {"trial_id": trial_id, "type": type, "after": after, "limit": limit}
+    return connection.execute(query, values).fetchall()
+
+
+def _wanted_metrics(trial_id: str | None, type: str | None) -> str:
+    wheres = ["m.id > :after"]
+    wheres += ["m.trial_id = :trial_id"] if trial_id else []
+    wheres += ["m.type = :type"] if type else []
+    return " AND ".join(wheres)
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:

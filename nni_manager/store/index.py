@@ -14,7 +14,7 @@ from typing import Any
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import nni_folder, stored_config
+from nni_manager.store import glance, nni_folder, stored_config
 from nni_manager.store.connection import classified, connect_readonly
 from nni_manager.store.folder import Folder
 
@@ -37,9 +37,13 @@ class Entry:
     endpoint: Endpoint | None = None
     #: When it was last created, resumed or viewed; None: not known better than `created_ms`.
     launched_ms: int | None = None
+    #: What lists show of the results of a closed one, as `glance` writes it; empty: not known.
+    results: str = ""
 
 
-_COLUMNS = "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms"
+_COLUMNS = (
+    "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms, results"
+)
 #: The schema of an experiment's database that tells of its endpoint.
 _SCHEMA_WITH_ENDPOINT = 3
 
@@ -48,23 +52,25 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
     """Adds or replaces an entry. What is listed is no leftover."""
     drop_leftover(connection, entry.id)
     connection.execute(
-        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
-            entry.ended_ms, entry.is_open, *_endpoint_columns(entry.endpoint), entry.launched_ms,
+            entry.ended_ms, entry.is_open, *_endpoint_columns(entry.endpoint), entry.launched_ms, entry.results,
         ),
     )  # fmt: skip
 
 
 def set_status(
-    connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool
-) -> None:
-    """Stores the status; a stopped experiment has no endpoint any more."""
+    connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool,
+    results: str = "",
+) -> None:  # fmt: skip
+    """What is stopped has no endpoint any more. `results`: empty: as before."""
     connection.execute(
         "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
         " view_port = CASE WHEN ?4 THEN NULL ELSE view_port END,"
-        " view_prefix = CASE WHEN ?4 THEN NULL ELSE view_prefix END WHERE id = ?5",
-        (status, ended_ms, is_open, status is ExperimentStatus.STOPPED, id),
+        " view_prefix = CASE WHEN ?4 THEN NULL ELSE view_prefix END,"
+        " results = CASE WHEN ?6 = '' THEN results ELSE ?6 END WHERE id = ?5",
+        (status, ended_ms, is_open, status is ExperimentStatus.STOPPED, id, results),
     )
 
 
@@ -167,6 +173,7 @@ def read_folder(folder: Folder) -> Entry:
     try:
         row = connection.execute("SELECT id, status, config, created_ms, ended_ms FROM experiment").fetchone()
         endpoint = _recorded_endpoint(connection)
+        results = _recorded_results(connection) if row is not None else ""
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
@@ -182,7 +189,7 @@ def read_folder(folder: Folder) -> Entry:
     return Entry(
         id=id_, folder=folder, name=config.get("experimentName"), platform=stored_config.platform(config),
         status=ExperimentStatus(status), created_ms=created, ended_ms=ended, is_open=is_open,
-        endpoint=endpoint if is_open else None,
+        endpoint=endpoint if is_open else None, results=results,
     )  # fmt: skip
 
 
@@ -206,11 +213,20 @@ def _recorded_endpoint(connection: sqlite3.Connection) -> Endpoint | None:
     return _endpoint(*found) if found is not None else None
 
 
+def _recorded_results(connection: sqlite3.Connection) -> str:
+    """Empty for a folder of an earlier version whose tables are others."""
+    try:
+        return glance.text_of(connection)
+    except (sqlite3.OperationalError, ValueError, KeyError):
+        return ""
+
+
 def _entry(row: tuple[Any, ...]) -> Entry:
-    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched = row
+    id_, folder, name, platform, status, created, ended, open_, port, prefix, launched, results = row
     return Entry(
         id=id_, folder=Folder(Path(str(folder))), name=name, platform=platform, status=ExperimentStatus(status),
         created_ms=created, ended_ms=ended, is_open=bool(open_), endpoint=_endpoint(port, prefix), launched_ms=launched,
+        results=results,
     )  # fmt: skip
 
 

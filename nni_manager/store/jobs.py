@@ -223,10 +223,11 @@ def has_any(connection: sqlite3.Connection, service: str) -> bool:
     return connection.execute(query, (service,)).fetchone() is not None
 
 
-def left(connection: sqlite3.Connection, *, running: bool) -> dict[str, tuple[str, ...]]:
-    """Service → names of jobs of which it may keep something; `running`: of those that may still run."""
+def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False) -> dict[str, tuple[str, ...]]:
+    """Service → names of jobs of which it may keep something; `running`: of those that may still run; `decided`: of
+    those that no trial waits for any more."""
     found: dict[str, list[str]] = {}
-    which = _MAY_RUN if running else "forgotten = 0"
+    which = (_MAY_RUN if running else "forgotten = 0") + (" AND closed = 1" if decided else "")
     query = f"SELECT service, job_name FROM attempts WHERE {which} ORDER BY trial_id, number"
     for service, name in connection.execute(query):
         found.setdefault(service, []).append(name)

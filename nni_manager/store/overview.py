@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,19 +10,9 @@ from typing import Any
 
 from nni_manager.domain.experiment import ExperimentWarning, Hold
 from nni_manager.domain.service import LiveService, ServiceStatus
-from nni_manager.store import answers, experiments, services, stored_config
+from nni_manager.store import experiments, glance, services, stored_config
 from nni_manager.store.experiments import ExperimentRow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
-    """The best succeeded trial so far."""
-
-    trial_id: str
-    #: None: infinite.
-    value: float | None
-    #: As the trial got them; null where JSON has no word for a number.
-    parameters: Any
+from nni_manager.store.glance import Best, Glance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +65,18 @@ class Overview:
     warnings: tuple[ExperimentWarning, ...]
     #: Milliseconds spent active.
     exec_ms: int
-    #: Trials by status, only those that occur.
-    counts: Mapping[str, int]
-    best: Best | None
+    glance: Glance
     #: As in the config; removed ones come last.
     services: tuple[Service, ...]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Trials by status, only those that occur."""
+        return self.glance.counts
+
+    @property
+    def best(self) -> Best | None:
+        return self.glance.best
 
     @property
     def platform(self) -> str:
@@ -99,8 +95,7 @@ def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
         errors=errors(row, live),
         warnings=(*experiments.warnings(connection), *_was_on_hold(row, live), *live.warnings),
         exec_ms=exec_ms(row, live, now_ms),
-        counts=answers.counts(connection),
-        best=_best(connection, config),
+        glance=glance.load(connection, config),
         services=_services(connection, config, live),
     )
 
@@ -162,12 +157,3 @@ def exec_ms(row: ExperimentRow, live: Live, now_ms: int) -> int:
     """Milliseconds spent active, up to now."""
     since = max(0, now_ms - row.counted_ms) if live.at_work and row.is_counting else 0
     return row.exec_ms + since
-
-
-def _best(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Best | None:
-    found = answers.best(connection, maximize=stored_config.maximizes(config))
-    if found is None:
-        return None
-    trial_id, value, record = found
-    parameters = json.loads(record, parse_constant=lambda _: None)["parameters"]
-    return Best(trial_id=trial_id, value=value if math.isfinite(value) else None, parameters=parameters)

@@ -38,9 +38,9 @@ class FakeCluster:
     kubeconfig: Path
     address: str
 
-    def control(self, what: str, **told: Any) -> Any:
+    def control(self, method: str, /, **told: Any) -> Any:
         """Makes it misbehave: a method of `tests.fakes.kubernetes.control.Control`."""
-        answer = httpx.post(f"{self.address}{what}", json=told, verify=False)
+        answer = httpx.post(f"{self.address}{method}", json=told, verify=False)
         assert answer.is_success, answer.text
         return answer.json()
 

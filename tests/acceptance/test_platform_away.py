@@ -81,6 +81,30 @@ def test_no_trial_starts_elsewhere_while_its_last_job_may_run(daemon: Daemon, co
     assert_gone(str(daemon.data))
 
 
+def test_a_removed_service_that_is_away_holds_up_no_trial(daemon: Daemon, code: Path) -> None:
+    config = _config(code, f"echo $$ > {code}/started; sleep 600", trials=1)
+    config["trainingService"] = [config["trainingService"]]
+    id_ = daemon.create(config, code, ENVIRONMENT)
+    daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING"))
+    daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "away", 10)
+    (pid,) = _started(code)
+    section = {**SERVICE, "name": "scripted-2"}
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": [section], "now": True})
+    ended = daemon.wait_for(id_, lambda state: state["counts"] == {"USER_CANCELED": 1}, 12)
+    assert _runs(pid) and ended["status"] == "DONE"
+    (warning,) = daemon.wait_for(id_, lambda state: state["warnings"], 5)["warnings"]
+    assert warning["code"] == "MAY_STILL_RUN" and "1 jobs may still run on scripted" in warning["message"]
+    (left,) = daemon.call("POST", "/platforms/clean")["cleaned"]
+    assert (left["experiment"], left["service"], left["jobs"]) == (id_, "scripted", 1)
+    assert left["trouble"] and _runs(pid), "it is away still"
+    daemon.wait_for(id_, lambda state: not state["warnings"], AWAY_S + 30)
+    until(lambda: not _runs(pid), 5)
+    assert daemon.log().count("could not be told to stop") <= 4, "less often with each time"
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert daemon.terminate() == 0
+    assert_gone(str(daemon.data))
+
+
 def _config(code: Path, command: str, trials: int) -> dict[str, Any]:
     away = {"after": GOES_S - 1, "for": AWAY_S}
     return {

@@ -83,7 +83,7 @@ async def test_a_port_that_is_taken_leaves_nothing_behind(
     answer = await create(api, world, endpoint={"port": 8888})
     assert answer.status_code == 409
     assert answer.json() == {"error": "port 8888 is in use by process 1 (init); choose another with --port"}
-    assert (await api.get(EXPERIMENTS)).json() == {"experiments": []}
+    assert (await api.get(EXPERIMENTS)).json()["experiments"] == []
     assert list(world.data.glob("*/db")) == [] and listener.endpoints == {}
 
 

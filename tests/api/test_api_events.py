@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from nni_manager.api import events
+from nni_manager.api import event_stream
 from nni_manager.api.application import create_application
-from nni_manager.api.events import EventStream
+from nni_manager.api.event_stream import EventStream, Part, event
 from tests.api.world import World
 
 pytestmark = pytest.mark.unit
@@ -45,6 +45,18 @@ class Stream:
         """The next piece of the body; empty at its end."""
         return str((await self._parts.get())["body"].decode())
 
+    async def events(self) -> list[tuple[str, dict[str, Any]]]:
+        """Those of one piece: kind and data of each."""
+        blocks = [block.split("\n") for block in (await self.part()).split("\n\n") if block]
+        return [(lines[0][7:], json.loads(lines[1][6:])) for lines in blocks]
+
+    async def until(self, kind: str, **fields: object) -> dict[str, Any]:
+        """The first event of which this is so."""
+        while True:
+            for found, data in await self.events():
+                if found == kind and fields.items() <= data.items():
+                    return data
+
     async def state(self) -> dict[str, Any]:
         kind, data, *rest = (await self.part()).split("\n")
         assert kind == "event: state" and rest == ["", ""]
@@ -53,10 +65,13 @@ class Stream:
 
 
 @asynccontextmanager
-async def following(world: World, id: str) -> AsyncIterator[Stream]:
-    stream = Stream()
-    scope = {"type": "http", "method": "GET", "path": f"/api/v1/experiments/{id}/events", "query_string": b"",
-             "headers": [], "server": ("/run/socket", None), "scheme": "http", "http_version": "1.1"}  # fmt: skip
+async def following(world: World, what: str, last: str = "") -> AsyncIterator[Stream]:
+    """`what`: an experiment's id, or a path below that of experiments; `last`: what a browser shows."""
+    stream, place = Stream(), what if "events" in what else f"{what}/events"
+    path, _, query = f"/api/v1/experiments/{place}".partition("?")
+    headers = [(b"last-event-id", last.encode())] if last else []
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode(),
+             "headers": headers, "server": ("/run/socket", None), "scheme": "http", "http_version": "1.1"}  # fmt: skip
     async with asyncio.TaskGroup() as group:
         group.create_task(create_application(world.context)(scope, stream.receive, stream.send))  # type: ignore[arg-type]
         yield stream
@@ -90,6 +105,73 @@ async def test_changes_come_until_it_is_stopped(api: httpx.AsyncClient, world: W
         assert await stream.part() == ""
 
 
+# Trials and results
+
+
+async def test_trials_are_told_as_they_change(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    async with following(world, f"{id_}/trials/events") as stream:
+        made = (await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 1}})).json()
+        running = await stream.until("trial", id=made["id"], status="RUNNING")
+        assert running["parameters"] == {"x": 1}
+        await api.post(f"/api/v1/experiments/{id_}/trials/{made['id']}/kill")
+        await stream.until("trial", id=made["id"], status="USER_CANCELED")
+        await api.post(f"/api/v1/experiments/{id_}/stop")
+        assert await stream.part() == "", "nothing else has changed"
+
+
+async def test_trials_of_a_closed_experiment_come_once(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    listed = (await api.get("/api/v1/experiments/seeded/trials?limit=1000")).json()["trials"]
+    async with following(world, "seeded/trials/events") as stream:
+        assert await stream.events() == [("trial", one) for one in listed]
+        assert await stream.part() == ""
+    ended = len([one for one in listed if one["endedMs"] is not None])
+    async with following(world, "seeded/trials/events", last=str(ended)) as stream:
+        assert {data["status"] for _, data in await stream.events()} <= {"WAITING", "RUNNING", "UNKNOWN"}
+
+
+@pytest.mark.parametrize("page", [2, 1000])
+async def test_results_come_once(
+    api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr("nni_manager.api.events._PAGE", page)
+    await world.add("seeded")
+    listed = (await api.get("/api/v1/experiments/seeded/metrics")).json()["metrics"]
+    for what, last, expected in (
+        ("metrics/events", "", listed),
+        (f"metrics/events?after={listed[1]['id']}", "", listed[2:]),
+        ("metrics/events?after=0", str(listed[1]["id"]), listed[2:]),
+        ("metrics/events", "nonsense", listed),
+        ("metrics/events?trial=good1&type=FINAL", "", [one for one in listed if one["trialId"] == "good1"][-1:]),
+    ):
+        found = []
+        async with following(world, f"seeded/{what}", last) as stream:
+            while events := await stream.events():
+                found += events
+        assert found == [("metric", one) for one in expected], what
+
+
+# The list
+
+
+async def test_the_list_is_told_as_it_changes(api: httpx.AsyncClient, world: World) -> None:
+    await world.add("seeded")
+    async with following(world, "events") as stream:
+        ((kind, first),) = await stream.events()
+        assert kind == "experiment" and (first["id"], first["best"]["trialId"]) == ("seeded", "good1")
+        id_ = await create(api, world)
+        assert (await stream.until("experiment", id=id_))["counts"] == {}
+        await api.post(f"/api/v1/experiments/{id_}/trials", json={"parameters": {"x": 1}})
+        await stream.until("experiment", id=id_, counts={"RUNNING": 1})
+        await api.post(f"/api/v1/experiments/{id_}/stop")
+        stopped = await stream.until("experiment", id=id_, status="STOPPED")
+        assert stopped["counts"] == {"USER_CANCELED": 1}, "which the index knows"
+        await api.delete(f"/api/v1/experiments/{id_}")
+        assert await stream.until("removed") == {"id": id_}
+        world.stopping.set()
+
+
 async def test_head_of_it_ends_at_once(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     async with asyncio.timeout(1):
@@ -109,7 +191,7 @@ async def test_it_ends_with_the_daemon_or_the_client(api: httpx.AsyncClient, wor
 async def test_silence_is_broken_by_comments(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_S", 0.01)
     id_ = await create(api, world)
     async with following(world, id_) as stream:
         await stream.state()
@@ -129,15 +211,15 @@ class Counter:
     def watch(self) -> AbstractContextManager[asyncio.Event]:
         return nullcontext(self._news)
 
-    async def read(self) -> tuple[str, bool]:
+    async def read(self) -> Part:
         self.read_at.append(asyncio.get_running_loop().time())
         self._left -= 1
         self._news.set()
-        return "{}", self._left == 0
+        return Part(text=event("state", "{}"), is_last=self._left == 0)
 
 
 async def test_there_are_at_most_five_a_second() -> None:
     counter, stream = Counter(4), Stream()
     await EventStream(counter, asyncio.Event())({"type": "http"}, stream.receive, stream.send)  # type: ignore[arg-type]
     gaps = [later - earlier for earlier, later in zip(counter.read_at, counter.read_at[1:], strict=False)]
-    assert len(gaps) == 3 and min(gaps) >= events.PAUSE_S * 0.95
+    assert len(gaps) == 3 and min(gaps) >= event_stream.PAUSE_S * 0.95

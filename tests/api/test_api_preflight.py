@@ -52,7 +52,7 @@ async def test_what_is_wrong_refuses_with_nothing_created(
     answer = await api.post(EXPERIMENTS, json=world.config())
     assert answer.status_code == 400 and "trainingService local" in answer.json()["error"]
     assert "it is refused" in answer.json()["error"]
-    assert (await api.get(EXPERIMENTS)).json() == {"experiments": []} and sorted(world.data.iterdir()) == before
+    assert (await api.get(EXPERIMENTS)).json()["experiments"] == [] and sorted(world.data.iterdir()) == before
 
 
 async def test_a_service_that_is_away_is_warned_of_until_it_is_reached(api: httpx.AsyncClient, world: World) -> None:

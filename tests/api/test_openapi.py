@@ -40,7 +40,11 @@ OPERATIONS = {
     "GET /api/v1/experiments/{id}/trials/{trialId}/logs/{name}": ("readTrialLog", "400 404 503"),
     "GET /api/v1/experiments/{id}/logs/{name}": ("readExperimentLog", "400 404 503"),
     "GET /api/v1/experiments/{id}/metrics": ("listMetrics", "400 404 503"),
+    "GET /api/v1/experiments/{id}/export": ("exportResults", "400 404 503"),
+    "GET /api/v1/experiments/events": ("followExperiments", ""),
     "GET /api/v1/experiments/{id}/events": ("followExperiment", "404 503"),
+    "GET /api/v1/experiments/{id}/trials/events": ("followTrials", "404 503"),
+    "GET /api/v1/experiments/{id}/metrics/events": ("followMetrics", "400 404 503"),
     "POST /api/v1/platforms/clean": ("cleanPlatforms", "400 413 503"),
     "POST /api/v1/platforms/plan": ("planExperiment", "400 409 413 503"),
     "GET /api/v1/code/{sha256}": ("findCode", "404 503"),
@@ -111,6 +115,25 @@ def test_bodies_and_answers_have_schemas(document: dict[str, Any]) -> None:
         assert (operation["operationId"] in empty) == ("content" not in success), name
         if "requestBody" in operation:
             assert all(media["schema"] for media in operation["requestBody"]["content"].values()), name
+
+
+def test_events_have_schemas(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name, kinds in {
+        "ListEvent": ["experiment", "removed"], "StateEvent": "state", "TrialEvent": "trial", "MetricEvent": "metric",
+    }.items():  # fmt: skip
+        kind = schemas[name]["properties"]["event"]
+        assert kind.get("enum", kind.get("const")) == kinds and "data" in schemas[name]["properties"]
+    for name, operation in operations(document):
+        content = operation["responses"].get("200", {}).get("content", {})
+        assert name.endswith("/events") == ("text/event-stream" in content), name
+        assert not name.endswith("/events") or "$ref" in content["text/event-stream"]["schema"], name
+
+
+def test_every_operation_says_whether_it_wants_a_token(document: dict[str, Any]) -> None:
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    for name, operation in operations(document):
+        assert operation["security"] == ([] if name in PROBES else [{"token": []}, {}]), name
 
 
 async def test_it_is_served_and_needs_no_other_host(api: httpx.AsyncClient) -> None:

@@ -160,7 +160,7 @@ def run(words: list[str]) -> tuple[Result, list[Any]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nni_manager.cli.session.connect", connect)
-        return CliRunner().invoke(group, ["experiment", "list", *words]), asked
+        return CliRunner().invoke(group, ["trial", "kill", "-T", "0", "abc", *words]), asked
 
 
 def test_option_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.fuzz.target import Target, on_any_port
 #: It ends the daemon.
 _LEFT_OUT = ("stopDaemon",)
 #: Answers that do not end.
-_STREAMS = ("followExperiment",)
+_STREAMS = ("followExperiments", "followExperiment", "followTrials", "followMetrics")
 #: How many of the calls are about something that exists.
 _AIMED = 0.8
 #: Calls between two looks at what there is.

@@ -110,6 +110,8 @@ class Plan:
             Service(name=p.service, state=states[p.service], limit=p.trial_concurrency, hold=holds.get(p.service))
             for p in chosen.platforms
         )
+        known = {service.name for service in services}
+        services += tuple(Service(name=n, state=s, is_removed=True) for n, s in states.items() if n not in known)
         self.snapshot = Snapshot(
             experiment=row or experiment(next_sequence_id=len(trials)), spec=chosen, services=services,
             open_trials=trials,

@@ -178,6 +178,40 @@ def test_a_stopping_experiment_does_not_wait_for_what_is_out_of_reach(
     assert finish.message == "may still run on a: no answer"
 
 
+@pytest.mark.parametrize(("state", "job"), [
+    ({"away_since_ms": NOW - 5_000}, {}), ({"is_ready": False, "away_since_ms": NOW - 5_000}, {}),
+    ({}, {"unreachable_ms": NOW - 8_000, "unreachable": "no answer"}),
+])  # fmt: skip
+@pytest.mark.parametrize(("asked", "ends"), [
+    ("USER", ("USER_CANCELED", "USER_REQUEST")), ("TIMEOUT", ("EARLY_STOPPED", "TIMEOUT")), ("", None),
+])  # fmt: skip
+def test_a_trial_that_is_to_end_on_a_removed_service_does_not_wait_for_it(
+    state: dict[str, Any], job: dict[str, Any], asked: str, ends: tuple[str, str] | None
+) -> None:
+    def at(now_ms: int, service: str = "gone") -> Plan:
+        return Plan(
+            on(service, "aaaaa", asked=asked, **job), config=two(), now_ms=now_ms,
+            services={service: ServiceState(trouble="no answer", **state)},
+        )  # fmt: skip
+
+    assert at(NOW - 1).records(Finish) == [], "it may come back in a moment"
+    assert at(NOW, "a").records(Finish) == [], "one that was not removed is waited for"
+    found = at(NOW)
+    if ends is None:
+        assert found.records(Finish) == [], "it runs to its end there"
+        return
+    (finish,) = found.records(Finish)
+    assert (finish.status, finish.reason, finish.may_run) == (*ends, True)
+    assert finish.message.startswith("may still run on gone: no answer")
+    assert [call.service for call in found.decisions.calls if isinstance(call, Forget)] == ["gone"], "when it is back"
+
+
+def test_a_removed_service_that_is_being_connected_is_waited_for() -> None:
+    """As when the daemon has just started."""
+    connecting = {"gone": ServiceState(is_ready=False, trouble="it is being connected")}
+    assert Plan(on("gone", "aaaaa", asked="USER"), config=two(), services=connecting).records(Finish) == []
+
+
 def test_the_experiment_is_on_hold_when_all_its_services_are() -> None:
     holds = {"a": hold("BAD_CREDENTIALS"), "b": hold("INTERNAL")}
     assert Plan(config=two(), holds={"a": holds["a"]}).records(PutOnHold) == []

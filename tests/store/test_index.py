@@ -17,7 +17,7 @@ import pytest
 from nni_manager.domain.endpoint import Endpoint
 from nni_manager.domain.errors import NotFound, StoreCorrupt, StoreError
 from nni_manager.domain.experiment import ExperimentStatus
-from nni_manager.store import experiments, index
+from nni_manager.store import experiments, glance, index
 from nni_manager.store.connection import connect
 from nni_manager.store.folder import Folder
 from nni_manager.store.index import Entry
@@ -125,7 +125,8 @@ def test_an_entry_is_made_from_a_folder(
 ) -> None:
     folder = make_folder(tmp_path, empty_database, "exp1", config, at=3)
     entry = index.read_folder(folder)
-    assert entry == replace(ENTRY, folder=folder, platform=platform, name=name, created_ms=3)
+    assert replace(entry, results="") == replace(ENTRY, folder=folder, platform=platform, name=name, created_ms=3)
+    assert (found := glance.parse(entry.results)) and (found.counts, found.trials_made, found.best) == ({}, 0, None)
 
 
 def test_the_index_is_made_again_from_the_folders(

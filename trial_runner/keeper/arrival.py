@@ -5,7 +5,7 @@ Sent as text and run by the machine's own Python with `SETTINGS` set, so it impo
 arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
 a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS` has `archive`
 (the hash of its bytes), `size` (how many), `folder` (of this manager and machine, below the home folder), `look`:
-nothing is left there and nothing attached, and `gpus`: looking, a *reading* of them is the second line of JSON.
+nothing is left there and nothing attached, and `gpus`: seconds for a *reading* of them, its second line; 0: none.
 """
 
 import errno
@@ -22,8 +22,6 @@ SETTINGS = globals().get("SETTINGS", {})  # the manager sets it in front of this
 _ROOT = ".nni-manager"
 #: Programs of other versions, which keepers that still have jobs may run from, stay so many seconds.
 _OLD_S = 30 * 24 * 3600
-#: A driver that takes so many seconds hangs.
-_GPUS_S = 10
 
 
 def main():
@@ -91,12 +89,25 @@ def gpus(program, has):
         from trial_runner.gpu_probe.__main__ import Probe
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    signal.alarm(_GPUS_S)
-    reading = Probe().read()
+    signal.signal(signal.SIGALRM, lose_patience)
+    signal.alarm(SETTINGS["gpus"])
+    try:
+        reading = Probe().read()
+    except DriverHangs as error:
+        reading = {"cards": [], "error": str(error)}
     for card in reading["cards"]:
         for process in card["processes"]:
             process["job"] = None  # nobody was asked
     return reading
+
+
+class DriverHangs(Exception):
+    """No OSError: those are the driver's own."""
+
+
+def lose_patience(number, frame):
+    # type: (int, object) -> None
+    raise DriverHangs("the driver has not answered for {} s".format(SETTINGS["gpus"]))
 
 
 def existing(path):

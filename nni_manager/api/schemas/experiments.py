@@ -19,6 +19,10 @@ _ONE_STATUS = (
 )
 
 
+#: Of what lists show.
+_NOT_KNOWN = " null: not known, of a closed one that NNI or an earlier version made."
+
+
 class Hold(Wire):
     """Why no new trial starts although the experiment is not over. Running trials go on."""
 
@@ -97,6 +101,15 @@ class ExperimentSummary(Wire):
     endpoint: ExperimentEndpoint | None = Field(
         description="Its own port; null: it has none. `errors` says if it is not open."
     )
+    counts: dict[TrialStatus, int] | None = Field(description=f"Trials by status; only those that occur.{_NOT_KNOWN}")
+    trials_made: int | None = Field(description=f"How many trials there are, in whatever status.{_NOT_KNOWN}")
+    max_trial_number: int | None = Field(description="How many trials may be made; null: no limit, or not known.")
+    optimize_mode: OptimizeMode | None = Field(
+        description=f"Which results are better, as its tuner understands its config.{_NOT_KNOWN}"
+    )
+    best: Best | None = Field(
+        description="The best trial; null before the first one succeeded with a number, and where `counts` is null."
+    )
 
 
 class ExperimentState(ExperimentSummary):
@@ -144,7 +157,8 @@ class Experiment(ExperimentState):
 
 
 class ExperimentList(Wire):
-    experiments: list[ExperimentSummary] = Field(description="Oldest first.")
+    total: int = Field(description="How many experiments match, whatever `limit` and `offset`.")
+    experiments: list[ExperimentSummary] = Field(description="The page that was asked for.")
 
 
 class NewExperiment(Wire):
@@ -270,6 +284,17 @@ class ExperimentChange(Wire):
     )
     now: bool = Field(
         default=False, description="Trials on services that are removed are cancelled; otherwise they run to their end."
+    )
+
+
+class ExportedResult(Wire):
+    """A trial that succeeded, as NNI's export and `nnictl experiment export` have it."""
+
+    parameter: JsonValue = Field(description="Its parameters, as it got them.")
+    value: str = Field(description="Its final result as reported: JSON text, in which NaN and Infinity may stand.")
+    trial_job_id: str = Field(description="Its id.")
+    intermediate: list[str] | None = Field(
+        default=None, description="With `intermediate=true`: all that it reported, the final result last; JSON texts."
     )
 
 

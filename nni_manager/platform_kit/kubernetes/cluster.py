@@ -74,8 +74,8 @@ class Cluster(Connection):
             informer.try_again()
 
     async def _connect(self) -> None:
-        assert self._access is not None, "set by `use`"
         """Exchanges the client: calls under way on the one before go on; the one before that is closed."""
+        assert self._access is not None, "set by `use`"
         made = await connect(self._access)
         retired, self._retired, self._client = self._retired, self._client, made
         if retired is not None:
@@ -175,27 +175,19 @@ class Cluster(Connection):
         if informer is None:
             query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
             informer = Informer(
-                resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble
+                resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble, renew=self._renew
             )  # fmt: skip
             self._informers[resource] = informer
             informer.start()
         return informer
 
     def _on_trouble(self, informer: Informer) -> None:
-        if informer.trouble is not None and informer.is_unknown_there and self._client is not None:
-            asyncio.get_running_loop().create_task(self._renew_quietly(self._client))
         asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
         troubles = [one.trouble for one in asked if one.trouble is not None]
         if troubles:
             self.note_down(str(troubles[0]))
         else:
             self.note_up()
-
-    async def _renew_quietly(self, used: Client) -> None:
-        try:
-            await self._renew(used)
-        except BadCredentials as error:
-            log.warning("%s", error)
 
 
 def review(namespace: str, verb: str, group: str, plural: str, subresource: str = "") -> Object:

@@ -49,23 +49,29 @@ class Listener(Protocol):
 
 
 class Informer:
-    """`client`: the one to use now, awaited before each call; `on_trouble`: called with what is wrong, or None."""
+    """`client`: the one to use now, awaited before each call; `on_trouble`: called when there is some, or no more.
+
+    `renew`: reads credentials again that the server refuses, as they may merely have expired. Raises BadCredentials.
+    """
 
     def __init__(
         self, resource: Resource, namespace: str, client: Callable[[], Awaitable[Client]], *, query: Query,
-        on_trouble: Callable[[Informer], None],
+        on_trouble: Callable[[Informer], None], renew: Callable[[Client], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         self.resource = resource
         self._path = resource.path(namespace)
         self._client = client
         self._query = tuple(query)
         self._on_trouble = on_trouble
+        self._renew = renew
+        #: The one that was asked last.
+        self._asked: Client | None = None
+        #: With the credentials as they are the server was not asked yet.
+        self._is_renewed = False
         self.objects: dict[str, Object] = {}
         self.listeners: list[Listener] = []
         #: Why it does not know what is so now; None while it does.
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
-        #: The server does not know who we are, which other credentials may change; rights may be denied to anybody.
-        self.is_unknown_there = False
         #: Watching is denied: it asks every few seconds.
         self.polls = False
         self._version = ""
@@ -109,7 +115,7 @@ class Informer:
                 await self._round()
                 self._note(None)
             except Refusal as refusal:
-                await self._on_refusal(refusal)
+                await self._react(refusal)
             except PlatformError as error:
                 await self._on_failure(error)
             except Exception as error:  # what one object holds must not end what all trials depend on
@@ -127,6 +133,18 @@ class Informer:
         else:
             await self._watch()
 
+    async def _react(self, refusal: Refusal) -> None:
+        """Credentials that have expired are read again before anybody hears of it."""
+        if refusal.status != 401 or self._renew is None or self._is_renewed:
+            self._is_renewed = False
+            return await self._on_refusal(refusal)
+        self._is_renewed = True
+        try:
+            assert self._asked is not None, "it has refused"
+            await self._renew(self._asked)
+        except PlatformError as error:
+            await self._on_failure(error)
+
     async def _on_refusal(self, refusal: Refusal) -> None:
         if refusal.status == _GONE:
             self._version = ""
@@ -134,7 +152,6 @@ class Informer:
             log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
             self.polls = True
         elif refusal.status in (401, 403):
-            self.is_unknown_there = refusal.status == 401
             await self._on_failure(BadCredentials(f"{self.resource.plural} cannot be listed: {refusal}"))
         else:
             await self._on_failure(PlatformUnavailable(f"{self.resource.plural} cannot be listed: {refusal}"))
@@ -151,6 +168,7 @@ class Informer:
     def _note(self, trouble: PlatformError | None) -> None:
         if trouble is None:
             self._failures = 0
+            self._is_renewed = False
         is_new = (trouble is None) != (self.trouble is None) or not self._synced.is_set()
         self.trouble = trouble
         self._synced.set()
@@ -165,7 +183,7 @@ class Informer:
         page, version = "", ""
         while True:
             more = [("continue", page)] if page else []
-            client = await self._client()
+            client = self._asked = await self._client()
             answer = await client.call("GET", self._path, query=[*self._query, ("limit", str(_PAGE)), *more])
             found.update({one["metadata"]["name"]: one for one in answer.get("items") or ()})
             meta = answer.get("metadata") or {}
@@ -204,7 +222,7 @@ class Informer:
             *self._query, ("watch", "1"), ("allowWatchBookmarks", "true"), ("resourceVersion", self._version),
             ("timeoutSeconds", str(_WATCH_S)),
         ]  # fmt: skip
-        client = await self._client()
+        client = self._asked = await self._client()
         begun_s = asyncio.get_running_loop().time()
         is_open = False
         try:

@@ -29,6 +29,8 @@ from trial_runner import protocol
 #: Seconds until a machine has said what it is, and until the program is there.
 _GREETING_S = 30.0
 _INSTALL_S = 120.0
+#: A driver that takes so many seconds to tell of its GPUs hangs.
+_GPUS_S = 10
 _OLDEST_PYTHON = (3, 7)
 _BOOT = "import sys;sys.path.pop(0);import base64;print(sys.argv[1]+str(sys.version_info[:2]));sys.stdout.flush();exec(base64.b64decode(sys.stdin.readline()))"  # noqa: E501
 _NO_PYTHON = "nopython"
@@ -76,7 +78,13 @@ async def arrive(
     try:
         async with asyncio.timeout(_GREETING_S):
             await _found_python(channel, mark)
-            settings = {"archive": digest, "size": len(data), "folder": folder, "look": look, "gpus": gpus}
+            settings = {
+                "archive": digest,
+                "size": len(data),
+                "folder": folder,
+                "look": look,
+                "gpus": _GPUS_S if gpus else 0,
+            }
             channel.channel.write(_line(settings))
             told = json.loads(await channel.line())
             greeting = _greeting(told)

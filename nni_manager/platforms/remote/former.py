@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nni_manager.platforms.remote.site import Entry
+from nni_manager.platforms.remote.entry import Entry
 
 log = logging.getLogger(__name__)
 

@@ -29,9 +29,10 @@ from nni_manager.platform_kit.machines.ledger import Demand, Reservation
 from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.remote import cleaning, former, job
 from nni_manager.platforms.remote.config import RemoteConfig
+from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
-from nni_manager.platforms.remote.site import Entry, Site
+from nni_manager.platforms.remote.site import Site
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.shared_folder import STORAGE, SharedFolder
 from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
-from nni_manager.platforms.remote.address import Address, Credential
+from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote.machine_jobs import MachineJobs
 from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.shipping import ship
 
@@ -29,35 +27,6 @@ log = logging.getLogger(__name__)
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
 #: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
-#: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
-_STOP_PATIENCE_S = 5.0
-#: A machine's clock that is off by less is not worth a word, nor a correction.
-_SKEW_MS = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """Of `machineList`."""
-
-    address: Address
-    credential: Credential = field(repr=False)
-    python_path: str
-    pre_command: str
-    #: It takes nothing new.
-    is_drained: bool
-    use_active_gpu: bool = False
-    max_trial_number_per_gpu: int | None = None
-    gpu_indices: tuple[int, ...] | None = None
-
-    @classmethod
-    def of(cls, machine: Mapping[str, Any]) -> Entry:
-        return cls(
-            address=Address.of(machine), credential=Credential.of(machine),
-            python_path=machine.get("pythonPath", ""), pre_command=machine.get("preCommand", ""),
-            is_drained=machine.get("drain", False), use_active_gpu=machine.get("useActiveGpu", False),
-            max_trial_number_per_gpu=machine.get("maxTrialNumberPerGpu"),
-            gpu_indices=tuple(machine["gpuIndices"]) if machine.get("gpuIndices") else None,
-        )  # fmt: skip
 
 
 class Site:
@@ -77,7 +46,7 @@ class Site:
         #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
         self.shared_folder = ""
         #: Of this experiment there; entered while it can be logged in to.
-        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
+        self.jobs = MachineJobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -321,61 +290,8 @@ class Site:
         return f"{greeting.folder}/{self._host.experiment_id}.{self._host.service}"
 
 
-class _Jobs(KeeperJobs):
-    """Those of one experiment on one machine."""
-
-    def __init__(
-        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
-        explained: Callable[[JobReport], JobReport],
-    ) -> None:  # fmt: skip
-        key = address.key
-
-        async def known(names: Collection[str]) -> Collection[str]:
-            return [name for name in names if placed.is_wanted(name) and placed.machine(name) in (key, None)]
-
-        async def followed(names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-            found = await host.followed(names)
-            return {name: at for name, at in found.items() if name in names or placed.machine(name) in (key, None)}
-
-        super().__init__(
-            replace(host, followed=followed), known=known, key=key, place=address.host, stop_patience_s=_STOP_PATIENCE_S
-        )
-        self._address = address
-        self._up = on_up
-        self._down = on_down
-        self._explained = explained
-        self.is_up = False
-
-    def report_of(self, job: Mapping[str, Any]) -> JobReport:
-        """Where it is, and times by our clock."""
-        report, host = self._explained(super().report_of(job)), self._address.host
-        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
-        assert isinstance(self._connection, Machine), "what it was entered with"
-        offset_ms = self._connection.clock_offset_ms
-        return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
-
-    async def on_connected(self) -> None:
-        await super().on_connected()
-        self.is_up = True
-        self._up()
-        self._host.wake("")
-
-    def on_disconnected(self) -> None:
-        self.is_up = False
-        self._down()
-        super().on_disconnected()
-
-
 def _refusal(machine: Machine) -> BadCredentials:
     assert machine.fault is not None
     error = machine.fault.error(machine.address.host)
     assert isinstance(error, BadCredentials)
     return error
-
-
-def _by_our_clock(report: JobReport, offset_ms: int) -> JobReport:
-    return replace(
-        report,
-        started_ms=None if report.started_ms is None else report.started_ms - offset_ms,
-        ended_ms=None if report.ended_ms is None else report.ended_ms - offset_ms,
-    )

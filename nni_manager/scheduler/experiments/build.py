@@ -41,6 +41,8 @@ class SharedParts:
     clock: Clock
     warnings: DaemonWarnings
     leftovers: Leftovers
+    #: Of any experiment at work, and of the list of all.
+    changes: Changes = field(default_factory=Changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,10 @@ class Leftovers:
         troubles = await asyncio.gather(*(asyncio.shield(self._start(left)) for left in chosen))
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
 
+    def services_of(self, experiment_id: str) -> frozenset[str]:
+        """On which something of it is noted."""
+        return frozenset(service for id, service in self._known if id == experiment_id)
+
     def warnings_of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:
         """Warnings of jobs of an experiment that may still run, one for each of its services."""
         return tuple(
@@ -163,14 +167,15 @@ def _sentence(left: LeftoverJobs) -> str:
 
 
 def read_left_behind(
-    connection: sqlite3.Connection, now_ms: int, *, sentence: str = "", running: bool = False
+    connection: sqlite3.Connection, now_ms: int, *, sentence: str = "", running: bool = False, decided: bool = False
 ) -> list[LeftoverJobs]:
-    """By service, those of which it is not known that nothing is left; `running`: only those that may still run.
+    """By service, those of which it is not known that nothing is left; `running`: only those that may still run;
+    `decided`: only those that no trial waits for any more.
 
     `sentence`: why they could not be ended, where nothing better is known.
     """
     row = experiments.load(connection)
-    names = jobs.left(connection, running=running)
+    names = jobs.left(connection, running=running, decided=decided)
     sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
     values = secrets.load(connection) if names else {}
     return [

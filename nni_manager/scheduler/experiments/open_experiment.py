@@ -124,7 +124,7 @@ async def open_experiment(
     async with AsyncExitStack() as held:
         held.callback(Ownership(folder.lock, f"the experiment folder {folder.path}").release)
         await asyncio.to_thread(migrate.migrate, folder.database, "experiment")
-        changes = Changes()
+        changes = Changes(also=shared.changes)
         database = Database(folder.database, on_trouble=changes.note)
         held.push_async_callback(database.close)
         stored = await database.try_write(lambda c: _load(c, folder, shared.clock()))

@@ -30,6 +30,7 @@ from nni_manager.scheduler.experiments.preflight import ServicePlan
 from nni_manager.scheduler.experiments.submission import Reopening, Submission
 from nni_manager.scheduler.experiments.supervisor import Supervisor
 from nni_manager.scheduler.planning.experiment_status import room
+from nni_manager.scheduler.turns.process_state import Changes
 from nni_manager.store import experiments, index, nni_format, stored_config, trials
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
@@ -257,6 +258,11 @@ class Service:
         """All that this daemon works on."""
         found = map(self._supervisor.get, self._supervisor.open_ids)
         return tuple(experiment for experiment in found if experiment is not None)
+
+    @property
+    def changes(self) -> Changes:
+        """Of any experiment at work, and of the list of all."""
+        return self._shared.changes
 
     @property
     def keeper(self) -> Keeper:

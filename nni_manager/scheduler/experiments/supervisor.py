@@ -18,7 +18,7 @@ from nni_manager.scheduler.experiments.build import SharedParts
 from nni_manager.scheduler.experiments.closed import ClosedExperiments
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment, open_experiment
 from nni_manager.scheduler.turns.turn import Result
-from nni_manager.store import experiments, index
+from nni_manager.store import experiments, glance, index
 from nni_manager.store.database import Database
 from nni_manager.store.index import Entry
 
@@ -132,7 +132,7 @@ class Supervisor:
         self._tasks[entry.id] = self._group.create_task(self._run(experiment), name=f"experiment {entry.id}")
         await asyncio.sleep(0)  # a task that is cancelled before its first step never closes what it was given
         await self.closed_ones.let_go(entry.id)
-        self.on_change()  # the index may have said so before it was true
+        self._tell()  # the index may have said so before it was true
         return experiment
 
     @property
@@ -207,7 +207,7 @@ class Supervisor:
     async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Changes the index on somebody's behalf. Raises StoreUnavailable, having changed nothing."""
         answer = await self.index.try_write(function)
-        self.on_change()
+        self._tell()
         return answer
 
     async def note(self, function: Callable[[sqlite3.Connection], None]) -> None:
@@ -216,13 +216,17 @@ class Supervisor:
         write.add_done_callback(self._noted)
         await asyncio.wait({write}, timeout=_INDEX_PATIENCE_S)
 
+    def _tell(self) -> None:
+        self.shared.changes.note()
+        self.on_change()
+
     def _noted(self, write: asyncio.Future[None]) -> None:
         if write.cancelled():
             return
         if (error := write.exception()) is not None:
             log.error("the index is not up to date: %s", error)
         else:
-            self.on_change()
+            self._tell()
 
     def _restore(self, entries: Sequence[Entry]) -> None:
         """Restores endpoints, and experiments open for reading, of a daemon that ended or was killed."""
@@ -319,7 +323,12 @@ class Supervisor:
         experiment = self._open.get(id)
         if not is_open and experiment is not None:  # first: who is killed in between finds the experiment open
             await self._note_left(experiment, running=True)
-        await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))
+        elif experiment is not None:
+            await self._note_abandoned(experiment)
+        results = await _results(experiment) if not is_open and experiment is not None else ""
+        await self.note(
+            lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open, results=results)
+        )
 
     async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
         """Notes the jobs that its services could not end or remove."""
@@ -334,6 +343,34 @@ class Supervisor:
                 await self.shared.leftovers.forget(experiment.id, service)
         except StoreError as error:
             log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+    async def _note_abandoned(self, experiment: OpenExperiment) -> None:
+        """What runs on, perhaps, where the experiment has no service any more: trials were ended without it."""
+        removed = {name: one for name, one in experiment.loop.services.items() if one.is_removed}
+        noted, now_ms = self.shared.leftovers.services_of(experiment.id), self.shared.clock()
+        if not removed and not noted:
+            return
+        try:
+            found = await experiment.database.read(
+                lambda c: leftovers.read_left_behind(c, now_ms, running=True, decided=True)
+            )
+            left = {one.service: one for one in found if one.service in removed}
+            for name, one in left.items():
+                trouble = removed[name].state.trouble or "it could not be asked to end them"
+                await self.shared.leftovers.note(replace(one, sentence=trouble))
+            for name in noted - {one.service for one in found}:
+                await self.shared.leftovers.forget(experiment.id, name)
+        except StoreError as error:
+            log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+
+
+async def _results(experiment: OpenExperiment) -> str:
+    """What lists show of it from now on; empty when it cannot be read."""
+    try:
+        return await experiment.database.read(glance.text_of)
+    except StoreError as error:
+        log.warning("lists will not show the results of experiment %s: %s", experiment.id, error)
+        return ""
 
 
 def _stop_unless_stopped(connection: sqlite3.Connection, now_ms: int) -> None:

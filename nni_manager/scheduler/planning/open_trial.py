@@ -52,12 +52,10 @@ LOST_AFTER_MS = 600_000
 STORAGE_PATIENCE = 12
 #: How a shell ends when its command was interrupted or terminated.
 _STOPPED_CODES = (130, 143)
-#: After which a trial of a stopping experiment is closed although its service, or the job's machine, cannot be asked.
+#: After which a trial of a stopping experiment, or on a removed service, is closed although that, or the job's machine,
+#: cannot be asked.
 _STOP_AWAY_MS = 5_000
 _STOP_UNREACHABLE_MS = 8_000
-#: How many times `metricGrace` is waited for the results of a success that come through storage: network file systems
-#: cache what they know of folders and sizes for a minute and longer, 2 minutes is what twelve times its default makes.
-STORAGE_PATIENCE = 12
 
 
 def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> None:
@@ -67,8 +65,9 @@ def decide_trial(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) -> 
         _follow_waiting(snapshot, trial, decisions)
     elif (finding := _finding(snapshot, trial, job, decisions)) is not None:
         _settle(snapshot, trial, job, finding, decisions)
-    elif (may_run := _out_of_reach(snapshot, job, decisions)) is not None:
-        _finish(snapshot, trial, _STOPPED_AWAY, AttemptEnd(report=may_run), decisions, may_run=True)
+    elif (may_run := _out_of_reach(snapshot, trial, job, decisions)) is not None:
+        verdict = _STOPPED_AWAY if snapshot.is_stopping else _ended_away(trial)
+        _finish(snapshot, trial, verdict, AttemptEnd(report=may_run), decisions, may_run=True)
         if job.handle is not None:
             decisions.calls.append(Forget(handle=_handle(job), service=job.service))
     else:
@@ -255,18 +254,34 @@ def _finish(
     decisions.records.append(record)
 
 
-def _out_of_reach(snapshot: Snapshot, job: AttemptRow, decisions: Decisions) -> JobReport | None:
-    """A report in place of an end that cannot be waited for: the experiment is stopping, and nobody can be asked."""
-    since_ms, state = snapshot.here.stopping_since_ms, snapshot.service(job.service).state
-    is_away = not state.is_ready or state.away_since_ms is not None
-    if not snapshot.is_stopping or since_ms is None or not (is_away or job.unreachable_ms is not None):
+def _out_of_reach(
+    snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions
+) -> JobReport | None:  # fmt: skip
+    """What is said of a trial whose end cannot be waited for, as nobody can be asked: of a stopping experiment, or of
+    one that is to end on a service which was removed."""
+    service = snapshot.service(job.service)
+    is_away = not service.state.is_ready or service.state.away_since_ms is not None
+    if not (is_away or job.unreachable_ms is not None):
+        return None
+    if snapshot.is_stopping:
+        since_ms = snapshot.here.stopping_since_ms
+    elif service.is_removed and trial.asked is not None:
+        since_ms = service.state.away_since_ms if is_away else job.unreachable_ms
+    else:
+        return None
+    if since_ms is None:
         return None
     until_ms = since_ms + (_STOP_AWAY_MS if is_away else _STOP_UNREACHABLE_MS)
     if snapshot.here.now_ms < until_ms:
         decisions.wake_at(until_ms)
         return None
-    why = job.unreachable or state.trouble or "it cannot be asked"
+    why = job.unreachable or service.state.trouble or "it cannot be asked"
     return JobReport(state=JobState.UNKNOWN, message=f"may still run on {job.service}: {why}")
+
+
+def _ended_away(trial: OpenTrial) -> Outcome:
+    """As if its service had ended it when it was asked to."""
+    return outcome(JobReport(state=JobState.CANCELLED), trial.asked, platform_retries=0, user_retries=0)
 
 
 _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED)

@@ -66,7 +66,7 @@ class JobFactory:
 log = logging.getLogger(__name__)
 
 #: Seconds after which a stop that could not be sent is sent again.
-_CANCEL_AGAIN_S = 1.0
+_CANCEL_AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Actions:
@@ -89,6 +89,8 @@ class Actions:
         self.is_stopping = False
         #: Service → jobs to be stopped with the next call.
         self._to_cancel: dict[str, list[JobHandle]] = {}
+        #: Service → calls in a row that could not tell it to stop jobs.
+        self._unheard: dict[str, int] = {}
         self._performers: dict[type, Callable[[Any], None]] = {
             d.Submit: self._submit,
             d.Cancel: self._cancel,
@@ -160,14 +162,23 @@ class Actions:
     async def _do_cancel(self, service: TrainingService, handles: Sequence[JobHandle]) -> None:
         try:
             await service.cancel(handles, self._spec.now.grace_period_s)
+            self._unheard.pop(service.name, None)
         except (PlatformUnavailable, BadCredentials) as error:
             names = ", ".join(handle.job_name for handle in handles)
             log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
-            await asyncio.sleep(_CANCEL_AGAIN_S)
-            service.cancelled.difference_update(handle.job_name for handle in handles)
-            self._inbox.wake()
+            # no task, for which the end of an experiment would wait
+            asyncio.get_running_loop().call_later(self._pause_s(service.name), self._tell_again, service, handles)
         except Exception as error:
             service.note_bug(error)
+
+    def _tell_again(self, service: TrainingService, handles: Sequence[JobHandle]) -> None:
+        service.cancelled.difference_update(handle.job_name for handle in handles)
+        self._inbox.wake()
+
+    def _pause_s(self, service: str) -> float:
+        """Longer each time. A service that is back is told at once: it clears what it was sent."""
+        times = self._unheard[service] = self._unheard.get(service, 0) + 1
+        return _CANCEL_AGAIN_S[min(times, len(_CANCEL_AGAIN_S)) - 1]
 
     def _forget(self, call: d.Forget) -> None:
         service = self._services[call.service]

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from nni_manager.domain.clock import Clock, ClockSteps
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.experiment import ExperimentSpec, ExperimentStatus, Hold, HoldCode
-from nni_manager.domain.service import LiveService
+from nni_manager.domain.service import LiveService, ServiceStatus
 from nni_manager.scheduler.experiments import experiment_log
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ProcessState
@@ -65,6 +65,8 @@ class ExperimentLoop:
         self._wake_at_ms: int | None = None
         self._last: Result | None = None
         self._stopping_since_ms: int | None = None
+        #: Removed services, with how they are.
+        self._removed: tuple[tuple[str, ServiceStatus], ...] = ()
         self._shown: object = None
         #: The experiment is STOPPED: nothing more to do.
         self.closed = asyncio.Event()
@@ -229,13 +231,22 @@ class ExperimentLoop:
         for name, service in self.services.items():
             service.want(result.wants.get(name, 0))
         self._wake_at_ms = result.wake_at_ms
-        if self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold):
+        is_news = self._last is None or (result.status, result.hold) != (self._last.status, self._last.hold)
+        if self._has_abandoned(result) or is_news:
             await self._note_status(result)
         self._last = result
         shown = (self.derived_hold, self.live_services)
         if result.records or result.shows_more or shown != self._shown:
             self._shown = shown
             self._changed()
+
+    def _has_abandoned(self, result: Result) -> bool:
+        """A trial was ended without its service, or something is new about a service that is removed."""
+        before, self._removed = self._removed, tuple(
+            (name, service.live.status) for name, service in self.services.items() if service.is_removed
+        )  # fmt: skip
+        may_run = any(isinstance(record, d.Finish) and record.may_run for record in result.records)
+        return may_run or before != self._removed
 
     def _note_stopping(self, result: Result) -> None:
         self._actions.is_stopping = result.status is ExperimentStatus.STOPPING

@@ -23,9 +23,10 @@ class LiveSpec:
 
 
 class Changes:
-    """Many notes while nobody looks are one."""
+    """Many notes while nobody looks are one. `also`: is told as well."""
 
-    def __init__(self) -> None:
+    def __init__(self, also: Changes | None = None) -> None:
+        self._also = also
         self._watchers: set[asyncio.Event] = set()
         #: Grows with every note: what was read after it was looked at is not older than that.
         self.count = 0
@@ -34,6 +35,8 @@ class Changes:
         self.count += 1
         for watcher in self._watchers:
             watcher.set()
+        if self._also is not None:
+            self._also.note()
 
     @contextmanager
     def watch(self) -> Iterator[asyncio.Event]:

@@ -332,6 +332,7 @@ class TrainingService:
     def _be_back(self) -> None:
         if self._away_since_ms is not None:
             self._away_since_ms = None
+            self.cancelled.clear()  # it did not hear them
             self.note_trouble(None)
             self._inbox.wake()
 

@@ -48,6 +48,10 @@ class Control:
         """The next requests that fit fail: see `faults.Fault`."""
         self._cluster.faults.add(Fault.read(given))
 
+    def met(self) -> dict[str, int]:
+        """How many requests met a fault so far."""
+        return {"requests": self._cluster.faults.met}
+
     def clear(self) -> None:
         """No fault, no pretence, no broken image, no lost node any more."""
         cluster = self._cluster

@@ -53,6 +53,8 @@ class Faults:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
+        #: How many requests met one.
+        self.met = 0
 
     def add(self, fault: Fault) -> None:
         self._faults.append(fault)
@@ -63,6 +65,7 @@ class Faults:
     def take(self, method: str, path: str, watch: bool = False) -> Fault | None:
         for fault in self._faults:
             if fault.of_watch == watch and fault.fits(method, path):
+                self.met += 1
                 fault.times -= 1
                 if fault.times == 0:
                     self._faults.remove(fault)

@@ -17,8 +17,8 @@ import pytest_asyncio
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platforms.remote.address import Credential
+from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.preflight import look
-from nni_manager.platforms.remote.site import Entry
 from tests.fake_driver import FakeDriver, OnCard
 from tests.platforms.remote.ssh_machines import InProcessMachine, free_port, home_of_manager
 
@@ -202,7 +202,9 @@ async def test_windows_is_refused_in_a_sentence(machine: InProcessMachine) -> No
     assert "it runs Windows" in finding.sentence and "WSL" in finding.fix
 
 
-async def test_gpus_are_looked_at_where_trials_need_them(machine: InProcessMachine, tmp_path: Path) -> None:
+async def test_gpus_are_looked_at_where_trials_need_them(
+    machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = FakeDriver(tmp_path / "driver", 2)
     driver.show({0: [OnCard(os.getpid())]})
     machine.environment.update(driver.environment)
@@ -212,6 +214,10 @@ async def test_gpus_are_looked_at_where_trials_need_them(machine: InProcessMachi
     assert gpus.sentence == "2 read by nvidia-smi, 1 free for these trials now"
     _, many = await look({entry: Demand(count=3)})
     assert many.severity is Severity.WRONG and "127.0.0.1 has 2 GPUs, and a trial needs 3" in many.sentence
+    driver.hang()
+    monkeypatch.setattr("nni_manager.platforms.remote.arrival._GPUS_S", 1)
+    _, hanging = await look({entry: Demand(count=1)})
+    assert hanging.severity is Severity.AWAY and "the driver has not answered for 1 s" in hanging.sentence
     driver.remove_program()
     _, absent = await look({entry: Demand(count=1)})
     assert absent.severity is Severity.WRONG and "install NVIDIA's driver" in absent.fix

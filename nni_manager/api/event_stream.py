@@ -1,0 +1,122 @@
+"""Server-sent events about something that changes. What happens in a short time is told at once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from nni_manager.domain.errors import NniManagerError
+
+#: Seconds between two events at least, and of silence after which a comment says that the stream is alive.
+PAUSE_S = 0.2
+HEARTBEAT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some events, as `event` makes them, or none."""
+
+    text: str
+    #: There will be no other.
+    is_last: bool
+    #: The next part can be read at once.
+    has_more: bool = False
+
+
+def event(kind: str, data: str, id: int | None = None) -> str:
+    """`data`: JSON on one line; `id`: what a client shows as Last-Event-ID when it comes again."""
+    return f"event: {kind}\ndata: {data}\n" + (f"id: {id}\n" if id is not None else "") + "\n"
+
+
+def last_event_id(request: Request) -> int | None:
+    """What a browser sends when its stream broke off."""
+    given = request.headers.get("last-event-id", "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else None
+
+
+class Subject(Protocol):
+    """What is followed."""
+
+    def watch(self) -> AbstractContextManager[asyncio.Event]:
+        """An event that is set by every change, from now on."""
+
+    async def read(self) -> Part:
+        """What is new since the last call."""
+
+
+class EventStream(Response):
+    """Ends when the subject is over, the client goes away or `stopping` is set, and leaves no task behind."""
+
+    media_type = "text/event-stream"
+    charset = "utf-8"
+
+    def __init__(self, subject: Subject, stopping: asyncio.Event) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._subject = subject
+        self._stopping = stopping
+        self._over = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        with self._subject.watch() as news:
+            async with asyncio.TaskGroup() as group:
+                enders = [
+                    group.create_task(self._end_with_client(receive, news), name="stream: client"),
+                    group.create_task(self._end_with_daemon(news), name="stream: daemon"),
+                ]
+                await self._send_parts(send, news)
+                for ender in enders:
+                    ender.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_parts(self, send: Send, news: asyncio.Event) -> None:
+        while not self._over.is_set():
+            news.clear()
+            part = await self._send_part(send)
+            if part.is_last:
+                return
+            if part.has_more:
+                continue
+            await _happened(self._over, PAUSE_S)
+            while not await _happened(news, HEARTBEAT_S):
+                await _write(send, ":\n\n")
+
+    async def _send_part(self, send: Send) -> Part:
+        try:
+            part = await self._subject.read()
+        except NniManagerError:  # it was deleted, or cannot be read now: the client asks again, and is told why
+            return Part(text="", is_last=True)
+        if part.text:
+            await _write(send, part.text)
+        return part
+
+    async def _end_with_client(self, receive: Receive, news: asyncio.Event) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._end(news)
+
+    async def _end_with_daemon(self, news: asyncio.Event) -> None:
+        await self._stopping.wait()
+        self._end(news)
+
+    def _end(self, news: asyncio.Event) -> None:
+        self._over.set()
+        news.set()
+
+
+async def _happened(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    return False
+
+
+async def _write(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})

@@ -1,0 +1,72 @@
+"""Jobs of one experiment on one machine: what the keeper there tells, with the machine's name and by our clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nni_manager.domain.job import JobReport
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.keeper.jobs import KeeperJobs
+from nni_manager.platforms.remote.address import Address
+from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote.placed import Placed
+
+#: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
+_STOP_PATIENCE_S = 5.0
+#: A machine's clock that is off by less is not worth a word, nor a correction.
+_SKEW_MS = 1000
+
+
+class MachineJobs(KeeperJobs):
+    """`on_up`, `on_down`: the keeper can be asked, and cannot any more; `explained`: a report with more to say."""
+
+    def __init__(
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
+        explained: Callable[[JobReport], JobReport],
+    ) -> None:  # fmt: skip
+        key = address.key
+
+        async def known(names: Collection[str]) -> Collection[str]:
+            return [name for name in names if placed.is_wanted(name) and placed.machine(name) in (key, None)]
+
+        async def followed(names: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+            found = await host.followed(names)
+            return {name: at for name, at in found.items() if name in names or placed.machine(name) in (key, None)}
+
+        super().__init__(
+            replace(host, followed=followed), known=known, key=key, place=address.host, stop_patience_s=_STOP_PATIENCE_S
+        )
+        self._address = address
+        self._up = on_up
+        self._down = on_down
+        self._explained = explained
+        self.is_up = False
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        """Where it is, and times by our clock."""
+        report, host = self._explained(super().report_of(job)), self._address.host
+        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
+        assert isinstance(self._connection, Machine), "what it was entered with"
+        offset_ms = self._connection.clock_offset_ms
+        return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)
+
+    async def on_connected(self) -> None:
+        await super().on_connected()
+        self.is_up = True
+        self._up()
+        self._host.wake("")
+
+    def on_disconnected(self) -> None:
+        self.is_up = False
+        self._down()
+        super().on_disconnected()
+
+
+def _by_our_clock(report: JobReport, offset_ms: int) -> JobReport:
+    return replace(
+        report,
+        started_ms=None if report.started_ms is None else report.started_ms - offset_ms,
+        ended_ms=None if report.ended_ms is None else report.ended_ms - offset_ms,
+    )

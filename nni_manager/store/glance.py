@@ -1,0 +1,75 @@
+"""What a list shows of an experiment's results; of a closed one the index keeps it, so that no list opens them all."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nni_manager.domain.metrics import OptimizeMode
+from nni_manager.store import answers, stored_config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The best succeeded trial so far."""
+
+    trial_id: str
+    #: None: infinite.
+    value: float | None
+    #: As the trial got them; null where JSON has no word for a number.
+    parameters: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    #: Trials by status, only those that occur.
+    counts: Mapping[str, int]
+    trials_made: int
+    #: None: no limit.
+    max_trial_number: int | None
+    optimize_mode: OptimizeMode
+    best: Best | None
+
+    def text(self) -> str:
+        """JSON, for `parse`."""
+        return json.dumps(asdict(self))
+
+
+def parse(text: str) -> Glance | None:
+    """None: it is not known."""
+    if not text:
+        return None
+    values = json.loads(text)
+    best = values.pop("best")
+    mode = OptimizeMode(values.pop("optimize_mode"))
+    return Glance(**values, optimize_mode=mode, best=best and Best(**best))
+
+
+def load(connection: sqlite3.Connection, config: Mapping[str, Any]) -> Glance:
+    """`config`: the experiment's, canonical."""
+    (made,) = connection.execute("SELECT next_sequence_id FROM experiment").fetchone()
+    maximizes = stored_config.maximizes(config)
+    return Glance(
+        counts=answers.counts(connection), trials_made=made, max_trial_number=config.get("maxTrialNumber"),
+        optimize_mode=OptimizeMode.MAXIMIZE if maximizes else OptimizeMode.MINIMIZE,
+        best=_best(connection, maximizes=maximizes),
+    )  # fmt: skip
+
+
+def text_of(connection: sqlite3.Connection) -> str:
+    """For the index."""
+    (config,) = connection.execute("SELECT config FROM experiment").fetchone()
+    return load(connection, json.loads(config)).text()
+
+
+def _best(connection: sqlite3.Connection, *, maximizes: bool) -> Best | None:
+    found = answers.best(connection, maximize=maximizes)
+    if found is None:
+        return None
+    trial_id, value, record = found
+    parameters = json.loads(record, parse_constant=lambda _: None)["parameters"]
+    return Best(trial_id=trial_id, value=value if math.isfinite(value) else None, parameters=parameters)

@@ -1,0 +1,190 @@
+"""What befalls an experiment on a cluster, through the daemon: no trial is lost, and none runs twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.acceptance.kubernetes_cluster import PODS, TFJOBS, FakeCluster, fake_cluster
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+#: Seconds that the API server is gone; as a person would wait: two minutes.
+OUTAGE_S = float(os.environ.get("NNI_TEST_OUTAGE_S", "2"))
+WATCHES = 100
+_ROLE = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
+
+
+class Stage:
+    """An experiment whose trials end when they are told to, each with its number as its result."""
+
+    def __init__(self, daemon: Daemon, cluster: FakeCluster, folder: Path) -> None:
+        self.daemon, self.cluster, self._folder = daemon, cluster, folder
+        self._go = folder / "go"
+        self.id = ""
+
+    def create(self, trials: int, at_once: int, kubeconfig: Path | None = None, **fields: Any) -> None:
+        command = (
+            f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
+            """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+        )
+        service = {
+            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": "push",
+            "nniManagerIp": "127.0.0.1", "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
+            "worker": {**_ROLE, "command": command}, **fields,
+        }  # fmt: skip
+        code = self._folder / "code"
+        code.mkdir()
+        config = {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+            "trialCodeDirectory": ".", "trialConcurrency": at_once, "maxTrialNumber": trials,
+            "tuner": {"name": "Random"}, "trainingService": service,
+        }  # fmt: skip
+        self.id = self.daemon.create(config, code)
+
+    def go(self) -> None:
+        """Trials may end."""
+        self._go.touch()
+
+    def restart(self) -> None:
+        """After it was killed."""
+        self.daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+
+    def until_running(self, trials: int) -> None:
+        self.daemon.wait_for(self.id, lambda state: state["counts"].get("RUNNING", 0) == trials)
+
+    def met(self) -> int:
+        """Requests to the cluster that went wrong so far."""
+        return int(self.cluster.control("met")["requests"])
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.daemon.rows(self.id, query)
+
+    def check(self, trials: int) -> None:
+        """Every trial ended well, at the first attempt, as the only job that ever was."""
+        self.daemon.wait(self.id, "DONE", timeout_s=OUTAGE_S + 60)
+        assert self.rows("SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
+            (number, "SUCCEEDED", number) for number in range(trials)
+        ]
+        assert self.rows("SELECT max(number), count(*) FROM attempts") == [(1, trials)]
+        assert len(self.cluster.control("timeline", resource="tfjobs.kubeflow.org")) == trials
+
+
+@pytest.fixture
+def stage(listening: Daemon, tmp_path: Path) -> Iterator[Stage]:
+    (tmp_path / "mounted").mkdir()
+    with fake_cluster(tmp_path, tmp_path / "mounted") as cluster:
+        yield Stage(listening, cluster, tmp_path)
+
+
+def test_a_daemon_killed_around_each_call_submits_nothing_twice(stage: Stage) -> None:
+    """Between intent and create, in a create that is carried out later, between create and record, and in mid-watch."""
+    around = [("POST", "/secrets", 60.0), ("POST", "/tfjobs", 1.0), ("PATCH", "/secrets", 60.0)]
+    for number, (method, path, delay) in enumerate(around):
+        met = stage.met()
+        stage.cluster.control("fault", method=method, path=path, delay=delay, times=-1)
+        if number == 0:
+            stage.create(trials=3, at_once=3)
+        else:
+            stage.restart()
+        stage.cluster.until(lambda before=met: stage.met() >= before + 3)
+        stage.daemon.kill()
+        stage.cluster.control("clear")
+    stage.restart()
+    stage.until_running(3)
+    stage.daemon.kill()
+    stage.cluster.control("break-watches")
+    stage.go()
+    stage.restart()
+    stage.check(3)
+
+
+def test_an_api_server_that_goes_away_and_breaks_watches_costs_no_trial(stage: Stage) -> None:
+    stage.create(trials=3, at_once=2)
+    stage.until_running(2)
+    for _ in range(WATCHES):
+        stage.cluster.control("break-watches")
+    stage.cluster.control("outage", seconds=OUTAGE_S)
+    stage.daemon.wait_for(stage.id, lambda state: state["services"][0]["status"] == "away")
+    stage.go()
+    stage.check(3)
+
+
+@pytest.mark.parametrize("how", ["token file", "exec plug-in"])
+def test_a_token_that_expires_is_read_again(stage: Stage, tmp_path: Path, how: str) -> None:
+    token, kubeconfig = tmp_path / "token", tmp_path / "own-kubeconfig"
+    told = yaml.safe_load(stage.cluster.kubeconfig.read_text())
+    user = {"tokenFile": str(token)} if how == "token file" else {"exec": _plug_in(tmp_path, token)}
+    kubeconfig.write_text(yaml.safe_dump({**told, "users": [{**one, "user": user} for one in told["users"]]}))
+    _issue(stage, token)
+    stage.create(trials=3, at_once=2, kubeconfig=kubeconfig)
+    stage.until_running(2)
+    stage.cluster.control("expire-tokens", user="ann")
+    _issue(stage, token)
+    stage.cluster.control("break-watches")
+    stage.go()
+    stage.check(3)
+
+
+def _issue(stage: Stage, token: Path) -> None:
+    told = stage.cluster.control("user", name="ann", groups=["system:masters"])
+    token.write_text(told["token"])
+
+
+def _plug_in(folder: Path, token: Path) -> dict[str, Any]:
+    script = folder / "plug-in"
+    script.write_text(
+        f"""#!{sys.executable}
+import json
+print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                  "status": {{"token": open({str(token)!r}).read()}}}}))
+"""
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "args": [], "interactiveMode": "Never"
+    }  # fmt: skip
+
+
+def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage) -> None:
+    """The daemon hears nothing while the command ends and the pod goes: what was posted counts, or it is run again."""
+    stage.create(trials=1, at_once=1)
+    stage.until_running(1)
+    assert stage.daemon.process is not None
+    stage.daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        (pod,) = (one["metadata"] for one in stage.cluster.objects(PODS))
+        stage.go()
+        time.sleep(0.5)  # no one sees from outside that the command has ended
+        stage.cluster.control("evict", namespace=pod["namespace"], name=pod["name"])
+    finally:
+        stage.daemon.process.send_signal(signal.SIGCONT)
+    stage.daemon.wait(stage.id, "DONE", timeout_s=OUTAGE_S + 60)
+    assert stage.rows("SELECT status, final_value FROM trials") == [("SUCCEEDED", 0)]
+
+
+def test_others_of_the_namespace_are_left_alone(stage: Stage) -> None:
+    """A job that a real NNI has labelled, under the very kind and namespace."""
+    pod = {"containers": [{"name": "tensorflow", "image": "example/other:1", "command": ["sleep", "60"]}]}
+    spec = {"tfReplicaSpecs": {"Worker": {"replicas": 1, "restartPolicy": "Never", "template": {"spec": pod}}}}
+    labels = {"app": "nni", "expId": "abc", "trialId": "xyz"}
+    own = {"metadata": {"name": "nniexpabcenvxyz", "labels": labels}, "spec": spec}
+    stage.cluster.create(TFJOBS, {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", **own})
+    stage.create(trials=2, at_once=2)
+    stage.go()
+    stage.daemon.wait(stage.id, "DONE", timeout_s=60)
+    stage.daemon.call("POST", f"/experiments/{stage.id}/stop")
+    stage.daemon.wait(stage.id, "STOPPED")
+    stage.daemon.call("DELETE", f"/experiments/{stage.id}")
+    stage.cluster.until(lambda: stage.cluster.left() == [])
+    assert [one["metadata"]["name"] for one in stage.cluster.objects(TFJOBS, "app=nni")] == ["nniexpabcenvxyz"]
