@@ -203,14 +203,14 @@ class Dashboard:
             case "users":
                 self._set(body)
             case "behaviour":
-                self._behave(body)
+                self.behave(**body)
             case verb:
                 self._do(verb, self.cluster.jobs[body["id"]], body)
         self.cluster.advance()
         return JSONResponse({})
 
-    def _behave(self, told: dict[str, Any]) -> None:
-        for name in ("hold", "pretended", "kill_grace_s"):
+    def behave(self, **told: Any) -> None:
+        for name in ("hold", "pretended_s", "kill_grace_s"):
             if name in told:
                 setattr(self.cluster, name, told[name])
         for name in ("outage", "hang", "lose_answers", "list_most"):
@@ -234,7 +234,7 @@ class Dashboard:
         for id in tuple(self.cluster.jobs):
             self.cluster.remove(id)
         self._misbehave({})
-        self.cluster.hold = self.cluster.pretended = False
+        self.cluster.hold, self.cluster.pretended_s = False, None
         self.requests.clear()
         self._settings.parent.mkdir(parents=True, exist_ok=True)
         self._settings.write_text(json.dumps(settings))

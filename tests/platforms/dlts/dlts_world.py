@@ -74,10 +74,6 @@ class DltsWorld(WebWorld):
         self.fake.control("behaviour", hold=False)
         return self.make()
 
-    def pretend(self) -> None:
-        self._is_pretended = True
-        self.fake.control("behaviour", pretended=True)
-
     def state_of(self, native: str) -> JobState:
         return states.job_state(native)
 
