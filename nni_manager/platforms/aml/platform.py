@@ -12,7 +12,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+
+import httpx
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
@@ -42,6 +44,9 @@ _MOST_ASKED = 10
 class AmlPlatform(Platform):
     """Azure ML is asked again and again."""
 
+    #: For tests.
+    transport: ClassVar[httpx.AsyncBaseTransport | None] = None
+
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=_SLOW_POLL_S,
@@ -68,7 +73,9 @@ class AmlPlatform(Platform):
     def _account(self) -> AmlAccount:
         key = self.connection_key(self.settings)
         config = self._config
-        return AmlAccount(key, endpoint=config.address, resource=config.resource, tokens=self._tokens())
+        return AmlAccount(
+            key, endpoint=config.address, resource=config.resource, tokens=self._tokens(), transport=self.transport
+        )
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
@@ -102,7 +109,8 @@ class AmlPlatform(Platform):
         if not told.get("containerName"):
             raise PlatformUnavailable("the workspace has no datastore workspaceblobstore with a blob container")
         address = f"{told.get('protocol') or 'https'}://{told.get('accountName')}.blob.{told.get('endpoint')}"
-        self._blobs = Blobs(f"{self._config.storage_endpoint or address}/{told['containerName']}", self._blob_tokens)
+        place = f"{self._config.storage_endpoint or address}/{told['containerName']}"
+        self._blobs = Blobs(place, self._blob_tokens, self.transport)
         self._mirror = Mirror(self._blobs)
 
     async def __aexit__(

@@ -109,7 +109,7 @@ class AmlWorld(WebWorld):
 
     def pretend(self) -> None:
         self._is_pretended = True
-        self.workspace.faults.pretend = True
+        self.workspace.faults.pretend_s = 1_000_000
 
     def directory(self, job_name: str) -> Path:
         place = f"nni-experiments/{job_name.split('_')[2]}/{attempt_directory_of(job_name)}"
