@@ -58,10 +58,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, path: str, query: dict[str, str], body: bytes) -> Answer:
         faults = self.server.workspace.faults
-        while faults.outage == "hang" and path != TOKEN_PATH:
+        if faults.outage == "hang" and path != TOKEN_PATH:
+            while faults.outage == "hang" and not has_left(self.connection):
+                time.sleep(0.05)
             if has_left(self.connection):
                 raise Lost
-            time.sleep(0.05)
         return answer(self.server.workspace, self.server.tokens, self.command, path, query, self.headers, body)
 
     def _send(self, answer: Answer) -> None:

@@ -16,8 +16,6 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, Submi
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing import Recorder
-from nni_manager.platforms.dlc import account
 from nni_manager.platforms.dlc.submissions import Submission, Submissions
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
@@ -220,39 +218,3 @@ async def test_what_the_service_refuses_is_refused_with_its_words(
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
             await platform.submit(world.spec("aaaaa", "true"))
-
-
-@pytest.mark.timeout(120)
-async def test_two_experiments_on_one_account_keep_its_pace(world: VirtualDlc) -> None:
-    """300 jobs each: the figures are judged by the service's own log."""
-    world.service.faults.pretend_s, world.service.faults.list_lag_s = 30.0, 5.0
-    world.service.faults.calls_a_second = 15  # a limit that is kept on both paces' worst second
-    await asyncio.gather(*(_run(world, world.recorder.other(name)) for name in ("one", "two")))
-    assert Counter(job.status for job in world.service.jobs.by_id.values()) == {"Succeeded": 600}
-    begun_s = world.service.calls[0][0]
-    for kinds, rate, burst in (
-        (("CreateJob", "StopJob"), account.WRITES_A_SECOND, account.WRITE_BURST),
-        (("ListJobs", "GetJob"), account.READS_A_SECOND, account.READ_BURST),
-    ):
-        times = sorted(moment for moment, action in world.service.calls if action in kinds)
-        for number, moment in enumerate(times, 1):
-            assert number <= burst + rate * (moment - begun_s) + 1
-        for earlier, later in zip(times, times[50:], strict=False):
-            assert later - earlier >= (50 - burst) / rate - 0.5
-
-
-async def _run(world: VirtualDlc, recorder: Recorder) -> None:
-    async with world.make(recorder=recorder) as platform:
-        handles: list[JobHandle] = []
-
-        async def submit(number: int) -> None:
-            trial = f"{recorder.experiment_id[0]}{number:04}"
-            name = f"nni_exp_{recorder.experiment_id}_trial_{trial}"
-            spec = world.spec(trial, "true", experiment_id=recorder.experiment_id, name=name)
-            handles.append(await insisted(platform, spec))
-
-        left = list(range(300))
-        while left:  # as the scheduler: as many as there is room for
-            free = platform.room().free or 0
-            await asyncio.gather(*(submit(left.pop()) for _ in range(min(free, len(left)))))
-        await until_ended(platform, handles, within_s=600)
