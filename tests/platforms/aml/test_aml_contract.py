@@ -8,15 +8,15 @@ import pytest
 
 from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platforms.aml import account, mirror
-from tests.platforms.aml.aml_world import AmlWorld
+from tests.platforms.aml.aml_world import PACE, AmlWorld
 
 pytestmark = pytest.mark.contract
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the paces are worth is tested by itself."""
-    monkeypatch.setattr(account, "PACES", {"read": (1000.0, 1000), "write": (1000.0, 1000)})
+def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Azure's limits are worth is tested by itself."""
+    monkeypatch.setattr(account, "PACES", {"read": PACE, "write": (1000.0, 1000)})
     monkeypatch.setattr(mirror, "SHORTEST_WAIT_S", 0.1)
     monkeypatch.setattr(mirror, "LONGEST_WAIT_S", 0.5)
 

@@ -16,6 +16,8 @@ from nni_manager.platforms.dlc import account
 from tests.fakes.dlc.containers import Source
 
 pytestmark = pytest.mark.contract
+#: Reads a second, and how many may come at once first.
+_SLOW = (8.0, 3)
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,13 @@ class TestDlc(PlatformContract):
         assert isinstance(world, DlcWorld)
         world.service.faults.pretend_s = 3600.0
         await super().test_many_handles_take_a_bounded_number_of_calls(world)
+
+    async def test_experiments_on_one_connection_keep_one_pace(self, world: World) -> None:
+        """24: at a pace that its SDK, slow as it is, goes beyond where nobody keeps it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(account, "READS_A_SECOND", _SLOW[0])
+            patch.setattr(account, "READ_BURST", _SLOW[1])
+            await super().test_experiments_on_one_connection_keep_one_pace(world)
 
     async def test_another_storage_in_the_container_is_named(
         self, world: DlcWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
