@@ -20,6 +20,8 @@ from pathlib import Path
 #: No wrapper of an interpreter, which would find the packages of ours.
 _PATH = f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin"
 _MARK = "FAKE_CONTAINER"
+#: Variable of whoever starts containers: a folder of Python packages that all images have.
+PACKAGES = "FAKE_IMAGE_PACKAGES"
 #: Shell text of the first process: what it starts is the container's, and its end the container's.
 _INIT = (
     "/bin/sh {script} >{folder}/stdout 2>{folder}/stderr & echo $! >{folder}/pid.new; mv {folder}/pid.new {folder}/pid;"
@@ -51,9 +53,13 @@ def start(
     process = subprocess.Popen(  # whoever started it waits for nobody: a daemon of its own
         ["setsid", "--fork", *command], cwd=folder / "work", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={"PATH": _PATH, "HOME": str(folder / "work"), _MARK: str(folder), **environment},
+        env={"PATH": _PATH, "HOME": str(folder / "work"), _MARK: str(folder), **_packages(), **environment},
     )  # fmt: skip
     return process.wait()
+
+
+def _packages() -> Mapping[str, str]:
+    return {"PYTHONPATH": os.environ[PACKAGES]} if PACKAGES in os.environ else {}
 
 
 def _mounting(mounts: list[Mount]) -> str:
