@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -71,7 +72,7 @@ class DlcPlatform(Platform):
         self._clock, self._lag_s = clock, list_lag_s
         self._lease = WebLease(
             host.connections, self.connection_key(settings), f"{host.service}:{host.experiment_id}",
-            lambda: DlcAccount(self.connection_key(settings), _maker(config)), config.access_key_secret,
+            lambda: DlcAccount(self.connection_key(self.settings), _maker(self._config)), config.access_key_secret,
         )  # fmt: skip
         self._mount_point = Path(config.local_storage_mount_point)
         there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
@@ -92,12 +93,15 @@ class DlcPlatform(Platform):
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
+        """Whose access key it is, only their hash says."""
         place = settings.get("endpoint") or settings.get("region")
-        return f"dlc://{settings.get('accessKeyId')}@{place}/{settings.get('workspaceId') or ''}"
+        owner = hashlib.sha256(str(settings.get("accessKeyId")).encode()).hexdigest()[:16]
+        return f"dlc://{owner}@{place}/{settings.get('workspaceId') or ''}"
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
-        self._lease.renew(DlcConfig.model_validate(settings).access_key_secret)
+        self._config = DlcConfig.model_validate(settings)
+        self._lease.renew(self._config.access_key_secret, self.connection_key(settings))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         async with self._lease.entered():

@@ -98,6 +98,24 @@ def test_lost_answers_a_late_list_and_a_killed_daemon_cost_nothing(dsw: Dsw) -> 
     assert SECRET not in dsw.daemon.log() + (dsw.daemon.data / id / "log" / "nnimanager.log").read_text()
 
 
+def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(
+    dsw: Dsw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsw.service.faults.hold = True
+    monkeypatch.setenv("KEY_ID", "LTAIexample")
+    monkeypatch.setenv("KEY", SECRET)
+    id = dsw.create(REPORT, trials=3, accessKeyId="${KEY_ID}", accessKeySecret="${KEY}")
+    until(lambda: len(dsw.service.jobs.by_id) == 3)
+    dsw.service.signatures.keys = {"LTAIanother": "an0ther"}
+    dsw.daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    given = {"${KEY_ID}": "LTAIanother", "${KEY}": "an0ther"}
+    dsw.daemon.call("PUT", f"/experiments/{id}/credentials", json={"secrets": given})
+    for job in list(dsw.service.jobs.by_id):
+        dsw.service.release(job)
+    dsw.daemon.wait(id, "DONE", timeout_s=90)
+    dsw.check(id, 3)
+
+
 def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(dsw: Dsw) -> None:
     id = dsw.create(ODD + REPORT, trials=1, nniManagerIp="127.0.0.2")
     dsw.daemon.wait(id, "DONE", timeout_s=90)

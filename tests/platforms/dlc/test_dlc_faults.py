@@ -156,6 +156,27 @@ async def test_a_new_secret_is_used_from_the_next_call_on(world: VirtualDlc) -> 
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
 
 
+async def test_another_access_key_takes_the_place_of_one_that_is_disabled(world: VirtualDlc) -> None:
+    neighbour = world.recorder.other("neighbour")
+    async with world.make() as platform, world.make(recorder=neighbour) as other:
+        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        theirs = await insisted(other, world.spec("bbbbb", "true", neighbour))
+        world.service.signatures.keys = {"LTAIanother": "an0ther"}
+        await asyncio.sleep(5)
+        with pytest.raises(BadCredentials):
+            await platform.observe([handle])
+        platform.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+        await asyncio.sleep(5)
+        with pytest.raises(BadCredentials):
+            await other.observe([theirs])
+        other.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        ended = await until_ended(platform, [handle], within_s=60) | await until_ended(other, [theirs], within_s=60)
+        assert len(world.recorder.connections.health()) == 1, "both share the new one, and the old one is closed"
+    assert [report.state for report in ended.values()] == [JobState.SUCCEEDED] * 2
+    assert not world.recorder.connections.health()
+
+
 async def test_two_minutes_of_outage(world: VirtualDlc) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.spec("aaaaa", "true"))
