@@ -23,6 +23,7 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
 from nni_manager.platform_kit.web_account import Refused, WebLease
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, states
@@ -59,6 +60,7 @@ class AmlPlatform(Platform):
             host.connections, self.connection_key(settings), f"{host.experiment_id}/{host.service}", self._account, ""
         )
         self._assets = Assets(self._config, host.code)
+        self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
@@ -181,7 +183,7 @@ class AmlPlatform(Platform):
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
             missing = [handle for handle in handles if _name(handle) not in listed]
-            asked = {handle: await self._ask_for(handle) for handle in missing[:_MOST_ASKED]}
+            asked = {handle: await self._ask_for(handle) for handle in self._unlisted.due(missing)}
         except Refused as error:
             raise PlatformUnavailable(f"Azure ML: {error}") from None
         return {handle: self._report(handle, listed.get(_name(handle)), asked) for handle in handles}
@@ -239,6 +241,7 @@ class AmlPlatform(Platform):
         await self._cancel(going)
         for handle in handles:
             self._pull.forget(handle.job_name)
+            self._unlisted.forget(handle.job_name)
             if self._mirror is not None:
                 self._mirror.forget(handle.job_name)
 

@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, unquote
 from tests.fakes.aml.answers import Answer, Refused
 from tests.fakes.aml.workspace import CONTAINER, Lost, Workspace
 
-
 TOKEN_PATH = "/msi/token"
 
 

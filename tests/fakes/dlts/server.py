@@ -61,6 +61,7 @@ class Dashboard:
     def _misbehave(self, told: dict[str, Any]) -> None:
         self.outage: Any = told.get("outage", "")
         self.hang = bool(told.get("hang"))
+        self.throttled = int(told.get("throttled", 0))
         self.lose_answers = int(told.get("lose_answers", 0))
         self.list_most = int(told.get("list_most", 10**9))
 
@@ -106,6 +107,9 @@ class Dashboard:
         return Route(f"/api{path}", handle, methods=[method])
 
     async def _answer(self, handler: Handler, request: Request, user: str) -> Response:
+        if self.throttled > 0:
+            self.throttled -= 1
+            return PlainTextResponse("Too Many Requests", 429, {"Retry-After": "1"})
         if self.outage == "drop":
             return BrokenOff()
         if self.outage:
@@ -213,7 +217,7 @@ class Dashboard:
         for name in ("hold", "pretended_s", "kill_grace_s"):
             if name in told:
                 setattr(self.cluster, name, told[name])
-        for name in ("outage", "hang", "lose_answers", "list_most"):
+        for name in ("outage", "hang", "lose_answers", "list_most", "throttled"):
             if name in told:
                 setattr(self, name, told[name])
 

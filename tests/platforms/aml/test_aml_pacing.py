@@ -1,4 +1,4 @@
-"""Two experiments in one workspace keep to Azure's limits, by the fake's log, also around an outage: in virtual time."""
+"""Two experiments in one workspace keep to Azure's limits, by the fake's log, also around an outage: virtual time."""
 
 from __future__ import annotations
 

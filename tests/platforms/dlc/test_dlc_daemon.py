@@ -98,9 +98,7 @@ def test_lost_answers_a_late_list_and_a_killed_daemon_cost_nothing(dsw: Dsw) -> 
     assert SECRET not in dsw.daemon.log() + (dsw.daemon.data / id / "log" / "nnimanager.log").read_text()
 
 
-def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(
-    dsw: Dsw, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, monkeypatch: pytest.MonkeyPatch) -> None:
     dsw.service.faults.hold = True
     monkeypatch.setenv("KEY_ID", "LTAIexample")
     monkeypatch.setenv("KEY", SECRET)
