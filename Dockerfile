@@ -1,18 +1,21 @@
 # The daemon as a service. Everything it keeps is in /data; its jobs' keeper runs beside it in this container.
 #   docker build -t nni-manager .
-#   docker run -d --init -e NNI_MANAGER_TOKEN=… -p 8080:8080 -p 8081:8081 -v nni-data:/data nni-manager
+#   docker run -d --init -e NNI_MANAGER_TOKEN=… -p 127.0.0.1:8080:8080 -p 8081:8081 -v nni-data:/data nni-manager
+# Another base with Python 3.11 or newer, and Debian's packages for the worker: --build-arg BASE=…
 
-FROM python:3.12-slim AS build
+ARG BASE=python:3.12-slim
+
+FROM ${BASE} AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY nni_manager nni_manager
 COPY trial_runner trial_runner
 RUN python -m venv /opt/nni-manager \
     && /opt/nni-manager/bin/pip install --no-cache-dir --disable-pip-version-check \
-       '.[ssh,kubernetes,azure,dlc,gpu,gp]' \
+       '.[ssh,kubernetes,azure,dlc,gp]' \
     && /opt/nni-manager/bin/nni-manager runner build --output /opt/nni-manager/runner.pyz
 
-FROM python:3.12-slim
+FROM ${BASE} AS manager
 COPY --from=build /opt/nni-manager /opt/nni-manager
 RUN useradd --uid 10001 --create-home manager \
     && install -d -m 0700 -o manager -g manager /data
@@ -30,3 +33,15 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["nni-manager"]
 # Others can reach this address, so NNI_MANAGER_TOKEN must be set.
 CMD ["serve", "--host", "0.0.0.0"]
+
+# The second machine of docker-compose.yml: an SSH server, and what the example's trials import. Nothing of ours runs there
+# but the keeper that the manager sends. A host key is a container's own, not the image's.
+FROM ${BASE} AS worker
+RUN apt-get update -qq \
+    && apt-get install -qq -y --no-install-recommends openssh-server \
+    && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
+COPY --from=build /opt/nni-manager /opt/nni-manager
+ENTRYPOINT ["/bin/sh", "/configs/compose/worker.sh"]
+
+# What is built where nothing else is asked for.
+FROM manager

@@ -31,7 +31,12 @@ class Daemon:
     ) -> None:
         self.data = data
         # NNI's list of experiments is in the home folder, and ours do not belong into a developer's
-        self.environment = {**os.environ, "HOME": str(data.parent / "home"), **(environment or {})}
+        self.environment = {
+            **os.environ,
+            "HOME": str(data.parent / "home"),
+            "PYTHONFAULTHANDLER": "1",
+            **(environment or {}),
+        }
         self.program = tuple(program)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -61,7 +66,12 @@ class Daemon:
     def terminate(self) -> int:
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(20)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # prints where its threads are
+            self.process.wait()
+            raise AssertionError(f"the daemon does not end:\n{self.log()}") from None
 
     def client(self) -> httpx.Client:
         socket = json.loads((self.data / "control.json").read_text())["socket"]
@@ -113,13 +123,19 @@ class Daemon:
         killed."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
-            for process in psutil.process_iter(["cmdline"]):
-                line = process.info["cmdline"] or []
-                is_keeper = "trial_runner.keeper" in line and str(self.data / "keeper") in line
-                if is_keeper and process.pid != other_than:
-                    return int(process.pid)
+            pid = self._keeper_of_lock()
+            if pid not in (0, other_than):
+                return pid
             time.sleep(0.02)
         raise AssertionError("no keeper runs")
+
+    def _keeper_of_lock(self) -> int:
+        """0: none lives. Not by its command line, which a job's process has too until it is told its own."""
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            pid = int((self.data / "keeper" / "keeper.lock").read_text().split("\n")[0])
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return pid
+        return 0
 
 
 @contextlib.contextmanager

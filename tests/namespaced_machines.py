@@ -69,8 +69,10 @@ class NamespacedMachine:
 
     def on(self) -> None:
         """Power: its sshd runs, its files are as they were."""
+        test = self.folder.parents[1]  # it may be below /tmp, of which the machine has its own
         script = (
-            f"mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp && hostname {self.name} &&"
+            f"cd {test} && mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp &&"
+            f" mkdir -p {test} && mount --no-canonicalize --bind . {test} && hostname {self.name} && cd / &&"
             f" exec {shutil.which('sshd')} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
         )
         unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script]

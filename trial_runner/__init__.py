@@ -1,4 +1,4 @@
-"""What runs beside a trial: the keeper of a machine, the runner of a container, the stand-in for `nni`, and the host of
+"""Programs beside a trial: the keeper of a machine, the runner of a container, the stand-in for `nni`, and the host of
 users' tuners.
 
 Standard library only, Python 3.7 syntax, imports nothing of the manager: it is copied to machines that have Python and

@@ -4,13 +4,13 @@ import os
 import signal
 import sys
 from contextlib import ExitStack
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 from trial_runner import processes, protocol, python_version, replica, stored_code
 from trial_runner.code_archive import BadArchive
 from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
-from trial_runner.runner.client import Client, Denied, Fenced, Refused, Unavailable
+from trial_runner.runner.client import SHORT_CONNECT_S, Client, Denied, Fenced, Refused, Unavailable
 from trial_runner.runner.evidence import Claim, Evidence, Left
 from trial_runner.runner.preparation import Preparation, greeting
 from trial_runner.runner.run import Run
@@ -31,6 +31,7 @@ class _Failure(Exception):
 class _Ready(NamedTuple):
     """`client` is None when the manager reads the folder; then there is a claim on it, unless we only log."""
 
+    channel: str
     client: Optional[Client]
     stored: Dict[str, int]
     claim: Optional[Claim] = None
@@ -53,9 +54,12 @@ def main() -> int:
         return _fail(failure)
 
 
-def _client(told: Settings, token: settings.Credential, container: str) -> Client:
+def _clients(told: Settings, token: settings.Credential, container: str) -> List[Client]:
+    """Of each address. Where there is another way, nobody waits long for one that says nothing."""
+    has_choice = told.channel == protocol.PUSH_OR_EXEC or len(told.manager_urls) > 1
+    patience = {"connect_s": SHORT_CONNECT_S} if has_choice else {}
     try:
-        return Client(told.manager_url, token, container, told.manager_ca)
+        return [Client(url, token, container, told.manager_ca, **patience) for url in told.manager_urls]
     except (OSError, ValueError) as error:  # errors of TLS are among them
         sentence = "{} holds no certificate ({}).".format(protocol.ENV_MANAGER_CA, error)
         raise _Failure(protocol.EXIT_USAGE, sentence) from None
@@ -65,9 +69,10 @@ def _run(told: Settings, token: Optional[settings.Credential]) -> int:
     with ExitStack() as clean_up:
         _make_folders(told)
         container = os.urandom(8).hex() if told.is_reporter else ""
-        client = _client(told, _required(token), container) if told.manager_url else None
+        clients = _clients(told, _required(token), container) if told.manager_urls else []
         try:
-            ready = _prepare(told, client, container)
+            ready = _prepare(told, clients, container)
+            told = told._replace(channel=ready.channel)
             stand_in = preparation.provide(clean_up, told.system_dir)
             _become_subreaper()
             run = Run(told, ready.client, ready.stored, container, ready.claim, _say)
@@ -78,7 +83,7 @@ def _run(told: Settings, token: Optional[settings.Credential]) -> int:
             failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
         except (OSError, ValueError) as error:
             failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
-        _tell(failure, told, client, container)
+        _tell(failure, told, clients, container)
         raise failure
 
 
@@ -91,14 +96,16 @@ def _become_subreaper() -> None:
             _say("Processes that leave the command's session may outlive it ({}).".format(error.strerror))
 
 
-def _prepare(told: Settings, client: Optional[Client], container: str) -> _Ready:
+def _prepare(told: Settings, clients: List[Client], container: str) -> _Ready:
     """Raises _Failure, BadArchive and OSError."""
-    if client is None:
+    if not clients:
         return _let_be_read(told, container)
     try:
-        return _fetch(told, client, container)
+        return _fetch(told, clients, container)
     except Fenced as error:
-        raise _Failure(protocol.EXIT_FENCED, "The manager has decided this attempt: {}".format(error)) from error
+        # what a process beside the one that reports is worth, was decided without it: no reason to call the job failed
+        code = protocol.EXIT_FENCED if told.is_reporter else 0
+        raise _Failure(code, "The manager has decided this attempt: {}".format(error)) from error
     except Refused as error:
         code = protocol.EXIT_VERSION_REFUSED if error.status == 409 else protocol.EXIT_USAGE
         raise _Failure(code, str(error)) from error
@@ -107,40 +114,52 @@ def _prepare(told: Settings, client: Optional[Client], container: str) -> _Ready
         raise _Failure(code, "The command was not started: {}.".format(error)) from error
 
 
-def _fetch(told: Settings, client: Client, container: str) -> _Ready:
-    preparation = Preparation(told, client, container, _outboxes(told), _say)
+def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
+    preparation = Preparation(told, clients, container, _outboxes(told), _say)
     try:
+        _choose(told, "")
         preparation.greet()
     except Unavailable as error:
-        if told.channel != AUTO or isinstance(error, Denied) or not _can_be_read(told):
+        if isinstance(error, Denied) or not _can_be_read(told):
             raise
         _say("{}; results stay in {}, where the manager reads them".format(error, told.system_dir))
+        clients.clear()
         return _let_be_read(told, container)
+    _choose(told, protocol.PUSH)
     if told.is_code_fetched:
         preparation.fetch_code()
     preparation.fetch_parameters()
-    return _Ready(client, preparation.stored_outboxes() if told.is_reporter else {})
+    return _Ready(protocol.PUSH, clients[0], preparation.stored_outboxes() if told.is_reporter else {})
+
+
+def _choose(told: Settings, channel: str) -> None:
+    if told.channel == protocol.PUSH_OR_EXEC:
+        exec_channel.choose(told.system_dir, channel)
 
 
 def _can_be_read(told: Settings) -> bool:
-    """The manager put the parameters there itself."""
-    return os.path.exists(os.path.join(told.system_dir, protocol.PARAMETER_FILE))
+    """The manager put the parameters there itself, or will do so through the platform."""
+    if told.channel == protocol.PUSH_OR_EXEC:
+        return True
+    return told.channel == AUTO and os.path.exists(os.path.join(told.system_dir, protocol.PARAMETER_FILE))
 
 
 def _let_be_read(told: Settings, container: str) -> _Ready:
-    channel = protocol.EXEC if told.channel == protocol.EXEC else protocol.PULL
+    channel = protocol.EXEC if told.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC) else protocol.PULL
     if channel == protocol.EXEC:
+        _choose(told, protocol.EXEC)
         exec_channel.begin(told.system_dir, told.code_dir, told.drain_s)
     else:
         stored_code.place(os.environ, told.system_dir, told.code_dir)
     for path in (os.path.join(told.system_dir, protocol.PARAMETER_FILE), told.code_dir):
         if not os.path.exists(path):
-            raise _Failure(protocol.EXIT_USAGE, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))
+            code = protocol.EXIT_UNREACHABLE if channel == protocol.EXEC else protocol.EXIT_USAGE
+            raise _Failure(code, _NOT_THERE[channel].format(path, protocol.ENV_CHANNEL))
     if not told.is_reporter:
-        return _Ready(None, {})
+        return _Ready(channel, None, {})
     claim = Claim(told.system_dir, container)
     claim.make(greeting(channel, container, _outboxes(told)))
-    return _Ready(None, {}, claim)
+    return _Ready(channel, None, {}, claim)
 
 
 #: What may be missing on each channel.
@@ -152,7 +171,7 @@ _NOT_THERE = {
 
 
 def _outboxes(told: Settings) -> Dict[str, int]:
-    """What an earlier container of this attempt left here."""
+    """Sizes of outboxes that an earlier container of this attempt left here."""
     return Outboxes(told.system_dir, _say).sizes() if told.is_reporter else {}
 
 
@@ -173,16 +192,16 @@ def _required(token: Optional[settings.Credential]) -> settings.Credential:
     return token
 
 
-def _tell(failure: _Failure, told: Settings, client: Optional[Client], container: str) -> None:
+def _tell(failure: _Failure, told: Settings, clients: List[Client], container: str) -> None:
     """Once: the exit code says it too. Not what the manager said itself: an earlier container's word may lie here."""
     if failure.exit_code in (protocol.EXIT_FENCED, protocol.EXIT_VERSION_REFUSED):
         return
     evidence = Evidence.not_started(failure.exit_code, str(failure))
     evidence.write(told, Left(container, {}, {}, []), _say)
-    if client is None or not told.is_reporter or failure.exit_code in _UNHEARD:
+    if not clients or not told.is_reporter or failure.exit_code in _UNHEARD:
         return
     try:
-        client.post("status", evidence.status({}, []))
+        clients[0].post("status", evidence.status({}, []))
     except (Unavailable, Refused, Fenced) as error:
         _say("The manager could not be told: {}".format(error))
 

@@ -44,7 +44,7 @@ class Inotify:
             launch.libc_call("inotify_rm_watch", self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:
-        """What has happened so far; more may be waiting when much has."""
+        """The events so far; more may be waiting when there are many."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:

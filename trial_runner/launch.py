@@ -1,4 +1,5 @@
-"""Calls of the C library that Python has no name for. Some containers' Pythons are built without `ctypes`."""
+"""The start of a command, and calls of the C library that Python has no name for. Some containers' Pythons are built
+without `ctypes`."""
 
 import errno
 import os
@@ -16,7 +17,7 @@ except (ImportError, OSError):  # what is static knows no other library
 
 
 def libc_call(name: str, *arguments: Union[int, bytes]) -> int:
-    """What it answers. Raises OSError when that is negative, or there is no way to call."""
+    """The C library's answer. Raises OSError when that is negative, or there is no way to call."""
     if _libc is None:
         raise OSError(errno.ENOSYS, "this Python has no ctypes")
     answer = int(getattr(_libc, name)(*arguments))

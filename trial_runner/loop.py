@@ -1,4 +1,4 @@
-"""One thread's waiting: descriptors, timers, and calls for the end of a turn."""
+"""The event loop of one thread: descriptors, timers, and calls for the end of a turn."""
 
 import heapq
 import selectors

@@ -70,7 +70,7 @@ class Outboxes:
         return dict(self._offsets)
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
-        """What is new. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
+        """New records. A caller that stops in between goes on there next time. `is_all`: nobody writes any more."""
         for outbox in self.names():
             chunk = self.next_chunk(outbox, is_all)
             while chunk is not None:
@@ -93,7 +93,7 @@ class Outboxes:
         return found
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
-        """What is new in one outbox; None when there is nothing that is complete."""
+        """New records of one outbox; None when there are none that are complete."""
         name = self._name_of(outbox)
         start = self._offsets.get(name, 0)
         try:

@@ -1,4 +1,4 @@
-"""What Linux says about processes: start times, exit statuses, children, process descriptors."""
+"""Processes as Linux shows them: start times, exit statuses, children, process descriptors."""
 
 import fcntl
 import os
@@ -221,7 +221,7 @@ def reap(pid: int) -> bool:
 
 
 def exit_of(status: int) -> Exit:
-    """What `wait` told."""
+    """The exit that `wait` told."""
     if os.WIFSIGNALED(status):
         return Exit(None, os.WTERMSIG(status))
     return Exit(os.WEXITSTATUS(status), None)

@@ -60,7 +60,8 @@ the first. Requests are carried out in their order, one spawn at a time; hello, 
 that wait. A frame that is no JSON object ends the connection. Kinds of error: ``unavailable`` (disk full, read-only, no
 process: try again), ``rejected`` (never), ``invalid`` (a bug of the caller).
 
-Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer.
+Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer. It may hold several
+addresses of the one manager, with blanks between: the first that answers is used.
 
 ===============  ==================================================================  ================================
 route            body                                                                answer
@@ -104,7 +105,8 @@ the outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, 
 runner that finds another container in `runner.json` is fenced off.
 
 Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container
-through the platform's own API; `exec_channel` has what it is told and what it answers.
+through the platform's own API; `exec_channel` has what it is told and what it answers. A runner that may choose
+(push-or-exec) tries the manager's addresses for a few seconds, and writes into the file `channel` what it found.
 """
 
 import json
@@ -169,7 +171,7 @@ ENV_GRACE_S = "NNI_RUNNER_GRACE_S"
 ENV_REPORTER = "NNI_RUNNER_REPORTER"
 #: Name of this process's role, in jobs of several; see `replica`.
 ENV_ROLE = "NNI_RUNNER_ROLE"
-#: auto, push, pull or exec.
+#: auto, push, push-or-exec, pull or exec.
 ENV_CHANNEL = "NNI_RUNNER_CHANNEL"
 #: fetch: from the manager; present: the code lies in `NNI_CODE_DIR`.
 ENV_CODE = "NNI_RUNNER_CODE"
@@ -182,6 +184,8 @@ ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
 PUSH = "push"
 PULL = "pull"
 EXEC = "exec"
+#: The runner tries to reach the manager, and lets itself be filled and read where it cannot.
+PUSH_OR_EXEC = "push-or-exec"
 
 #: Of every request of a runner that reports: which container of the attempt it is.
 CONTAINER_HEADER = "X-NNI-Container"
@@ -199,6 +203,8 @@ REPLICAS_FOLDER = "replicas"
 RUNNER_FILE = "runner.json"
 #: On the channel exec: everything was read, the container may end.
 RELEASED_FILE = "released"
+#: Which channel a runner that may choose has chosen: push or exec.
+CHANNEL_FILE = "channel"
 
 # Exit codes of a runner whose command had none; otherwise the command's, or 128 + the signal that ended it.
 EXIT_USAGE = 64
@@ -290,5 +296,5 @@ def on_one_line(pem: str) -> str:
 
 
 def on_lines(text: str) -> str:
-    """What `on_one_line` was given."""
+    """The text that `on_one_line` was given."""
     return text.replace("\\n", "\n")

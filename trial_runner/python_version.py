@@ -1,4 +1,4 @@
-"""What is said to a Python that is too old for the rest of this package. Any Python 3, and 2.7, may read this file."""
+"""The refusal of a Python that is too old for the rest of this package. Any Python 3, and 2.7, may read this file."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Which of a job's processes this one is: all of one role are started alike, and only their operator tells them apart.
+"""The replica that this process is: all of one role are started alike, and only their operator tells them apart.
 
 The first of the role that reports does so, in the attempt's own folder; every other has a folder below it.
 """

@@ -1,4 +1,4 @@
-"""HEAD wherever GET is: the same answer, without its body."""
+"""The API's application: all routes, their description (OpenAPI), and HEAD wherever GET is."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def create_application(
     context: ApiContext, *, token: str = "", host: str = "", pages: ASGIApp | None = None, api: ASGIApp | None = None,
     nni: ASGIApp | None = None,
 ) -> ASGIApp:  # fmt: skip
-    """What every listener serves: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages` for all
-    paths that are neither's, behind one guard.
+    """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
+    for all paths that are neither's, behind one guard.
 
     `token` and `host` are the settings of the TCP listeners. `api`, `nni`: where they were made already.
     """

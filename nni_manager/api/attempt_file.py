@@ -24,7 +24,7 @@ async def stretch(
         job = await _job(context, id, trial_id, attempt)
         if job is None:
             raise
-        return await logs.elsewhere_response(*job, name, offset, limit)
+        return await logs.service_response(*job, name, offset, limit)
 
 
 async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:

@@ -1,4 +1,5 @@
-"""Code that clients elsewhere sent, unpacked below the data directory as it came: ``code/sent-<sha256>/tree``.
+"""Code directories that clients on other machines send: the routes, and the folders they are unpacked in,
+``code/sent-<sha256>/tree`` below the data directory.
 
 Nothing runs in it: every experiment that is made of it has a copy of its own. What nobody has asked for lately goes
 when something else comes or an experiment is deleted; so does what an upload that broke off has left.
@@ -125,7 +126,7 @@ class CodeFolders:
 
 
 def _remove(folder: Path) -> None:
-    """What cannot be removed is tried again with the next sweep, and costs nobody anything meanwhile."""
+    """Removes the folder; one that cannot be removed is tried again with the next sweep."""
     for finding in removal.remove(str(folder)):
         log.warning("of code that was sent: %s", finding)
 

@@ -1,4 +1,4 @@
-"""What the routes work with. `app` makes one, the routes ask for it with `Context`."""
+"""The objects that the routes work with. `app` makes one context, the routes ask for it with `Context`."""
 
 from __future__ import annotations
 

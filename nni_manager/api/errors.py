@@ -1,4 +1,5 @@
-"""Answers that can spell whatever text there is: half of a character, for which UTF-8 has no bytes, is an escape."""
+"""Refusals: how domain errors, wrong requests and unexpected exceptions are answered, as JSON that can spell whatever
+text there is."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def _place(steps: Sequence[str | int]) -> str:
 
 
 class Barrier:
-    """What nobody foresaw: logged with its traceback, answered with a sentence."""
+    """Middleware for unexpected exceptions: logged with the traceback, answered with a sentence."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Server-sent events about one thing that changes. Many changes in a short time are one event."""
+"""An experiment's changes as a stream of server-sent events. Many changes in a short time are one event."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEARTBEAT_S = 15.0
 
 
 class Subject(Protocol):
-    """What is followed."""
+    """The thing whose changes are streamed."""
 
     def watch(self) -> AbstractContextManager[asyncio.Event]:
         """An event that is set by every change, from now on."""
@@ -63,8 +63,7 @@ class EventStream(Response):
             news.clear()
             if await self._send_state(send):
                 return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), PAUSE_S)
+            await _happened(self._over, PAUSE_S)
             while not await _happened(news, HEARTBEAT_S):
                 await _write(send, ":\n\n")
 
@@ -92,11 +91,10 @@ class EventStream(Response):
 
 
 async def _happened(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return False
-    return True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    return False
 
 
 async def _write(send: Send, text: str) -> None:
@@ -130,7 +128,7 @@ async def follow(id: ExperimentId, context: Context) -> EventStream:
 
 
 class _Experiment:
-    """What `EventStream` follows."""
+    """One experiment as the subject of an `EventStream`."""
 
     def __init__(self, context: ApiContext, id: str) -> None:
         self._context = context

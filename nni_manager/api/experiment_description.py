@@ -1,4 +1,4 @@
-"""Secrets in a config, covered before it leaves the daemon."""
+"""An experiment as the API describes it: its state, its index entry, and its config with secrets covered."""
 
 from __future__ import annotations
 
@@ -77,15 +77,17 @@ def _is_secret_argument(key: str, value: Any) -> bool:
     return is_token or is_key
 
 
-def endpoint_wish(new: schema.NewView | None) -> EndpointWish | None:
+def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
     """Raises InvalidInput."""
     return None if new is None else EndpointWish(port=new.port, prefix=parse_prefix(new.url_prefix))
 
 
-def describe_endpoint(context: ApiContext, view: Endpoint | None) -> schema.ExperimentView | None:
-    if view is None:
+def describe_endpoint(context: ApiContext, endpoint: Endpoint | None) -> schema.ExperimentEndpoint | None:
+    if endpoint is None:
         return None
-    return schema.ExperimentView(port=view.port, url_prefix=view.prefix, url=context.service.view_url(view))
+    return schema.ExperimentEndpoint(
+        port=endpoint.port, url_prefix=endpoint.prefix, url=context.service.endpoint_url(endpoint)
+    )
 
 
 def working_directory(text: str | None) -> Path | None:
@@ -144,16 +146,16 @@ async def _read(context: ApiContext, id: str) -> Overview:
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
-    """What the index knows better: where a folder that was moved is now, its view, and that it is open for reading
-    only."""
+    """Fields that the index knows better: where a folder that was moved is now, the endpoint, and that the experiment
+    is open for reading only."""
     entry = await context.service.entry(id)
-    view = describe_endpoint(context, entry.view)
+    endpoint = describe_endpoint(context, entry.endpoint)
     experiment = context.service.at_work(id)
     if experiment is not None:
-        return {"logPath": str(experiment.folder.path), "view": view}
+        return {"logPath": str(experiment.folder.path), "endpoint": endpoint}
     closed = {"status": entry.status} if entry.status.is_closed else {}  # its own database may not know it yet
     ended = {"endedMs": entry.ended_ms} if entry.status is ExperimentStatus.STOPPED and entry.is_open else {}
-    return {"logPath": str(entry.folder.path), "view": view, **closed, **ended}
+    return {"logPath": str(entry.folder.path), "endpoint": endpoint, **closed, **ended}
 
 
 def _state(found: Overview, place: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def _service(service: Service) -> schema.TrainingService:
 
 
 def _condition(found: Overview) -> dict[str, Any]:
-    """What changes while it is at work."""
+    """Fields that change while the experiment is at work."""
     row = found.row
     return {"status": row.status, "endedMs": row.ended_ms, "hold": _hold(found.hold), "errors": list(found.errors)}
 
@@ -192,5 +194,5 @@ def _entry(context: ApiContext, entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id, "name": entry.name, "platform": entry.platform, "status": entry.status,
         "createdMs": entry.created_ms, "endedMs": entry.ended_ms, "logPath": str(entry.folder.path),
-        "view": describe_endpoint(context, entry.view),
+        "endpoint": describe_endpoint(context, entry.endpoint),
     }  # fmt: skip

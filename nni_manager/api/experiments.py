@@ -157,7 +157,7 @@ def _reopening(body: Resume | View) -> Reopening:
     debug, secrets = (body.debug, body.secrets) if isinstance(body, Resume) else (False, {})
     directory = experiment_description.working_directory(body.working_directory)
     return Reopening(
-        view=experiment_description.endpoint_wish(body.view), directory=directory, debug=debug, secrets=secrets
+        endpoint=experiment_description.endpoint_wish(body.endpoint), directory=directory, debug=debug, secrets=secrets
     )
 
 

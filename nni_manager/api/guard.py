@@ -1,4 +1,4 @@
-"""How much of a request's body is taken. Bytes are counted as they come: a chunked body does not say its size."""
+"""The checks in front of every listener: size of bodies, host, origin, token."""
 
 from __future__ import annotations
 
@@ -177,7 +177,11 @@ def _refuse_origin(method: str, headers: Headers) -> Response | None:
         return _refuse_site(method, headers)
     if host and origin.lower().partition("://")[2] == host.lower():
         return None
-    return _refusal(403, f"requests of pages from {origin} are not taken; use this daemon's own page, or no browser")
+    return _refusal(
+        403,
+        f"requests of pages from {origin} are not taken here, at {host or 'no host'}; use this daemon's own page, or"
+        " let the proxy in front of it pass Host on as it came",
+    )
 
 
 def _refuse_site(method: str, headers: Headers) -> Response | None:

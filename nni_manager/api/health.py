@@ -1,4 +1,4 @@
-"""For probes: is it alive, can it be used."""
+"""Health checks, for probes: is it alive, can it be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A stretch of a log file as an answer. The file may grow, shrink or be replaced by its writer at any moment."""
+"""Log files of trials and experiments, a stretch at a time. A file may grow, shrink or be replaced by its writer at any
+moment."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ async def file_response(folder: Path, name: str, offset: int, limit: int | None)
     return _answer(size, offset, limit, lambda start, end: _read(folder, name, start, end))
 
 
-async def elsewhere_response(
+async def service_response(
     handle: JobHandle, read_file: ReadFile, name: str, offset: int, limit: int | None
 ) -> StreamingResponse:
     """The same of a job that its training service is asked about. Raises NotFound or PlatformUnavailable."""

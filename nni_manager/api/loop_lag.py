@@ -1,4 +1,4 @@
-"""How late the event loop is: by so much, everything that is asked of the daemon waits."""
+"""The lag of the event loop: by so much, everything that is asked of the daemon waits."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ JSON_TYPE = "application/json"
 
 
 def _new_experiment_schema() -> dict[str, Any]:
-    """What it refers to is described by other routes as well."""
+    """The JSON schema of a new experiment, without definitions: other routes describe them as well."""
     schema = NewExperiment.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs")
     return schema
@@ -66,7 +66,7 @@ async def read(request: Request, context: ApiContext) -> Submission:
     sent = code.holding(context.data_directory, directory if new.code else Path(spec.trial_code_directory))
     return Submission(
         spec=spec, environment=environment, interpreter=python, secrets=reading.secrets,
-        view=experiment_description.endpoint_wish(new.view), sent_code=sent,
+        endpoint=experiment_description.endpoint_wish(new.endpoint), sent_code=sent,
     )  # fmt: skip
 
 

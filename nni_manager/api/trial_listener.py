@@ -46,9 +46,9 @@ Take = Callable[[RunnerOf, Json], Awaitable[Response]]
 _PREFIX = "/trial/v1/{experiment}/{trial}/{attempt}"
 
 
-def create_trial_listener(desk: RunnerReports) -> ASGIApp:
+def create_trial_listener(reports: RunnerReports) -> ASGIApp:
     """One ASGI application, its limit of the body's size included."""
-    routes = _Routes(desk)
+    routes = _Routes(reports)
     gets = {"parameters": routes.parameters, "code": routes.code, "outboxes": routes.outboxes}
     takes = {
         "version": routes.version, "status": routes.status, "metrics": routes.metrics, "log": routes.log,
@@ -66,7 +66,7 @@ def create_trial_listener(desk: RunnerReports) -> ASGIApp:
             harden(message)
             if message["type"] == "http.response.start":
                 answered[outcome(message["status"])] += 1
-                message = {**message, "headers": [*message["headers"], *_signature(desk, scope["path"])]}
+                message = {**message, "headers": [*message["headers"], *_signature(reports, scope["path"])]}
             await send(message)
 
         await listener(scope, LimitedBody(receive, BODY_LIMIT).receive, counting_send)
@@ -77,10 +77,11 @@ def create_trial_listener(desk: RunnerReports) -> ASGIApp:
 _ATTEMPT_PATH = re.compile(r"/trial/v1/(\w{1,64}/\w{1,64}/\d{1,9})/\w+", re.ASCII)
 
 
-def _signature(desk: RunnerReports, path: str) -> list[tuple[bytes, bytes]]:
-    """What tells runners that an answer is ours and about their attempt: whatever stands between may answer, too."""
+def _signature(reports: RunnerReports, path: str) -> list[tuple[bytes, bytes]]:
+    """Headers that tell runners that an answer is ours and about their attempt: whatever stands between may answer,
+    too."""
     attempt = _ATTEMPT_PATH.fullmatch(path)
-    name = f"{desk.tokens.manager}/{attempt[1]}" if attempt else desk.tokens.manager
+    name = f"{reports.tokens.manager}/{attempt[1]}" if attempt else reports.tokens.manager
     return [(protocol.ANSWER_HEADER.lower().encode(), name.encode()), (b"cache-control", b"no-store")]
 
 
@@ -97,7 +98,7 @@ OUTCOMES = ("taken", *dict.fromkeys(_OUTCOMES.values()), "refused", "failed")
 
 
 def outcome(status: int) -> str:
-    """What became of a request that was answered so; one of `OUTCOMES`."""
+    """The outcome of a request that was answered with this status; one of `OUTCOMES`."""
     if status < 400:
         return "taken"
     return _OUTCOMES.get(status) or ("refused" if status < 500 else "failed")
@@ -122,8 +123,8 @@ class _Room:
 
 
 class _Routes:
-    def __init__(self, desk: RunnerReports) -> None:
-        self._desk = desk
+    def __init__(self, reports: RunnerReports) -> None:
+        self._reports = reports
         self._room = _Room(ROOM_BYTES)
 
     def taking(self, take: Take) -> Callable[[Request], Awaitable[Response]]:
@@ -138,44 +139,44 @@ class _Routes:
 
     async def version(self, who: RunnerOf, body: Json) -> Response:
         version, channel, outboxes = posts.greeting(body)
-        await self._desk.greet(who, version, channel, outboxes)
-        return JSONResponse({"accepted": True, "managerVersion": self._desk.manager_version})
+        await self._reports.greet(who, version, channel, outboxes)
+        return JSONResponse({"accepted": True, "managerVersion": self._reports.manager_version})
 
     async def parameters(self, request: Request) -> Response:
-        return Response(await self._desk.record(self._who(request)), media_type="application/json")
+        return Response(await self._reports.record(self._who(request)), media_type="application/json")
 
     async def code(self, request: Request) -> Response:
-        path = await self._desk.code(self._who(request))
+        path = await self._reports.code(self._who(request))
         if path is None:
             return Response(status_code=204)
         return FileResponse(path, media_type="application/gzip", headers={"ETag": f'"{path.name.partition(".")[0]}"'})
 
     async def outboxes(self, request: Request) -> Response:
-        return JSONResponse(await self._desk.offsets(self._who(request)))
+        return JSONResponse(await self._reports.offsets(self._who(request)))
 
     async def status(self, who: RunnerOf, body: Json) -> Response:
         event = body.get("event")
         if event == "started":
-            return self._orders(who, await self._desk.started(who, *posts.started(body)))
+            return self._orders(who, await self._reports.started(who, *posts.started(body)))
         if event == "exited":
-            return self._orders(who, await self._desk.exited(who, posts.exit_word(body)))
+            return self._orders(who, await self._reports.exited(who, posts.exit_word(body)))
         raise InvalidInput("event: must be started or exited")
 
     async def metrics(self, who: RunnerOf, body: Json) -> Response:
         stretch = posts.stretch(body)
-        offset = await self._desk.lines(who, stretch.outbox, stretch.start, stretch.end, stretch.lines)
+        offset = await self._reports.lines(who, stretch.outbox, stretch.start, stretch.end, stretch.lines)
         return JSONResponse({"offset": offset})
 
     async def log(self, who: RunnerOf, body: Json) -> Response:
         piece = posts.piece(body)
-        offset = await self._desk.write_log(who, piece.file, piece.offset, piece.data, piece.source)
+        offset = await self._reports.write_log(who, piece.file, piece.offset, piece.data, piece.source)
         return JSONResponse({"offset": offset})
 
     async def heartbeat(self, who: RunnerOf, body: Json) -> Response:
-        return self._orders(who, await self._desk.must_stop(who), everyS=HEARTBEAT_S)
+        return self._orders(who, await self._reports.must_stop(who), everyS=HEARTBEAT_S)
 
     def _orders(self, who: RunnerOf, must_stop: bool, **more: object) -> Response:
-        return JSONResponse({"stop": must_stop, "graceS": self._desk.grace_s(who), **more})
+        return JSONResponse({"stop": must_stop, "graceS": self._reports.grace_s(who), **more})
 
     def _who(self, request: Request) -> RunnerOf:
         """The attempt in the path, once the token is its. What can be no id is as unknown as any."""
@@ -190,7 +191,7 @@ class _Routes:
                 experiment_id=experiment, trial_id=trial, attempt=int(attempt),
                 container=container if CONTAINER.fullmatch(container) else "",
             )  # fmt: skip
-            if self._desk.tokens.is_token(who.job_name, token.strip()):
+            if self._reports.tokens.is_token(who.job_name, token.strip()):
                 return who
         raise HTTPException(403, "this token is not the one of this attempt")
 

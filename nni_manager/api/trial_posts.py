@@ -1,4 +1,4 @@
-"""What trial runners post, checked field by field. Everything here raises InvalidInput, and never repeats a value.
+"""Posts of trial runners, checked field by field. Everything here raises InvalidInput, and never repeats a value.
 
 A runner is a program on somebody else's machine: whatever it sends may be wrong, huge or meant to harm, and must cost
 its own trial at most.
@@ -71,7 +71,7 @@ def started(body: Json) -> tuple[int | None, int | None]:
 
 
 def exit_word(body: Json) -> Json:
-    """What is kept of the word about the end."""
+    """The fields to keep of a runner's word about the end."""
     exit_code, signal = _number(body, "exitCode"), _number(body, "signal")
     if exit_code is None and signal is None:
         raise InvalidInput("exitCode or signal: one of them must be given")
@@ -115,7 +115,7 @@ def _sizes(body: Json) -> dict[str, int]:
 
 
 def _sentences(body: Json) -> list[str]:
-    """What cannot be shown is left out: an end must not be refused because of it."""
+    """The runner's sentences; one that cannot be shown is left out, as an end must not be refused because of it."""
     told = body.get("undelivered")
     texts = [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
     return [_printable(text)[:_SENTENCE_CHARACTERS] for text in texts[: protocol.MAX_SENTENCES]]

@@ -29,6 +29,7 @@ from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
+from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +82,7 @@ def _identity(data_directory: Path) -> str:
     """Made once; a data directory that is moved takes it along. Raises OSError."""
     path = data_directory / "identity"
     if not path.exists():
-        draft = path.with_suffix(".draft")
-        draft.write_text(secrets.token_hex(4), encoding="ascii")
-        draft.replace(path)
+        foreign_files.write_whole(str(data_directory), path.name, secrets.token_hex(4).encode())
     return path.read_text(encoding="ascii").strip()
 
 

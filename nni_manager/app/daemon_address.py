@@ -1,4 +1,5 @@
-"""How clients find this daemon: its control socket, and the file in the data directory that says where that is.
+"""The address of this daemon for clients: its control socket, and the file in the data directory that says where that
+is.
 
 Both may be removed under a daemon that lives on, the folder of the socket at every log-out. Level-based: what should be
 there is looked at now and then and made again, or nobody could reach the daemon, nor start another one.

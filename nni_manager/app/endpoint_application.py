@@ -1,6 +1,7 @@
-"""What one view serves: the experiment's page at its root, NNI's API and logs beside it, and what the page asks for.
+"""The application of one endpoint: the experiment's page at its root, NNI's API and logs beside it, and what the page
+asks for.
 
-Everything stands below the view's prefix. Other experiments, and what belongs to the daemon, are not to be had here.
+Everything stands below the endpoint's prefix. Other experiments and the daemon's own routes are not served here.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _NNI_PAGES = ("/oview", "/detail", "/experiment")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewParts:
-    """What all views are made of. `api` and `pages` are the service's, unguarded."""
+class EndpointParts:
+    """The applications that every endpoint is made of. `api` and `pages` are the service's, unguarded."""
 
     nni: ASGIApp
     api: ASGIApp
@@ -28,16 +29,16 @@ class ViewParts:
     #: Puts the checks of a TCP listener in front of an application.
     guarded: Callable[[ASGIApp], ASGIApp]
 
-    def build(self, experiment_id: str, view: Endpoint) -> ASGIApp:
-        return self.guarded(_Prefixed(_ViewApplication(self, experiment_id), view))
+    def build(self, experiment_id: str, endpoint: Endpoint) -> ASGIApp:
+        return self.guarded(_Prefixed(_EndpointApplication(self, experiment_id), endpoint))
 
 
 class _Prefixed:
     """Passes on what stands below the prefix: `root_path` is the prefix, `path` is whole."""
 
-    def __init__(self, app: ASGIApp, view: Endpoint) -> None:
+    def __init__(self, app: ASGIApp, endpoint: Endpoint) -> None:
         self._app = app
-        self._root = view.path.rstrip("/")
+        self._root = endpoint.path.rstrip("/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,10 +51,10 @@ class _Prefixed:
             await PlainTextResponse(f'Outside prefix "{self._root}"', 404)(scope, receive, send)
 
 
-class _ViewApplication:
+class _EndpointApplication:
     """By path below the prefix."""
 
-    def __init__(self, parts: ViewParts, experiment_id: str) -> None:
+    def __init__(self, parts: EndpointParts, experiment_id: str) -> None:
         self._parts = parts
         self._id = experiment_id
         self._page = f"/experiments/{experiment_id}"

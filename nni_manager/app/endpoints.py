@@ -1,4 +1,4 @@
-"""The experiments' views: each a port of its own, opened for one experiment and closed with it."""
+"""The experiments' endpoints: each a port of its own, opened for one experiment and closed with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from starlette.types import ASGIApp
 
 from nni_manager.app import ports
-from nni_manager.app.endpoint_application import ViewParts
+from nni_manager.app.endpoint_application import EndpointParts
 from nni_manager.app.listeners import Listeners
 from nni_manager.app.ports import Reserved, http_address, reserve, reserve_in_thread
 from nni_manager.config.settings import Settings
@@ -19,46 +19,46 @@ from nni_manager.domain.errors import AlreadyOwned, Conflict, InvalidInput, NniM
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries to open a recorded view: nobody tells when a port is free.
+#: Seconds between two tries to open a recorded endpoint: nobody tells when a port is free.
 _AGAIN_S = 2.0
 #: Ports above 8080 that are tried where none was asked for.
 _NEXT_PORTS = 200
 #: Addresses that stand for all of this machine's → the one that its users reach it by.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (named, not bound)
-_OWN_DOORS = {"service": "this daemon's service", "trials": "this daemon's trial listener"}
+_OWN_LISTENERS = {"service": "this daemon's service", "trials": "this daemon's trial listener"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    view: Endpoint
+    endpoint: Endpoint
     reserved: Reserved
 
 
-class Views:
-    """A `scheduler.endpoints.ViewListener`. `allowed`: False with ``--no-listen``."""
+class EndpointSockets:
+    """The `Endpoints` of the scheduler, as sockets. `allowed`: False with ``--no-listen``."""
 
     def __init__(self, settings: Settings, *, allowed: bool, insecure: bool = False) -> None:
         self._settings = settings
         self._allowed = allowed
         self._insecure = insecure
-        self._listeners: asyncio.Future[tuple[Listeners, ViewParts]] = asyncio.get_running_loop().create_future()
+        self._listeners: asyncio.Future[tuple[Listeners, EndpointParts]] = asyncio.get_running_loop().create_future()
         self._turn = asyncio.Lock()
         self._opened: dict[str, _Opened] = {}
         self._restoring: dict[str, asyncio.Task[None]] = {}
         self._problems: dict[str, str] = {}
-        #: Recorded views that nobody has tried to open yet.
+        #: Recorded endpoints that nobody has tried to open yet.
         self._untried: set[str] = set()
         self._all_tried = asyncio.Event()
         self._all_tried.set()
 
-    def bind(self, listeners: Listeners, parts: ViewParts) -> None:
-        """What views are some of, and what they serve; whoever wants one waits for this."""
+    def bind(self, listeners: Listeners, parts: EndpointParts) -> None:
+        """Connects endpoints to the daemon's listeners and to what they serve; a caller of `open` waits for this."""
         self._listeners.set_result((listeners, parts))
 
     @property
     def first_port(self) -> int:
-        """Of the view that was opened first; 0: there is none."""
-        return next((opened.view.port for opened in self._opened.values()), 0)
+        """Of the endpoint that was opened first; 0: there is none."""
+        return next((opened.endpoint.port for opened in self._opened.values()), 0)
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
         listeners, _ = await asyncio.shield(self._listeners)
@@ -66,14 +66,16 @@ class Views:
             return None
         self._check()
         async with self._turn:
-            view = await (self._open_any(experiment_id, wish) if wish.port is None else self._open(experiment_id, wish))
+            endpoint = await (
+                self._open_any(experiment_id, wish) if wish.port is None else self._open(experiment_id, wish)
+            )
             await self._end_restoring(experiment_id)  # not before: without another one the recorded one is wanted
-        return view
+        return endpoint
 
-    def restore(self, experiment_id: str, view: Endpoint) -> None:
+    def restore(self, experiment_id: str, endpoint: Endpoint) -> None:
         self._untried.add(experiment_id)
         self._all_tried.clear()
-        restoring = asyncio.create_task(self._restore(experiment_id, view), name=f"view of {experiment_id}")
+        restoring = asyncio.create_task(self._restore(experiment_id, endpoint), name=f"endpoint of {experiment_id}")
         self._restoring[experiment_id] = restoring
 
     async def close(self, experiment_id: str) -> None:
@@ -83,17 +85,17 @@ class Views:
             if opened is not None:
                 listeners, _ = await self._listeners
                 await listeners.close_port(opened.reserved)
-                log.info("view on %s is closed", opened.reserved.address, extra={"action": "listener"})
+                log.info("endpoint on %s is closed", opened.reserved.address, extra={"action": "listener"})
 
-    def url(self, view: Endpoint) -> str:
+    def url(self, endpoint: Endpoint) -> str:
         host = _EVERYWHERE.get(self._settings.host, self._settings.host)
-        return f"{http_address(host, view.port)}{view.path}"
+        return f"{http_address(host, endpoint.port)}{endpoint.path}"
 
     def problem(self, experiment_id: str) -> str:
         return self._problems.get(experiment_id, "")
 
     async def tried(self) -> None:
-        """Waits until each recorded view is open, or has a problem."""
+        """Waits until each recorded endpoint is open, or has a problem."""
         await self._all_tried.wait()
 
     async def end(self) -> None:
@@ -128,35 +130,35 @@ class Views:
         assert wish.port is not None
         listeners, parts = await self._listeners
         before = self._opened.get(experiment_id)
-        if before is not None and before.view.port == wish.port:
+        if before is not None and before.endpoint.port == wish.port:
             reserved = before.reserved
         else:
             self._refuse_own(wish.port, listeners)
             reserved = await reserve_in_thread(partial(reserve, self._settings.host, wish.port))
-        view = Endpoint(port=reserved.port, prefix=wish.prefix)
-        application = parts.build(experiment_id, view)
+        endpoint = Endpoint(port=reserved.port, prefix=wish.prefix)
+        application = parts.build(experiment_id, endpoint)
         if before is not None and before.reserved is reserved:
             listeners.exchange(reserved, application)
         else:
             await _open_whole(listeners, reserved, application)
-            log.info("view of %s on %s", experiment_id, self.url(view), extra={"action": "listener"})
-        self._opened[experiment_id] = _Opened(view=view, reserved=reserved)
+            log.info("endpoint of %s on %s", experiment_id, self.url(endpoint), extra={"action": "listener"})
+        self._opened[experiment_id] = _Opened(endpoint=endpoint, reserved=reserved)
         if before is not None and before.reserved is not reserved:
             await listeners.close_port(before.reserved)
-        return view
+        return endpoint
 
     def _refuse_own(self, port: int, listeners: Listeners) -> None:
         """Somebody of ours is named as what it is, and not as our own process."""
-        names = {listener.port: _OWN_DOORS.get(listener.kind, "") for listener in listeners.open}
-        names |= {opened.view.port: f"the view of experiment {id}" for id, opened in self._opened.items()}
+        names = {listener.port: _OWN_LISTENERS.get(listener.kind, "") for listener in listeners.open}
+        names |= {opened.endpoint.port: f"the endpoint of experiment {id}" for id, opened in self._opened.items()}
         if port and names.get(port):
             raise AlreadyOwned(f"port {port} is in use by {names[port]}; choose another with --port")
 
     # Restoring
 
-    async def _restore(self, experiment_id: str, view: Endpoint) -> None:
+    async def _restore(self, experiment_id: str, endpoint: Endpoint) -> None:
         await asyncio.shield(self._listeners)
-        while not await self._try_again(experiment_id, EndpointWish(port=view.port, prefix=view.prefix)):  # noqa: ASYNC110
+        while not await self._try_again(experiment_id, EndpointWish(port=endpoint.port, prefix=endpoint.prefix)):  # noqa: ASYNC110
             await asyncio.sleep(_AGAIN_S)
         self._problems.pop(experiment_id, None)
         self._restoring.pop(experiment_id, None)
@@ -167,7 +169,7 @@ class Views:
             async with self._turn:
                 await self._open(experiment_id, wish)
         except (NniManagerError, OSError) as error:
-            self._note(experiment_id, f"its view cannot be opened again: {_reason(error)}")
+            self._note(experiment_id, f"its endpoint cannot be opened again: {_reason(error)}")
             return False
         finally:
             self._mark_tried(experiment_id)
@@ -195,7 +197,7 @@ class Views:
 async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASGIApp) -> None:
     """Or not at all: a port that nobody knows of could never be closed."""
     try:
-        await listeners.open_view(reserved, application)
+        await listeners.open_endpoint(reserved, application)
     except BaseException:
         await listeners.close_port(reserved)
         reserved.give_back()

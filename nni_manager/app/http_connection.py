@@ -189,7 +189,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class _Transport:
-    """What is written while the connection is being closed goes nowhere: uvloop's own raises, and uvicorn goes on
+    """A transport that drops writes while the connection is being closed: uvloop's own raises, and uvicorn goes on
     answering a request behind which something came that is no HTTP, or whose sender has hung up."""
 
     def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:

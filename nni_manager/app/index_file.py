@@ -1,4 +1,4 @@
-"""An index whose data directory was moved or copied: what lay below the old place is below the new one."""
+"""The index file when a daemon starts: made, upgraded, and followed when its data directory was moved or copied."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _make_private(path: Path) -> None:
 
 
 def _add_found(path: Path) -> None:
-    """What NNI made since: many use both for a while."""
+    """Adds experiments that NNI made since to the index: many use both for a while."""
     with closing(connect(path)) as connection:
         known = {entry.id for entry in index.all_entries(connection)}
         connection.execute("BEGIN IMMEDIATE")
@@ -150,7 +150,8 @@ def _remove(path: Path) -> None:
 
 
 async def finish_half_done(index_database: Database, data_directory: Path) -> None:
-    """What cannot be removed now is left to the next start. Raises StoreError when the index cannot be read."""
+    """Removes experiments half made or half deleted; one that cannot be removed now is left to the next start. Raises
+    StoreError when the index cannot be read."""
     for id_, folder in await index_database.read(index.leftovers):
         try:
             await _clear(index_database, data_directory, id_, folder)

@@ -34,7 +34,7 @@ _FLUSH_S = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """`kind`: control, service, view or trials. `address`: a socket's path, or ``http://host:port``."""
+    """`kind`: control, service, endpoint or trials. `address`: a socket's path, or ``http://host:port``."""
 
     kind: str
     address: str
@@ -134,10 +134,10 @@ class Listeners:
         self._by_port[reserved.port] = application
         await self._open_port("trials", reserved, tls)
 
-    async def open_view(self, reserved: Reserved, application: ASGIApp) -> None:
+    async def open_endpoint(self, reserved: Reserved, application: ASGIApp) -> None:
         """The same for one experiment's page and API."""
         self._by_port[reserved.port] = application
-        await self._open_port("view", reserved)
+        await self._open_port("endpoint", reserved)
 
     def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
         """From now on an open port serves this."""
@@ -165,7 +165,7 @@ class Listeners:
             server.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):
-                await self._answer_the_rest()
+                await self._answer_pending()
         for task in self._server.server_state.tasks:
             task.cancel()
         self._close_control()
@@ -194,7 +194,7 @@ class Listeners:
             and connection.transport.get_extra_info("sockname")[1:2] == (port,)
         ]
 
-    async def _answer_the_rest(self) -> None:
+    async def _answer_pending(self) -> None:
         """Requests may still come in: on connections that were accepted when the listeners closed."""
         state = self._server.server_state
         while state.tasks or state.connections:

@@ -1,4 +1,4 @@
-"""What NNI's list of experiments should say where it says something already, of ours or of other managers' ones."""
+"""Entries of NNI's list of experiments, merged: those that are there already may be ours or of other managers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def merge_entry(
         known = entries.get(id)
         known = known if isinstance(known, dict) else {}
         is_ours = known.get("pid") is not None and known["pid"] in (own.get(id), os.getpid())
-        if not is_ours and (_is_elsewhere(known, entry) or (id not in entries and _is_removed(entry))):
+        if not is_ours and (_is_of_other_manager(known, entry) or (id not in entries and _is_removed(entry))):
             continue
         tag = known.get("tag")
         entries[id] = {**entry, "tag": tag} if isinstance(tag, list) else entry
@@ -54,7 +54,7 @@ def _is_removed(entry: Mapping[str, Any]) -> bool:
     return entry["status"] == ExperimentStatus.STOPPED and not (Path(entry["logDir"]) / entry["id"]).exists()
 
 
-def _is_elsewhere(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+def _is_of_other_manager(known: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     """At work under another manager: a copy in another folder, or, stopped for us, one that NNI itself still runs."""
     if known.get("status") in (None, "STOPPED"):
         return False
@@ -94,7 +94,7 @@ _LAST_S = 0.5
 
 
 class NniList:
-    """`entries`: all of the index. `listeners`: those that are open. `url`: of a view.
+    """`entries`: all of the index. `listeners`: those that are open. `url`: of an endpoint.
 
     `pid`: of a process whose end is an experiment's, by its id; None: there is none.
     """

@@ -1,4 +1,5 @@
-"""Who can reach an address: a listener that others than this machine's users can reach needs a token."""
+"""TCP ports: reserved before they are served, and refused without a token where others than this machine's users can
+reach them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ SHORTEST_TOKEN = 16
 
 
 def check_exposure(settings: Settings) -> None:
-    """For service and views, which share host and token. Raises InvalidInput."""
+    """For service and endpoints, which share host and token. Raises InvalidInput."""
     if is_loopback(settings.host):
         return
     if not settings.token:

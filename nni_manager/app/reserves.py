@@ -1,4 +1,4 @@
-"""What is kept for a daemon that runs out: file descriptors, and room on the data directory's disk."""
+"""Reserves of a daemon that runs out: file descriptors, and room on the data directory's disk."""
 
 from __future__ import annotations
 

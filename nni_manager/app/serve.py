@@ -26,8 +26,8 @@ from nni_manager.app import log as logs
 from nni_manager.app import ports, reserves, trial_listener
 from nni_manager.app.build import control_socket, experiments, ownership
 from nni_manager.app.daemon_address import DaemonAddress
-from nni_manager.app.endpoint_application import ViewParts
-from nni_manager.app.endpoints import Views
+from nni_manager.app.endpoint_application import EndpointParts
+from nni_manager.app.endpoints import EndpointSockets
 from nni_manager.app.listeners import Listener, Listeners
 from nni_manager.app.nni_list import NniList
 from nni_manager.app.ports import Reserved, reserve
@@ -79,19 +79,23 @@ async def _serve(
         # before anything is started: a port that somebody else has must not cost a running experiment anything
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         warnings = DaemonWarnings()
-        views = Views(settings, allowed=trials, insecure=insecure)
-        neighbour = _neighbour(settings, views, listen=listen)
+        endpoints = EndpointSockets(settings, allowed=trials, insecure=insecure)
+        neighbour = _neighbour(settings, endpoints, listen=listen)
         trial_listener = TrialListenerSocket(settings, warnings, allowed=trials, neighbour=neighbour)
-        supervisor, service = await stack.enter_async_context(experiments(settings, trial_listener, views, warnings))
+        supervisor, service = await stack.enter_async_context(
+            experiments(settings, trial_listener, endpoints, warnings)
+        )
         if auto:
             _end_when_unused(supervisor, stopping)
-        desk = RunnerReports(supervisor, trial_listener.tokens, __version__)
+        reports = RunnerReports(supervisor, trial_listener.tokens, __version__)
         placeholders = PlaceholderProcesses(service, stopping)
-        async with _listeners(settings, lock, service, stopping, placeholders, reserved, views, auto=auto) as listeners:
-            trial_listener.bind(listeners, create_trial_listener(desk), service.may_have_jobs)
-            await views.tried()
-            async with _registry(settings, supervisor, service, placeholders, views, listeners):
-                _favour_the_loop()
+        async with _listeners(
+            settings, lock, service, stopping, placeholders, reserved, endpoints, auto=auto
+        ) as listeners:
+            trial_listener.bind(listeners, create_trial_listener(reports), service.may_have_jobs)
+            await endpoints.tried()
+            async with _registry(settings, supervisor, service, placeholders, endpoints, listeners):
+                _tune_interpreter()
                 _say_ready(settings, ready_fd)
                 await stopping.wait()
             log.info("the daemon ends; jobs go on", extra={"action": "end"})
@@ -108,7 +112,7 @@ def _say_ready(settings: Settings, ready_fd: int | None) -> None:
 @asynccontextmanager
 async def _listeners(
     settings: Settings, lock: Ownership, service: Service, stopping: asyncio.Event, placeholders: PlaceholderProcesses,
-    reserved: Reserved | None, views: Views, *, auto: bool,
+    reserved: Reserved | None, endpoints: EndpointSockets, *, auto: bool,
 ) -> AsyncIterator[Listeners]:  # fmt: skip
     listeners: Listeners
     context = _context(settings, service, stopping, placeholders, lambda: listeners.open, auto=auto)
@@ -124,11 +128,11 @@ async def _listeners(
                 await listeners.open_service(reserved)
             for listener in listeners.open:
                 log.info("%s on %s", listener.kind, listener.address, extra={"action": "listener"})
-            views.bind(listeners, ViewParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
+            endpoints.bind(listeners, EndpointParts(nni=nni, api=api, pages=pages, guarded=_guard(settings)))
             yield listeners
     finally:
         stopping.set()
-        await views.end()
+        await endpoints.end()
         await listeners.close()
 
 
@@ -155,7 +159,7 @@ async def _registry(
     supervisor: Supervisor,
     service: Service,
     placeholders: PlaceholderProcesses,
-    views: Views,
+    endpoints: EndpointSockets,
     listeners: Listeners,
 ) -> AsyncIterator[None]:
     """NNI's list of experiments is kept current meanwhile."""
@@ -164,7 +168,7 @@ async def _registry(
         yield
         return
     registry = NniList(
-        path=path, entries=service.entries, listeners=lambda: listeners.open, url=views.url, pid=placeholders.pid,
+        path=path, entries=service.entries, listeners=lambda: listeners.open, url=endpoints.url, pid=placeholders.pid,
         data_directory=settings.data_dir,
     )  # fmt: skip
     await registry.begin()
@@ -178,16 +182,16 @@ async def _registry(
 
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
-    """The checks of the service, for views."""
+    """The checks of the service, for endpoints."""
     return lambda app: Guard(app, token=settings.token, hosts=(settings.host,))
 
 
-def _neighbour(settings: Settings, views: Views, *, listen: bool) -> Callable[[], int]:
-    """The port beside which the trial listener opens: the service's, else the first view's."""
-    return lambda: settings.port if listen else views.first_port or settings.port
+def _neighbour(settings: Settings, endpoints: EndpointSockets, *, listen: bool) -> Callable[[], int]:
+    """The port beside which the trial listener opens: the service's, else the first endpoint's."""
+    return lambda: settings.port if listen else endpoints.first_port or settings.port
 
 
-def _favour_the_loop() -> None:
+def _tune_interpreter() -> None:
     """Answers come in time also while results pour in by the thousand.
 
     What was imported and built so far stays for good and need not be looked through by every full collection, which

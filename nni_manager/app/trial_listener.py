@@ -1,4 +1,4 @@
-"""The trial listener's port, kept for the next daemon: jobs that run know no other."""
+"""The trial listener's socket, and its port, kept for the next daemon: jobs that run know no other."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from nni_manager.domain.errors import AlreadyOwned, InvalidInput, PlatformUnavai
 from nni_manager.domain.experiment import ExperimentWarning
 from nni_manager.platform_kit.runner_token import RunnerTokens
 from nni_manager.scheduler.turns.process_state import DaemonWarnings
+from trial_runner.wire import foreign_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +55,8 @@ class TrialPortFile:
 
     def write(self, port: int, experiments: Collection[str], expected: int) -> None:
         """Raises OSError."""
-        draft = self._path.with_suffix(".tmp")
-        draft.write_text(
-            json.dumps({"port": port, "experiments": sorted(experiments), "expected": expected}), encoding="utf-8"
-        )
-        draft.replace(self._path)
+        entry = {"port": port, "experiments": sorted(experiments), "expected": expected}
+        foreign_files.write_whole(str(self._path.parent), self._path.name, json.dumps(entry).encode())
 
     def forget(self) -> None:
         self._path.unlink(missing_ok=True)
@@ -74,7 +72,7 @@ _EVERYWHERE = {"0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # noqa: S104 (named
 
 
 class TrialListenerSocket:
-    """A `scheduler.trial_listener.RunnerListener`. `allowed`: False with ``--no-listen``."""
+    """The `TrialListener` of the scheduler, as a socket. `allowed`: False with ``--no-listen``."""
 
     def __init__(
         self, settings: Settings, warnings: DaemonWarnings, *, allowed: bool, neighbour: Callable[[], int] | None = None
@@ -105,8 +103,8 @@ class TrialListenerSocket:
         self._expected = 0
 
     def bind(self, listeners: Listeners, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
-        """What the listener is one of, and what it serves; whoever wants it open waits for this. `is_at_work`: whether
-        jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
+        """Connects it to the daemon's listeners and to the application it serves; a caller of `open` waits for this.
+        `is_at_work`: whether jobs of that experiment may run; all that an earlier daemon worked on are known by now."""
         self._is_at_work = is_at_work
         self._listeners.set_result((listeners, application))
 
@@ -157,7 +155,8 @@ class TrialListenerSocket:
         return http_address(host_of(self._settings, manager_ip), self._reserved.port, tls=self._tls is not None)
 
     async def _refresh_certificate(self) -> None:
-        """What was renewed is used from now on; what cannot be used is said by the warning, and the old one kept."""
+        """Uses a renewed certificate from now on; of one that cannot be used the warning tells, and the old one is
+        kept."""
         if self._tls is not None:
             with suppress(InvalidInput):
                 await asyncio.to_thread(self._tls.refresh)
@@ -238,7 +237,7 @@ class TrialListenerSocket:
             return self._take(0)
 
     def _expected_port(self) -> int:
-        """The chosen one, else the one beside the service or the first view; 0: any."""
+        """The chosen one, else the one beside the service or the first endpoint; 0: any."""
         neighbour = self._neighbour()
         return self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
 

@@ -83,7 +83,8 @@ def of(settings: Settings) -> TrialTls | None:
 
 
 def authority_of(settings: Settings, tls: TrialTls | None) -> str:
-    """What runners are to trust beside their own machine's authorities, PEM; empty: nothing. Raises InvalidInput."""
+    """Certificates that runners are to trust beside their own machine's authorities, PEM; empty: none. Raises
+    InvalidInput."""
     if tls is not None and not settings.trial_url:
         return tls.authority
     if not settings.trial_tls_authority:

@@ -1,4 +1,4 @@
-"""What an assessor is.
+"""The contract of assessors.
 
 One instance serves one experiment, is called by one thread, one call at a time. It keeps nothing on disk: after a
 restart `trial_end` is called again for every trial that has ended, in the order of ends, and running trials are judged

@@ -25,7 +25,7 @@ CATALOGUE = Catalogue(
 
 
 def find(name: str) -> Algorithm:
-    """What is known of an assessor that is no user's class. Raises InvalidInput."""
+    """The description of an assessor that is no user's class. Raises InvalidInput."""
     return CATALOGUE.find(name)
 
 

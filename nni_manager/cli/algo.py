@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nni_manager.cli import table, terminal
 from nni_manager.cli.caller import data_directory_option, resolve_data_directory
-from nni_manager.cli.output import echo, echo_json, table
+from nni_manager.cli.output import echo_json
 from nni_manager.cli.session import MANAGER_VARIABLE
+from nni_manager.cli.table import Column
 
 if TYPE_CHECKING:
     from nni_manager.config.registered_algorithms import Registered
@@ -90,7 +92,9 @@ def list_algorithms(as_json: bool, data_dir: str | None) -> None:
         echo_json(found)
     else:
         names = ("name", "type", "source", "className", "codeDirectory")
-        echo(table(_HEADERS, (tuple(str(one.get(name, "")) for name in names) for one in found)))
+        columns = [Column(header=header) for header in _HEADERS]
+        rows = [tuple(str(one.get(name, "")) for name in names) for one in found]
+        click.echo(table.layout(columns, rows, terminal.width()).text)
 
 
 def _alias(command: click.Command, name: str) -> None:

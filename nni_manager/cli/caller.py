@@ -1,4 +1,4 @@
-"""What the caller of a command brings along: data directory, token, environment, Python."""
+"""The caller's side of a command: data directory, token, environment, Python."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ tuner_python_option = click.option(
 
 
 def own_environment() -> dict[str, str]:
-    """What trials get of our environment: not the daemon's settings and token, and nothing that is no UTF-8, for which
-    JSON has no word."""
+    """Our environment as trials get it: without the daemon's settings and token, and without what is no UTF-8, for
+    which JSON has no word."""
     return {name: value for name, value in without_settings(os.environ).items() if is_text(name + value)}
 
 

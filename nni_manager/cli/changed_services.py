@@ -1,4 +1,4 @@
-"""What `nnictl update platform` sends: the training services of a file."""
+"""The body that `nnictl update platform` sends: the training services of a file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _references(sections: object) -> tuple[str, ...]:
 def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: bool) -> dict[str, Any]:
     """A manager elsewhere has other folders."""
     sent = {"trainingService": sections, "now": now, **({"secrets": dict(secrets)} if secrets else {})}
-    return sent if current().is_elsewhere else {**sent, "directory": directory}
+    return sent if current().is_remote else {**sent, "directory": directory}
 
 
 def told(services: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Which trial is meant: its id, the beginning of one, or its number."""
+"""The trial that a command means: its id, the beginning of one, or its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `nnictl config check` says of one file: the verdict of `create`, without a daemon."""
+"""The verdict of `nnictl config check` on one file: that of `create`, without a daemon."""
 
 from __future__ import annotations
 

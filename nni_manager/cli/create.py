@@ -1,4 +1,4 @@
-"""`nnictl create`, `resume` and `view`: how an experiment begins to be open."""
+"""`nnictl create`, `resume` and `view`: the commands that open an experiment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def create(
 ) -> None:  # fmt: skip
     """Start an experiment; the daemon is started too when none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
-    id_ = client.create(file=config, view=_view(port, url_prefix), debug=debug, **experiment)
+    id_ = client.create(file=config, endpoint=_endpoint(port, url_prefix), debug=debug, **experiment)
     _go_on(client, id_, "started", foreground=foreground)
 
 
@@ -67,7 +67,7 @@ def resume(
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.resume(
-        id_, view=_view(port), working_directory=_absolute(experiment_dir), debug=debug,
+        id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir), debug=debug,
         **({} if experiment_dir else given_secrets.secrets_of_experiment(client, id_, os.environ)),
     )  # fmt: skip
     if found := more_trials.advice(client.experiment(id_)):
@@ -84,7 +84,7 @@ def view(connect: Connect, *, id: str, port: int | None, experiment_dir: str | N
     """Open a stopped experiment for reading only; `nnictl stop` ends that."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
-    client.view(id_, view=_view(port), working_directory=_absolute(experiment_dir))
+    client.view(id_, endpoint=_endpoint(port), working_directory=_absolute(experiment_dir))
     _tell(client, id_, "is viewed: open for reading only", {"trials": "trial ls", "end": "stop"})
 
 
@@ -95,7 +95,7 @@ def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[
     """
     text, directory = _read(file)
     chosen = {"interpreter": python} if python else {}
-    if not (place := current()).is_elsewhere:
+    if not (place := current()).is_remote:
         class_args.check_text(text, directory, file, place.data_directory, python)
         return connect(), {"config": text, "directory": directory, "environment": own_environment(), **chosen}
     from nni_manager.cli import sent_config
@@ -138,20 +138,20 @@ def _as_nni(id: str, page: str) -> str:
 
 def _shown(client: ManagerClient, experiment: dict[str, Any]) -> dict[str, str]:
     """Where a browser and NNI's own tools find it."""
-    view = experiment["view"]
-    if not view:
+    endpoint = experiment["endpoint"]
+    if not endpoint:
         return {"page": webui.service_page(client, experiment["id"])}
-    return {"page": webui.endpoint_page(experiment), "port": str(view["port"]), "url prefix": view["urlPrefix"]}
+    return {"page": webui.endpoint_page(experiment), "port": str(endpoint["port"]), "url prefix": endpoint["urlPrefix"]}
 
 
-def _view(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
+def _endpoint(port: int | None, url_prefix: str | None = None) -> dict[str, Any]:
     """Without a port the daemon decides: it knows whether it shows experiments anyway."""
     return {"port": port, "urlPrefix": url_prefix or ""}
 
 
 def _absolute(path: str | None) -> str | None:
     """A manager elsewhere has other folders, and knows best which are there."""
-    if path is None or current().is_elsewhere:
+    if path is None or current().is_remote:
         return path
     return os.path.abspath(os.path.expanduser(path))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import progress, selection
-from nni_manager.cli.output import compact, direction, duration, echo, echo_json, facts, moment, number, table
+from nni_manager.cli import progress, selection, table, terminal
+from nni_manager.cli.output import compact, direction, duration, echo_json, facts, moment, number
 from nni_manager.cli.session import Connect, connected
+from nni_manager.cli.table import Column, Row
 from nni_manager.domain.experiment import ExperimentStatus
 
 if TYPE_CHECKING:
@@ -23,19 +25,50 @@ def experiment() -> None:
     """List, show, import, export and delete experiments."""
 
 
+#: What a list shows of one that waits for a person.
+_ON_HOLD = "ON HOLD"
+_STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" ", "_")]
+
+
 @experiment.command("list")
 @connected
 @click.option("--all", "-a", "everything", is_flag=True, help="Closed ones too.")
+@click.option(
+    "--status", type=click.Choice(_STATUSES, case_sensitive=False), metavar="STATUS",
+    help=f"Only those that are shown with this status, closed ones too: {', '.join(_STATUSES)}.",
+)  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N newest.")
 @json_option
-def list_experiments(connect: Connect, *, everything: bool, as_json: bool) -> None:
+def list_experiments(
+    connect: Connect, *, everything: bool, status: str | None, limit: int | None, as_json: bool
+) -> None:
     """List the open experiments, oldest first."""
-    found = [one for one in connect().experiments() if everything or selection.is_open(one)]
+    wanted = (status or "").replace("ON_HOLD", _ON_HOLD)
+    found = [one for one in connect().experiments() if _is_wanted(one, everything, wanted)]
+    found = found[-limit:] if limit else found
     if as_json:
         echo_json(found)
     elif found:
-        echo(table(("ID", "NAME", "STATUS", "PLATFORM", "PORT", "CREATED", "PROBLEM"), map(_row, found)))
+        click.echo(table.layout(_columns(), map(_row, found), terminal.width()).text)
+    elif status:
+        click.echo(f"No experiment is {wanted}.")
     else:
         click.echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
+
+
+def _is_wanted(experiment: dict[str, Any], everything: bool, status: str) -> bool:
+    if status:
+        return status in (experiment["status"], shown_status(experiment))
+    return everything or selection.is_open(experiment)
+
+
+def _columns() -> list[Column]:
+    return [
+        Column(header="ID"), Column(header="NAME", least=12), Column(header="STATUS", is_status=True),
+        Column(header="TRIALS"), Column(header="BEST"), Column(header="PLATFORM", least=8, dispensable=2),
+        Column(header="PORT", dispensable=1), Column(header=f"CREATED ({time.strftime('%Z')})", dispensable=3),
+        Column(header="PROBLEM", is_note=True, note_lines=8),
+    ]  # fmt: skip
 
 
 @experiment.command()
@@ -49,7 +82,7 @@ def show(connect: Connect, *, id: str | None, as_json: bool) -> None:
     if as_json:
         echo_json(found)
     else:
-        echo(facts({**_status(found), **_description(found)}))
+        click.echo(facts({**_status(found), **_description(found)}, terminal.width()))
 
 
 @experiment.command()
@@ -63,7 +96,7 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({name: found[name] for name in ("id", "status", "hold", "errors", "warnings", "services")})
     else:
-        click.echo(facts(_status(found)))
+        click.echo(facts(_status(found), terminal.width()))
         if details := (found["hold"] or {}).get("details"):
             click.echo(details.rstrip())
 
@@ -108,24 +141,34 @@ def _confirmed(question: str) -> bool:
         return False
 
 
-def _row(experiment: dict[str, Any]) -> tuple[str, ...]:
-    view = experiment["view"]
+def _row(experiment: dict[str, Any]) -> Row:
+    endpoint, best = experiment["endpoint"], experiment.get("best")
     return (
-        experiment["id"], experiment["name"] or "", _shown_status(experiment), experiment["platform"],
-        str(view["port"]) if view else "", moment(experiment["createdMs"]), _problem(experiment),
+        experiment["id"], experiment["name"] or "", shown_status(experiment), _trials(experiment),
+        number(best["value"]) or "infinite" if best else "", experiment["platform"],
+        str(endpoint["port"]) if endpoint else "", moment(experiment["createdMs"])[:16], _problem(experiment),
     )  # fmt: skip
 
 
-def _shown_status(experiment: dict[str, Any]) -> str:
+def _trials(experiment: dict[str, Any]) -> str:
+    """How many have ended, of how many there may be; empty where the manager does not know."""
+    counts, total = experiment.get("counts"), experiment.get("maxTrialNumber")
+    if counts is None:
+        return ""
+    ended = progress.ended(counts)
+    return f"{ended} of {total}" if total is not None else str(ended)
+
+
+def shown_status(experiment: dict[str, Any]) -> str:
     """One that waits for a person does not look as if it went on."""
     is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
-    return "ON HOLD" if is_held else str(experiment["status"])
+    return _ON_HOLD if is_held else str(experiment["status"])
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
     return {
         "id": experiment["id"],
-        "status": ": ".join(filter(None, (experiment["status"], experiment.get("noMoreTrials")))),
+        "status": ": ".join(filter(None, (shown_status(experiment), experiment.get("noMoreTrials")))),
         "problem": _problem(experiment),
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),

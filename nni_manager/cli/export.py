@@ -56,18 +56,18 @@ def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_
     client = connect()
     id_ = selection.choose(client, id)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
-        left_out: list[Record] = []
-        count = _spool(_finished(client, id_, left_out), spool)
+        without_result: list[Record] = []
+        count = _spool(_finished(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if kind == "json" else _write_csv)(file, spool, intermediates)
     # not among the results
     click.echo(f"Experiment {id_}: {count} results are in {filename}.", err=_stream_of(filename) == 1)
-    if left_out:
-        example = f"trial {left_out[0]['id']}: {left_out[0]['message']}"
-        warn([f"trials that succeeded without a final result: {len(left_out)}; {example}"])
+    if without_result:
+        example = f"trial {without_result[0]['id']}: {without_result[0]['message']}"
+        warn([f"trials that succeeded without a final result: {len(without_result)}; {example}"])
 
 
-def _finished(client: ManagerClient, id: str, left_out: list[Record]) -> Iterator[Record]:
+def _finished(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:
     """Trials that succeeded with a final result, each once: one that succeeds meanwhile shifts the pages.
 
     `unsupported` gets those without one.
@@ -78,7 +78,7 @@ def _finished(client: ManagerClient, id: str, left_out: list[Record]) -> Iterato
             continue
         seen.add(trial["id"])
         if trial["finalResult"] is None:
-            left_out.append(trial)
+            without_result.append(trial)
         else:
             yield trial
 

@@ -86,7 +86,7 @@ def reading(part: Callable[..., LogPart]) -> Read:
 
 
 def follow_log(read: Read, offset: int, ended: Callable[[], bool], pause: Callable[[], object]) -> Iterator[bytes]:
-    """What is added from `offset` on, until `ended` was true before a look that found nothing new."""
+    """Text that is added from `offset` on, until `ended` was true before a look that found nothing new."""
     return follow_logs([(read, offset)], ended, pause)
 
 
@@ -128,7 +128,7 @@ def write_bytes(parts: Iterator[bytes]) -> None:
 
 
 def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:
-    """What is there by now, below `heading` unless there is nothing; answers where it ends."""
+    """Writes the log so far, below `heading` unless it is empty; answers the offset where it ends."""
     offset = 0
     parts = _start(read, tail)
     for text, end in parts:

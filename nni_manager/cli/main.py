@@ -27,7 +27,8 @@ from nni_manager.cli.trial import trial
 from nni_manager.cli.update import update
 from nni_manager.cli.webui import webui
 
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+#: Help is as wide as the terminal; on a pipe, 80 columns.
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 1000}
 _version_option = click.version_option(__version__, "--version", "-v", message="%(version)s")
 
 

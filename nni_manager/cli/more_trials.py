@@ -1,4 +1,4 @@
-"""What to do so that an experiment makes more trials. Pure."""
+"""Advice on how to make an experiment run more trials. Pure."""
 
 from __future__ import annotations
 

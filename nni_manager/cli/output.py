@@ -1,26 +1,22 @@
-"""How answers look: tables and lists of facts for people, JSON for programs. Only `echo…` and `warn` print."""
+"""The form of answers: lists of facts for people (tables: `table`), JSON for programs. `echo_json` and `warn` print."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import shutil
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 import click
 
+from nni_manager.cli import terminal
+
 #: Line breaks, tabs, and what else would move a terminal's cursor.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
-
-def echo(text: str) -> None:
-    """On a terminal each line is cut to its width."""
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in text.splitlines():
-        click.echo(line if columns is None else cut(line, columns))
+_COMMAND = re.compile(r"`[^`]+`")
 
 
 def echo_json(answer: object) -> None:
@@ -30,23 +26,34 @@ def echo_json(answer: object) -> None:
 def warn(messages: Iterable[str]) -> None:
     """Each on a line of stderr: what refuses nothing spoils no output that a program reads."""
     for message in messages:
-        click.echo(f"warning: {_flat(message)}", err=True)
+        click.echo(f"warning: {flat(message)}", err=True)
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; a cell never breaks its line."""
-    lines = [tuple(headers), *(tuple(map(_flat, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+def facts(pairs: Mapping[str, str], columns: int | None = None) -> str:
+    """One line for each name that has a value; more, one below the other, where there are only so many columns. What
+    has no blanks, a path for instance, stays in one piece, to be copied."""
+    shown = {name: flat(value) for name, value in pairs.items() if value}
+    width = max(map(len, shown), default=0) + 2
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        f"{name.ljust(width)}{_look(name)(line)}" if number == 0 else f"{'':{width}}{line}"
+        for name, value in shown.items()
+        for number, line in enumerate([value] if columns is None else wrapped(value, columns - width))
     )
 
 
-def facts(pairs: Mapping[str, str]) -> str:
-    """One line for each name that has a value."""
-    shown = {name: _flat(value) for name, value in pairs.items() if value}
-    width = max(map(len, shown), default=0)
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
+def _look(name: str) -> Callable[[str], str]:
+    return terminal.coloured_status if name == "status" else str
+
+
+def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = None) -> list[str]:
+    """Lines of so many columns, `most` of them at most. A command in backticks stays in one piece, as does what has no
+    blanks: they are there to be copied."""
+    wrap = textwrap.TextWrapper(
+        width=max(columns, 20), initial_indent=indent, subsequent_indent=indent, max_lines=most, placeholder=" …",
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    in_one_piece = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    return [line.replace("\0", " ") for line in wrap.wrap(in_one_piece)]
 
 
 def cut(line: str, columns: int) -> str:
@@ -54,11 +61,11 @@ def cut(line: str, columns: int) -> str:
     return line if len(line) <= columns else line[: max(columns - 1, 0)] + "…"
 
 
-def number(value: object) -> str:
+def number(value: object, digits: int = 6) -> str:
     """A result as people read it; empty when there is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else compact(value)
-    return str(value) if isinstance(value, int) or not math.isfinite(value) else f"{value:.6g}"
+    return str(value) if isinstance(value, int) or not math.isfinite(value) else f"{value:.{digits}g}"
 
 
 def direction(optimize_mode: str | None) -> str:
@@ -72,8 +79,8 @@ def compact(value: object) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """Milliseconds since the epoch in local time; empty for None."""
-    return "" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """Milliseconds since the epoch in local time, with its zone; empty for None."""
+    return "" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def duration(seconds: float) -> str:
@@ -84,6 +91,6 @@ def duration(seconds: float) -> str:
     return f"{days} d {hour:02}:{minute:02}:{second:02}" if days else f"{hour}:{minute:02}:{second:02}"
 
 
-def _flat(cell: str) -> str:
+def flat(cell: str) -> str:
     """On one line, and otherwise as it is."""
     return " ".join(filter(None, _CONTROLS.split(cell)))

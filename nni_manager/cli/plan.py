@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nni_manager.cli.create import sent
-from nni_manager.cli.output import echo, echo_json
+from nni_manager.cli.output import echo_json
 from nni_manager.cli.session import Connect, connected
 
 
@@ -22,7 +22,7 @@ def plan(connect: Connect, *, config: str, as_json: bool) -> None:
     if as_json:
         echo_json(services)
     else:
-        echo("\n".join(line for service in services for line in _lines(service)))
+        click.echo("\n".join(line for service in services for line in _lines(service)))
 
 
 def _lines(service: dict[str, Any]) -> list[str]:

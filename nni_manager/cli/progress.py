@@ -1,4 +1,4 @@
-"""How far an experiment is, in numbers and in one line. Pure: state in, text out.
+"""The progress of an experiment, in numbers and in one line. Pure: state in, text out.
 
 A state is the API's description of an experiment, as its events carry it.
 """
@@ -63,7 +63,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
     best = state["best"] or {}
     is_active = ExperimentStatus(state["status"]).is_active and not state["hold"]
     return Progress(
-        done=sum(count for status, count in counts.items() if status not in OPEN_STATUSES),
+        done=ended(counts),
         running=counts.get(TrialStatus.RUNNING, 0) + counts.get(TrialStatus.UNKNOWN, 0),
         failed=counts.get(TrialStatus.FAILED, 0) + counts.get(TrialStatus.SYS_CANCELED, 0),
         total=state["maxTrialNumber"],
@@ -74,6 +74,11 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
         best_trial=best.get("trialId", ""),
         optimize_mode=state.get("optimizeMode", ""),
     )
+
+
+def ended(counts: Mapping[str, int]) -> int:
+    """Trials that have ended, in whatever way."""
+    return sum(count for status, count in counts.items() if status not in OPEN_STATUSES)
 
 
 def line(progress: Progress, columns: int | None = None) -> str:

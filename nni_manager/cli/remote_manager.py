@@ -16,7 +16,7 @@ from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.version import fits
 
 
-def reach_elsewhere(url: str, token_file: Path | None) -> ManagerClient:
+def reach_remote(url: str, token_file: Path | None) -> ManagerClient:
     """Raises InvalidInput for what is no URL, Unreachable, AccessRefused, or NniManagerError for another server."""
     token = read_token(token_file) or environment_token()
     client = ManagerClient(parse_url(url, token))
@@ -25,7 +25,7 @@ def reach_elsewhere(url: str, token_file: Path | None) -> ManagerClient:
 
 
 def _greet(client: ManagerClient, has_token: bool) -> Any:
-    """What it says of itself."""
+    """The manager's description of itself."""
     try:
         return client.daemon()
     except TokenRefused:
@@ -34,13 +34,13 @@ def _greet(client: ManagerClient, has_token: bool) -> Any:
             f"the manager at {client.address} {shown}; set {TOKEN_VARIABLE}, or give --token-file"
         ) from None
     except (ValueError, NotFound):
-        raise _stranger(client) from None
+        raise _not_a_manager(client) from None
 
 
 def _check_version(daemon: Any, client: ManagerClient) -> None:
     version = daemon.get("version") if isinstance(daemon, dict) else None
     if not isinstance(version, str) or "dataDirectory" not in daemon:
-        raise _stranger(client)
+        raise _not_a_manager(client)
     if not fits(__version__, version):
         raise NniManagerError(
             f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
@@ -48,7 +48,7 @@ def _check_version(daemon: Any, client: ManagerClient) -> None:
         )
 
 
-def _stranger(client: ManagerClient) -> NniManagerError:
+def _not_a_manager(client: ManagerClient) -> NniManagerError:
     return NniManagerError(
         f"what answers at {client.address} is no nni_manager; give --manager (or {MANAGER_VARIABLE}) the address that"
         " `nni-manager serve` prints"

@@ -1,4 +1,4 @@
-"""Which experiment is meant: an id, the beginning of one, or none where only one is open."""
+"""The experiment that a command means: an id, the beginning of one, or none where only one is open."""
 
 from __future__ import annotations
 

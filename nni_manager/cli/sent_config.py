@@ -1,4 +1,4 @@
-"""What is sent to a manager on another machine: the experiment file, read here, and the packed code directory.
+"""An experiment as it is sent to a manager on another machine: the file, read here, and the packed code directory.
 
 Everything that the file names by path is looked up on this machine. Paths in the code directory become relative to it:
 the manager finds them where it has unpacked the code.

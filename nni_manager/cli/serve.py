@@ -1,4 +1,5 @@
-"""`nni-manager runner`: the program that runs trials inside a cluster's containers."""
+"""`nni-manager serve` and `nni-manager runner`: the daemon, and the program that runs trials inside a cluster's
+containers."""
 
 from __future__ import annotations
 

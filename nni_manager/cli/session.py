@@ -1,4 +1,4 @@
-"""Where the daemon is that a command means: on this machine, by its data directory, or elsewhere, by its URL."""
+"""The daemon that a command means: on this machine, by its data directory, or on another, by its URL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ChosenDaemon:
     token_file: Path | None = None
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_remote(self) -> bool:
         return bool(self.url)
 
 
@@ -53,7 +53,7 @@ def daemon_options(function: Function) -> Function:
 
 
 def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | None) -> ChosenDaemon:
-    """What options and environment say; options come first. Raises UsageError."""
+    """The daemon that options and environment choose; options come first. Raises UsageError."""
     if data_dir is not None and manager is not None:
         raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
     url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
@@ -67,7 +67,7 @@ def chosen_daemon(data_dir: str | None, manager: str | None, token_file: Path | 
 
 
 def same_daemon() -> str:
-    """What must be added to a command so that it means the same daemon as the one that runs."""
+    """Options to add to a command so that it means the same daemon as the one that runs."""
     given = click.get_current_context().params
     words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in ("data_dir", "manager", "token_file")]
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)
@@ -101,10 +101,10 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
 
 def connect(place: ChosenDaemon) -> ManagerClient:
     """Raises NniManagerError when nobody, or somebody else, answers there."""
-    if place.is_elsewhere:
+    if place.is_remote:
         from nni_manager.cli import remote_manager
 
-        return remote_manager.reach_elsewhere(place.url, place.token_file)
+        return remote_manager.reach_remote(place.url, place.token_file)
     from nni_manager.cli import daemon
     from nni_manager.client.manager_client import ManagerClient
 

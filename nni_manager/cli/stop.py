@@ -28,7 +28,7 @@ _LOOK_S = 0.5
 
 
 @contextmanager
-def daemon_seen_to_its_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
+def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
     """Around the stop of experiments. When it is left, a daemon that ends with the last of them has ended, and with it
     its keeper, its socket and its pointer file.
 
@@ -83,7 +83,7 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
     if everything and (ids or port is not None):
         raise click.UsageError("give either --all, or IDs or a port, not both")
     client = connect()
-    with daemon_seen_to_its_end(client, of_all=everything):
+    with waiting_for_daemon_end(client, of_all=everything):
         viewed = {one["id"] for one in client.experiments() if one["status"] == ExperimentStatus.VIEWED}
         if everything:
             stopped = client.stop_all()
@@ -106,8 +106,8 @@ def _tell_what_may_run(client: ManagerClient, id: str) -> None:
 
 
 def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
-    """The experiment whose view has the port. Raises NotFound, or InvalidInput when the IDs say something else."""
-    found = [one["id"] for one in client.experiments() if (one["view"] or {}).get("port") == port]
+    """The experiment whose endpoint has the port. Raises NotFound, or InvalidInput when the IDs say something else."""
+    found = [one["id"] for one in client.experiments() if (one["endpoint"] or {}).get("port") == port]
     if not found:
         raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")
     if ids and selection.choose_open(client, ids) != found:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import progress, selection
-from nni_manager.cli.output import cut, duration, moment, number, table
+from nni_manager.cli import progress, selection, table
+from nni_manager.cli.experiment import shown_status
+from nni_manager.cli.output import cut, duration, moment, number
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.trial import TrialStatus
 
@@ -66,12 +67,13 @@ def _picture(client: ManagerClient, now_s: float) -> str:
 
 def _experiment(client: ManagerClient, summary: dict[str, Any], now_s: float) -> str:
     experiment = client.experiment(summary["id"])
-    facts = [experiment["id"], experiment["name"] or "", experiment["status"], experiment["platform"]]
+    facts = [experiment["id"], experiment["name"] or "", shown_status(experiment), experiment["platform"]]
     lines = ["  ".join(filter(None, facts)), f"  {progress.line(progress.read(experiment))}"]
     lines += [f"  {problem}" for problem in experiment["errors"]]
     running = client.trials(summary["id"], status=TrialStatus.RUNNING, limit=_MOST_TRIALS)["trials"]
     if running:
-        rows = table(("NO", "TRIAL", "STATUS", "STARTED", "TIME", "LAST RESULT"), (_row(one, now_s) for one in running))
+        headers = ("NO", "TRIAL", "STATUS", "STARTED", "TIME", "LAST RESULT")
+        rows = table.plain(headers, (_row(one, now_s) for one in running))
         lines += [f"  {row}" for row in rows.splitlines()]
     return "\n".join(lines)
 

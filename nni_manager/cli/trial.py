@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nni_manager.cli import selection
+from nni_manager.cli import selection, terminal, trial_table
 from nni_manager.cli.chosen_trial import choose_trial, trial_help
 from nni_manager.cli.experiment import json_option
-from nni_manager.cli.output import compact, duration, echo, echo_json, facts, moment, number, table
+from nni_manager.cli.output import compact, echo_json, facts, moment, number
 from nni_manager.cli.session import Connect, connected, same_daemon
 from nni_manager.domain.metrics import OptimizeMode
-from nni_manager.domain.reason_words import in_words
 from nni_manager.domain.text import printable
 from nni_manager.domain.trial import TrialStatus
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 trial_option = click.option(
     "--trial_id", "--trial-id", "-T", "trial_id", required=True, metavar="TRIAL", help=trial_help
 )
-_HEADERS = ("NO", "ID", "STATUS", "RESULT", "TIME", "WHERE", "WHY", "PARAMETERS")
 #: The most trials that the API answers at once.
 _MOST = 10_000
 
@@ -38,19 +35,30 @@ def trial() -> None:
 @selection.id_argument
 @click.option("--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N best results, best first.")
 @click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N worst results, worst first.")
+@click.option(
+    "--status", type=click.Choice([status.value for status in TrialStatus], case_sensitive=False), metavar="STATUS",
+    help=f"Only those with this status: {', '.join(TrialStatus)}.",
+)  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N newest.")
 @json_option
-def list_trials(connect: Connect, *, id: str | None, head: int | None, tail: int | None, as_json: bool) -> None:
+def list_trials(
+    connect: Connect, *, id: str | None, head: int | None, tail: int | None, status: str | None, limit: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """List an experiment's trials; with --head or --tail, only those that succeeded."""
     if head and tail:
         raise click.UsageError("give either --head or --tail, not both")
+    if (head or tail) and (status or limit):
+        raise click.UsageError("--head and --tail count those that succeeded; leave out --status and --limit")
     client = connect()
-    found = _find(client, selection.choose(client, id), head, tail)
+    id_ = selection.choose(client, id)
+    found = _best_or_worst(client, id_, head, tail) if head or tail else _find(client, id_, status, limit)
     if as_json:
         echo_json(found)
     elif found:
-        echo(table(_HEADERS, map(_row, found)))
+        click.echo(trial_table.text(found, terminal.width()))
     else:
-        click.echo("There is no trial yet.")
+        click.echo(f"No trial is {status}." if status else "There is no trial yet.")
 
 
 @trial.command()
@@ -66,7 +74,7 @@ def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> N
     if as_json:
         echo_json(found)
         return
-    click.echo(facts(_facts(found)))
+    click.echo(facts(_facts(found), terminal.width()))
     for attempt in found["attempts"]:
         if words := _last_words(attempt):
             click.echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
@@ -89,42 +97,19 @@ def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
     click.echo(f"Trial {found['id']} is asked to end.")
 
 
-def _find(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
-    if head is None and tail is None:
-        return list(client.all_trials(id))
+def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
     maximizes = client.experiment(id).get("optimizeMode") != OptimizeMode.MINIMIZE
     order = "-final" if bool(head) == maximizes else "final"
     answer = client.trials(id, status=TrialStatus.SUCCEEDED, order=order, limit=head or tail or _MOST)
     return [trial for trial in answer["trials"] if trial["finalValue"] is not None]
 
 
-def _row(trial: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        str(trial["sequenceId"]), trial["id"], trial["status"], _result(trial), _time(trial),
-        trial["place"] or trial["service"] or "", _why(trial), compact(trial["parameters"]),
-    )  # fmt: skip
-
-
-def _result(trial: dict[str, Any]) -> str:
-    """Without a number, as for NaN or a list: what was reported. While it runs: its last intermediate result."""
-    value = trial["finalValue"]
-    if value is None and trial["lastValue"] is not None and not TrialStatus(trial["status"]).is_final:
-        return f"{number(trial['lastValue'])} so far"
-    return number(value) if value is not None else str(trial["finalResult"] or "")
-
-
-def _time(trial: dict[str, Any]) -> str:
-    """Of one that runs: until now."""
-    started, ended = trial["startedMs"], trial["endedMs"]
-    if started is None:
-        return ""
-    return duration((ended if ended is not None else time.time() * 1000) / 1000 - started / 1000)
-
-
-def _why(trial: dict[str, Any]) -> str:
-    if trial["wait"]:
-        return str(trial["wait"]["sentence"])
-    return in_words(trial["reason"], trial["message"])
+def _find(client: ManagerClient, id: str, status: str | None, limit: int | None) -> list[dict[str, Any]]:
+    """By their number."""
+    if limit is None or limit > _MOST:
+        return list(client.all_trials(id, status=status))[-(limit or 0) :]
+    newest: list[dict[str, Any]] = client.trials(id, status=status, order="-sequence", limit=limit)["trials"]
+    return newest[::-1]
 
 
 def _facts(trial: dict[str, Any]) -> dict[str, str]:
@@ -132,14 +117,14 @@ def _facts(trial: dict[str, Any]) -> dict[str, str]:
         "id": trial["id"],
         "number": str(trial["sequenceId"]),
         "status": trial["status"],
-        "why": _why(trial),
-        "result": _result(trial),
+        "why": trial_table.why(trial),
+        "result": trial_table.result(trial),
         "last intermediate": number(trial["lastValue"]),
         "intermediates": str(trial["intermediates"]),
         "parameters": compact(trial["parameters"]),
         "started": moment(trial["startedMs"]),
         "ended": moment(trial["endedMs"]),
-        "time": _time(trial),
+        "time": trial_table.time_taken(trial),
         "where": trial["place"] or trial["service"] or "",
         "page": trial["link"],
         "folder": trial["logPath"],

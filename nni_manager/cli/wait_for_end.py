@@ -1,4 +1,5 @@
-"""An experiment's states as they come, read in a thread so that waiting can have a limit and be interrupted."""
+"""Waiting for an experiment's end: its states as they come, read in a thread so that waiting can have a limit and be
+interrupted."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from nni_manager.cli import progress
 from nni_manager.cli.command_group import FAILED, INTERRUPTED
 from nni_manager.cli.output import direction, number
 from nni_manager.cli.progress import Display, State
-from nni_manager.cli.stop import daemon_seen_to_its_end
+from nni_manager.cli.stop import waiting_for_daemon_end
 from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.trial import TrialStatus
@@ -140,7 +141,7 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
         verdict = _Watch(StateFeed(lambda: client.events(id)), display, clock).wait()
         click.echo(verdict.text, err=not verdict.is_good)
         if verdict.is_done:
-            with daemon_seen_to_its_end(client):
+            with waiting_for_daemon_end(client):
                 client.stop(id)
             click.echo(f"Experiment {id} is closed.")
     except KeyboardInterrupt:
@@ -186,7 +187,7 @@ class _Watch:
 
 def _interrupt(client: ManagerClient, id: str) -> int:
     click.echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
-    with daemon_seen_to_its_end(client):
+    with waiting_for_daemon_end(client):
         client.stop(id)
     click.echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
     return INTERRUPTED

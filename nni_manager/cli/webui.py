@@ -1,4 +1,4 @@
-"""Where an experiment's page is, as whoever runs the command reaches it."""
+"""The address of an experiment's page, as whoever runs the command reaches it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
 
 def endpoint_page(experiment: Json) -> str:
     """Its own; empty: it has none. The daemon cannot know by which name others reach its machine."""
-    view = experiment.get("view")
-    if not view:
+    endpoint = experiment.get("endpoint")
+    if not endpoint:
         return ""
     here = session.current()
-    if not here.is_elsewhere:
-        return _reachable(view["url"])
+    if not here.is_remote:
+        return _reachable(endpoint["url"])
     from nni_manager.client.address import Address, parse_url
 
-    listener = Address(host=parse_url(here.url).host, port=view["port"])
-    return f"{listener}/{view['urlPrefix']}/" if view["urlPrefix"] else f"{listener}/"
+    listener = Address(host=parse_url(here.url).host, port=endpoint["port"])
+    return f"{listener}/{endpoint['urlPrefix']}/" if endpoint["urlPrefix"] else f"{listener}/"
 
 
 def service_page(client: ManagerClient, id: str) -> str:
     """The one on the daemon's; empty: it listens on no port. As the command itself reaches the daemon, if by TCP; else
     by what the daemon says of its listeners."""
     here = session.current()
-    if here.is_elsewhere:
+    if here.is_remote:
         return f"{here.url.rstrip('/')}/experiments/{id}"
     services = (
         listener["address"] for listener in client.daemon().get("listeners", ()) if listener["kind"] == "service"

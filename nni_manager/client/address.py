@@ -1,4 +1,5 @@
-"""Where a daemon is: a pointer file in its data directory names its control socket; one elsewhere has a URL."""
+"""The address of a daemon: a pointer file in its data directory names its control socket; one on another machine has a
+URL."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """What the pointer file says: ``{"socket": path, "pid": n, "version": "1.2.3"}``."""
+    """The content of the pointer file: ``{"socket": path, "pid": n, "version": "1.2.3"}``."""
 
     socket: str
     pid: int
@@ -73,7 +74,7 @@ def find(data_directory: Path) -> Address | None:
 
 
 def read_pointer(data_directory: Path) -> Pointer | None:
-    """What the last daemon wrote, alive or not; None when there is nothing usable."""
+    """The pointer that the last daemon wrote, alive or not; None when there is nothing usable."""
     try:
         entry = json.loads((data_directory / POINTER_FILE).read_text(encoding="utf-8"))
         return Pointer(socket=str(entry["socket"]), pid=int(entry["pid"]), version=str(entry["version"]))

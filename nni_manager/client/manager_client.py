@@ -79,17 +79,17 @@ class ManagerClient:
 
     def create(
         self, config: str, *, file: str = "", directory: str = "", environment: Mapping[str, str] | None = None,
-        interpreter: str = "", code: str = "", view: Json | None = None, debug: bool = False,
+        interpreter: str = "", code: str = "", endpoint: Json | None = None, debug: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> str:  # fmt: skip
         """`config`: text of an experiment file that messages call `file`, its relative paths starting at the absolute
         `directory`, or in the code that was sent as `code`. No `environment`: the daemon's own. `secrets`: reference →
-        value, of what cannot be looked up there. `view`: a port of its own, ``{"port": number or None, "urlPrefix":
+        value, of what cannot be looked up there. `endpoint`: a port of its own, ``{"port": number or None, "urlPrefix":
         text}``. Answers the new id."""
         body: Json = {"config": config, "file": file}
         given = {
             "directory": directory, "interpreter": interpreter, "code": code, "environment": environment,
-            "view": view, "debug": debug or None, "secrets": secrets,
+            "endpoint": endpoint, "debug": debug or None, "secrets": secrets,
         }  # fmt: skip
         body |= {name: value for name, value in given.items() if value not in ("", None)}
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S)["id"])
@@ -130,12 +130,12 @@ class ManagerClient:
         return stopped
 
     def resume(
-        self, id: str, *, view: Json | None = None, working_directory: str | None = None, debug: bool = False,
+        self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None, debug: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> Json:  # fmt: skip
-        """`view` as in `create`; `working_directory`: what holds the experiment's folder, if that was moved; `secrets`:
-        reference → value, of those that are given anew."""
-        body: Json = {"view": view, "workingDirectory": working_directory, "debug": debug}
+        """`endpoint` as in `create`; `working_directory`: what holds the experiment's folder, if that was moved;
+        `secrets`: reference → value, of those that are given anew."""
+        body: Json = {"endpoint": endpoint, "workingDirectory": working_directory, "debug": debug}
         body |= {"secrets": dict(secrets)} if secrets else {}
         return self._json("POST", f"{_experiment(id)}/resume", body)
 
@@ -143,9 +143,9 @@ class ManagerClient:
         """Reference → value; others stay."""
         self._call("PUT", f"{_experiment(id)}/credentials", {"secrets": dict(secrets)})
 
-    def view(self, id: str, *, view: Json | None = None, working_directory: str | None = None) -> Json:
+    def view(self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None) -> Json:
         """Opens a stopped experiment for reading only, also one that the daemon does not know yet."""
-        body = {"id": id, "workingDirectory": working_directory, "view": view}
+        body = {"id": id, "workingDirectory": working_directory, "endpoint": endpoint}
         return self._json("POST", f"{_EXPERIMENTS}/view", body)
 
     def delete(self, id: str) -> None:

@@ -1,4 +1,5 @@
-"""Whether an experiment can be made of a valid config here: the platform's own word, and what no platform can do yet.
+"""Admission: whether an experiment can be made of a valid config here, by the platform's own word and by what no
+platform can do yet.
 
 `nnictl config check` and `create` ask the same.
 """

@@ -104,7 +104,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
 
 
 def convert(values: Mapping[str, object], source: Source) -> Conversion:
-    """What is wrong with the file as one of its format is refused in `source`, what comes of nothing is warned of.
+    """The file as a canonical config. `source` collects refusals of wrong fields and warnings of fields without effect.
 
     Raises ConfigInvalid when not even the platform is known.
     """
@@ -197,7 +197,7 @@ def _read_whole(config: dict[str, Any], found: list[Found], source: Source) -> N
             if section.keys() & {"name", "className"}:
                 config[one.pattern] = section
             else:
-                source.excuse((one.pattern,))
+                source.expect_no_more((one.pattern,))
             for name, value in top.items():
                 config[name] = {**config.get(name, {}), **value} if isinstance(value, dict) else value
         elif one.pattern == _SHARED_STORAGE:

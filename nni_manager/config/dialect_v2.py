@@ -35,8 +35,8 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
 
 
 def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
-    """What a platform's section may set for itself (command, code, GPUs, `nniManagerIp`, `debug`) is what the first
-    platform uses; each platform's settings hold its own."""
+    """The spec of a canonical config. A field that each platform's section may set for itself (command, code, GPUs,
+    `nniManagerIp`, `debug`) is the first platform's; each platform's settings hold its own."""
     platforms = _platforms(canonical["trainingService"])
     first = {**canonical, **platforms[0].settings}
     return ExperimentSpec(

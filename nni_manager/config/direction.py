@@ -1,4 +1,4 @@
-"""Whether a config says which results are better.
+"""The direction of an experiment: whether its config says which results are better.
 
 Nobody should find out at the end that the search went the other way.
 """

@@ -27,7 +27,7 @@ CHANGEABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a text says."""
+    """A config as it was read from its text."""
 
     spec: ExperimentSpec
     #: Reference → value, of the secrets that `spec` refers to.

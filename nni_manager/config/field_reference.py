@@ -1,4 +1,4 @@
-"""What the fields at the top of a config mean, for its reference documentation: default and sentence."""
+"""The reference documentation of the fields at the top of a config: type, default and sentence."""
 
 from __future__ import annotations
 

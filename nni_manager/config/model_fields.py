@@ -47,7 +47,7 @@ def kinds(models: list[type[BaseModel]]) -> dict[str, type[BaseModel]]:
 
 
 def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> object:
-    """What a mapping says that it is; None when it does not."""
+    """The kind that a mapping names; None when it names none."""
     name = kind_field(models)
     others = [other for other, alias in names_marked(models[0], "otherNames").items() if alias == name]
     wanted = {fold(one) for one in (name, *others)}
@@ -77,7 +77,7 @@ def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str, FieldIn
 
 
 def _word(model: type[BaseModel], alias: str) -> str:
-    """What the field's value must be; empty when that is more than one word."""
+    """The one word that the field's value must be; empty when there are several."""
     field = fields_of(model).get(alias)
     words = get_args(field.annotation) if field is not None else ()
     return words[0] if len(words) == 1 and isinstance(words[0], str) else ""

@@ -42,7 +42,7 @@ def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, na
     taken: Settings = {}
     for alias, field in fields.items():
         reader = _reader(field, (*path, alias), f"{name}.{alias}", source)
-        if not _is_left_out(field, section):
+        if not _is_replaced_by_other_field(field, section):
             taken[alias] = section.take(alias, reader)
     return {alias: value for alias, value in taken.items() if value is not None}
 
@@ -69,7 +69,7 @@ def validate(model: type[BaseModel], settings: Settings, path: Path, source: Sou
         return None
 
 
-def _is_left_out(field: FieldInfo, section: Section) -> bool:
+def _is_replaced_by_other_field(field: FieldInfo, section: Section) -> bool:
     return any(section.has(other) for other in marks_of(field).get("unless", ()))
 
 

@@ -1,4 +1,4 @@
-"""What a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
+"""Placeholders that a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
 
 Commands, arguments of algorithms, search spaces, pod templates and job configurations are never searched: braces and
 angle brackets have a meaning there.

@@ -1,4 +1,4 @@
-"""What an unquoted YAML scalar stands for, by YAML 1.2: ``1e-3`` is a number, ``on`` and dates are text."""
+"""The value of an unquoted YAML scalar, by YAML 1.2: ``1e-3`` is a number, ``on`` and dates are text."""
 
 from __future__ import annotations
 

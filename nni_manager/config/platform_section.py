@@ -42,7 +42,7 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
-    """What is wrong or odd about sections beside the rest of the config. `experiment`: canonical and whole."""
+    """Notes faults and warnings of sections beside the rest of the config. `experiment`: canonical and whole."""
     if source.stored:
         return
     for number, settings in enumerate(sections):
@@ -98,7 +98,7 @@ def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) ->
 
 
 def _own_name(raw: object, platform: str, path: Path, source: Source) -> str:
-    """What the section says that its service is called; empty: nothing, or nothing that can be."""
+    """The name that the section gives its service; empty: none, or one that is refused."""
     assert isinstance(raw, dict)
     given = next((value for key, value in raw.items() if fold(key) == NAME), None)
     if given is None or (

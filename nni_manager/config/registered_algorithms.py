@@ -54,7 +54,7 @@ def read_all(data_directory: Path) -> tuple[Registered, ...]:
 
 
 def find(data_directory: Path, kind: str, name: str) -> Registered | None:
-    """Whatever the case of the name."""
+    """The registered algorithm of that name, whatever its case."""
     found = (one for one in read_all(data_directory) if one.kind == kind and one.name.lower() == name.lower())
     return next(found, None)
 

@@ -156,7 +156,7 @@ def gpu_indices(raw: object) -> list[int]:
 
 
 def kind(raw: object) -> str:
-    """What a value is, in words and without the value."""
+    """The kind of a value, in words and without the value."""
     names = {bool: "true or false", int: "a whole number", float: "a fraction", str: "text", list: "a list"}
     return names.get(type(raw), "a mapping" if isinstance(raw, dict) else "nothing")
 

@@ -66,7 +66,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
 
 
 def read_secret_file(path: str) -> str:
-    """What the file holds, without line breaks at its end. Raises ValueError."""
+    """The file's content, without line breaks at its end. Raises ValueError."""
     try:
         with open(path, "rb") as file:
             value = file.read(_MAX_BYTES + 1).decode().rstrip("\r\n")
@@ -97,7 +97,7 @@ def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[st
 
 
 def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the secret fields hold, in their order."""
+    """The values of the secret fields, which are references, in the fields' order."""
     return references_in([model], settings)
 
 

@@ -1,4 +1,4 @@
-"""One mapping of a config, read field by field."""
+"""A section: one mapping of a config, read field by field."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ class Section:
             if fold(key) in self._old_names:
                 self._source.warn((*self.path, key), "OLD_NAME", f"is an older name; write {name}")
 
-    def _excuse(self, name: str) -> None:
+    def _expect_no_more(self, name: str) -> None:
         self._misspelled.add(name)
-        self._source.excuse((*self.path, name))
+        self._source.expect_no_more((*self.path, name))
 
     def _refuse_unknown(self, key: str) -> None:
         if (here := self._foreign_names.get(fold(key))) is not None:
-            self._excuse(here)
+            self._expect_no_more(here)
             return self._source.refuse((*self.path, key), f"is how NNI's other config format calls it; write {here}")
         guess = nearest(key, self._names.values())
         if guess:
-            self._excuse(guess)
+            self._expect_no_more(guess)
         advice = f"did you mean {guess}?" if guess else f"known here: {', '.join(self._names.values())}"
         self._source.refuse((*self.path, key), f"unknown field; {advice}")
 

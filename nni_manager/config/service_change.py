@@ -28,7 +28,7 @@ _ALWAYS_CHANGEABLE = frozenset({"trialConcurrency"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceChange:
-    """What somebody asks for."""
+    """A request to change an experiment's training services."""
 
     #: One section or a list of them, as in an experiment file; services that are not among them are removed.
     sections: object
@@ -71,7 +71,7 @@ def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[Pla
 
 
 def _names(given: list[Any]) -> list[str]:
-    """What the sections' services are called; anything for a section that is none, which is refused later."""
+    """The names of the sections' services; anything for a section that is none, which is refused later."""
     folded = [
         {fold(key): value for key, value in reversed(raw.items())} if isinstance(raw, dict) else {} for raw in given
     ]

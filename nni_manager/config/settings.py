@@ -28,7 +28,7 @@ TEMPORARY = Path("/tmp")  # noqa: S108  whose folder it is gets checked; not TMP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What one daemon is run with."""
+    """The settings of one daemon."""
 
     #: Index, lock, settings file and, by default, the experiments' folders. ``--data-dir``, ``NNI_MANAGER_DATA``.
     data_dir: Path
@@ -172,6 +172,6 @@ def _from_file(path: Path) -> dict[str, object]:
 
 
 def own_environment() -> dict[str, str]:
-    """What experiments run with whose creator names no environment: the daemon's own, without its settings and token,
-    which are no business of trials."""
+    """The environment of experiments whose creator names none: the daemon's own, without its settings and token, which
+    are no business of trials."""
     return without_settings(os.environ)

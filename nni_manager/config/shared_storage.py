@@ -1,4 +1,4 @@
-"""The section `sharedStorage` → its canonical form."""
+"""The config section `sharedStorage` → its canonical form."""
 
 from __future__ import annotations
 

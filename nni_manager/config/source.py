@@ -78,8 +78,8 @@ class Source:
     _spellings: dict[Path, str] = field(default_factory=dict)
     #: What another format calls fields → how they are written here, by the path of their section.
     _foreign_names: dict[Path, dict[str, str]] = field(default_factory=dict)
-    #: See `excuse`.
-    _excused: set[Path] = field(default_factory=set)
+    #: See `expect_no_more`.
+    _not_expected: set[Path] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for path, line, message in self.document.faults if self.document else ():
@@ -92,12 +92,12 @@ class Source:
         Raises ConfigInvalid when there are too many.
         """
         place, _ = self._translated(path, message)
-        if place not in self._excused or not message.startswith(_REQUIRED):
+        if place not in self._not_expected or not message.startswith(_REQUIRED):
             self._add(self._problem(path, message))
 
-    def excuse(self, path: Path) -> None:
+    def expect_no_more(self, path: Path) -> None:
         """The field is not there because of another problem: that it is required need not be said."""
-        self._excused.add(path)
+        self._not_expected.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
         """Notes what the user should know and what refuses nothing: a `code` as `ExperimentWarning` has it, and one
@@ -121,7 +121,8 @@ class Source:
         self._spellings[path] = key
 
     def note_foreign_names(self, path: Path, names: Mapping[str, str]) -> None:
-        """What sections at `path`, positions in lists left out, are told when they hold one of these names."""
+        """Notes names that do not belong into sections at `path` (positions in lists left out), each with its sentence
+        for the user."""
         self._foreign_names.setdefault(path, {}).update(names)
 
     def foreign_names(self, path: Path) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Users' tuners and assessors before an experiment is made of them: which Python runs them, and whether it can.
+"""Users' tuners and assessors before an experiment is made of them: the Python that runs them, and whether it can.
 
 The classes are imported in a process of that Python (`trial_runner.tuner_host`), as they will be in the experiment.
 """
@@ -60,8 +60,9 @@ async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str
     if not asked:
         return
     refusals = await find(
-        asked, python, environment, gpus=spec.tuner_gpu_indices or (), directory=spec.trial_code_directory
-    )
+        asked, python, environment, gpus=spec.tuner_gpu_indices or (), directory=spec.trial_code_directory,
+        with_arguments=True,
+    )  # fmt: skip
     problems = [
         Problem(field=f"{kind}.className", message=sentence(asked[kind], python, refusal), file=file)
         for kind, refusal in refusals.items()
@@ -76,11 +77,12 @@ def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:
 
 async def find(
     asked: Mapping[str, AlgorithmSpec], python: str, environment: Mapping[str, str], *,
-    gpus: tuple[int, ...] = (), directory: str = "/",
+    gpus: tuple[int, ...] = (), directory: str = "/", with_arguments: bool = False,
 ) -> dict[str, str]:  # fmt: skip
     """Why classes cannot be used, by their labels in `asked`: a sentence, or the last line of a traceback. One with the
-    label ``tuner`` must be a tuner."""
-    request = {"verb": "find", "classes": {label: asdict(one) for label, one in asked.items()}}
+    label ``tuner`` must be a tuner. `with_arguments`: neither can one be that does not take its ``class_args``."""
+    unjudged = {} if with_arguments else {"class_args": None}
+    request = {"verb": "find", "classes": {label: {**asdict(one), **unjudged} for label, one in asked.items()}}
     visible = {**environment, protocol.ENV_GPUS: ",".join(map(str, gpus))}
     try:
         refusals: dict[str, str] = (await _ask(python, request, visible, directory))["refusals"]
@@ -92,7 +94,7 @@ async def find(
 async def objection(
     validator: str, code_directory: str, class_args: Mapping[str, object], python: str, environment: Mapping[str, str]
 ) -> str:
-    """What an NNI `ClassArgsValidator` (``module.Class``) has against arguments; else empty."""
+    """The objection of an NNI `ClassArgsValidator` (``module.Class``) to arguments; empty: none."""
     request = {"validator": validator, "code_directory": code_directory, "class_args": dict(class_args)}
     try:
         return str((await _ask(python, {"verb": "validate", **request}, environment, "/"))["refusal"])

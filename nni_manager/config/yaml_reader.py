@@ -21,7 +21,7 @@ _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
 _TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
 #: What a printed example leaves out; to YAML, the end of the text.
 _ELLIPSIS = re.compile(r"^\.\.\.[ \t]*\r?$(?=.*\S)", re.MULTILINE | re.DOTALL)
-_LEFT_OUT = "'...' stands for fields that are not printed; put them in its place"
+_ELLIPSIS_FAULT = "'...' stands for fields that are not printed; put them in its place"
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
 _SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
@@ -51,9 +51,9 @@ def parse(text: str) -> Document:
         raise Unreadable(f"more than {_MOST_DIRECTIVES} lines begin with %; put text in quotes")
     try:
         text.encode()
-        left_out = [text.count("\n", 0, match.start()) + 1 for match in _ELLIPSIS.finditer(text)]
+        ellipses = [text.count("\n", 0, match.start()) + 1 for match in _ELLIPSIS.finditer(text)]
         document = _Builder(yaml.parse(_ELLIPSIS.sub("", text), Loader=_LOADER)).document()
-        document.faults += [(("...",), line, _LEFT_OUT) for line in left_out[:1]]
+        document.faults += [(("...",), line, _ELLIPSIS_FAULT) for line in ellipses[:1]]
         return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -14,7 +14,7 @@ from nni_manager.domain.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """What is known of one algorithm without importing it."""
+    """The description of one algorithm, without importing it."""
 
     #: As it is shown and stored.
     name: str

@@ -1,4 +1,4 @@
-"""Time as an injectable function. Everything stored is whole milliseconds since the epoch, UTC."""
+"""Clocks as injectable functions, and durations. Everything stored is whole milliseconds since the epoch, UTC."""
 
 from __future__ import annotations
 

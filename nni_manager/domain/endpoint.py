@@ -15,7 +15,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A view as it is recorded and opened."""
+    """An endpoint as it is recorded and opened."""
 
     #: TCP port, 1 to 65535.
     port: int
@@ -30,9 +30,9 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointWish:
-    """A view as it is asked for."""
+    """An endpoint as it is asked for."""
 
-    #: 0: any free port. None: a view is needed only where no service shows the experiment; 8080, or the next free one.
+    #: 0: any free port. None: it is needed only where no service shows the experiment; 8080, or the next free one.
     port: int | None = None
     prefix: str = ""
 

@@ -1,4 +1,4 @@
-"""Which variables of the daemon's environment stay with it."""
+"""The environment of child processes: variables of the daemon that stay with it."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ SETTINGS_PREFIX = "NNI_MANAGER_"
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What keepers and trials may have of it."""
+    """The environment that keepers and trials may have of it."""
     return {name: value for name, value in environment.items() if not name.startswith(SETTINGS_PREFIX)}

@@ -36,7 +36,7 @@ class NniManagerError(Exception):
 
 
 class InvalidInput(NniManagerError):
-    """What was sent cannot be used."""
+    """The input cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""Two witnesses of one attempt: the platform that ran the job, and the runner inside it. What follows from both.
+"""The evidence of an attempt's end: the word of the platform that ran the job, and that of the runner inside it,
+weighed.
 
 The runner knows how the user's command ended; the platform knows what it did to the job. Where they disagree, the
 platform is believed about its own deeds (preempted, lost, out of memory) and the runner about the command.
@@ -18,12 +19,12 @@ from trial_runner import protocol
 #: Clocks of two machines that differ by less, and the way between them, are the same.
 _CLOCKS_AGREE_MS = 2000
 #: The platform's own deeds: a command that ended by a signal was ended by them.
-PLATFORM_DEEDS = frozenset({JobState.PREEMPTED, JobState.LOST})
+PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerWord:
-    """What a runner posted about the end of the user's command."""
+    """A runner's word about the end of the user's command, as it was posted."""
 
     exit_code: int | None
     signal: int | None
@@ -127,7 +128,7 @@ def unstarted(platform: JobReport) -> JobReport:
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:
-    """What both say of an attempt's end; None while neither says that it has ended."""
+    """The attempt's end, by the words of both; None while neither says that it has ended."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)
     word = runner.report()
@@ -136,7 +137,7 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd |
     if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
         is_over = word.state is JobState.SUCCEEDED
         return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
-    if platform.state in PLATFORM_DEEDS:
+    if platform.state in PLATFORM_CAUSED:
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")

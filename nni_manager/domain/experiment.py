@@ -1,4 +1,4 @@
-"""What a user should know although nothing is refused."""
+"""The records of an experiment: its spec, status, holds and warnings."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _FINAL = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandle:
-    """What a platform needs to find a job again. `data` is opaque to everyone else; the store keeps it."""
+    """The name by which a platform finds a job again. `data` is opaque to everyone else; the store keeps it."""
 
     #: Folder name of the adapter that made it.
     platform: str
@@ -54,7 +54,7 @@ class JobHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a platform saw of one job: evidence, never a verdict."""
+    """A platform's observation of one job: evidence, never a verdict."""
 
     state: JobState
     exit_code: int | None = None

@@ -23,7 +23,7 @@ _EXCERPT = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """What a stretch of lines held."""
+    """The content of a stretch of lines."""
 
     #: Lines, broken and empty ones included.
     count: int

@@ -1,4 +1,4 @@
-"""One assignment of values for a trial, and where it came from."""
+"""Parameters: one assignment of values for a trial, and where it came from."""
 
 from __future__ import annotations
 

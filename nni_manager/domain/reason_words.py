@@ -1,4 +1,4 @@
-"""How a trial ended, for people: plain words first, what was seen next, the code for programs last."""
+"""A trial's end in words for people: plain words first, what was seen next, the code for programs last."""
 
 from __future__ import annotations
 

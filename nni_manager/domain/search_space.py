@@ -61,7 +61,7 @@ class SearchSpace:
         return groups[()]
 
     def picks(self, parameters: object) -> dict[Key, object] | None:
-        """What `choose` must have answered to make `parameters`; None when they are not of this space."""
+        """The choices by which `choose` makes `parameters`; None when they are not of this space."""
         picks: dict[Key, object] = {}
         groups: dict[Key, object] = {(): parameters}
         for place in self.places:
@@ -169,7 +169,7 @@ def _numeric(kind: str, value: object, where: str) -> Integer | Real:
 
 
 def _check_width(kind: str, first: float, second: float, where: str) -> None:
-    """What is too wide has no quantiles: the difference of its ends is infinite."""
+    """Refuses a range that is too wide to have quantiles: the difference of its ends is infinite."""
     # 9 sigma: what a draw can reach
     name, reach = (
         ("mu + 9 sigma", abs(first) + 9 * second) if kind.endswith("normal") else ("high - low", second - first)
@@ -196,8 +196,7 @@ def _numbers(kind: str, value: object, where: str) -> list[float]:
 
 def _number(value: object, what: str) -> float:
     if isinstance(value, str):
-        # YAML reads 1e-4 as text
-        raise InvalidInput(f"{what} is the text {value!r}, not a number; in YAML write 1.0e-4 instead of 1e-4.")
+        raise InvalidInput(f"{what} is the text {value!r}, not a number; write it without quotes.")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise InvalidInput(f"{what} must be a finite number, but it is {value!r}.")
     return float(value)

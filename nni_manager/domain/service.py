@@ -1,4 +1,4 @@
-"""Why a trial is WAITING: a code for programs, a sentence for people, details for whoever wants to know more."""
+"""Training services of an experiment: their names and states, and the reasons why trials wait."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ServiceStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveService:
-    """What only the process that works with a service knows of it."""
+    """A training service as only the process that works with it knows it."""
 
     name: str
     platform: str
@@ -82,13 +82,13 @@ NAME = "name"
 
 
 def without_name(section: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an adapter is told of its section."""
+    """The section as its adapter sees it: without the service's name."""
     return {field: value for field, value in section.items() if field != NAME} if NAME in section else section
 
 
 def service_names(services: Iterable[tuple[str, str]]) -> list[str]:
-    """What services are called: ``openpai``, ``openpai-2``. `services`: platform, and the name it was given, or empty;
-    in their order."""
+    """The names of services: ``openpai``, ``openpai-2``. `services`: platform, and the name it was given, or empty; in
+    their order."""
     seen: Counter[str] = Counter()
     names = []
     for platform, given in services:

@@ -1,4 +1,4 @@
-"""What can be stored as text and read by everybody. JSON and Python can spell halves of characters (lone surrogates),
+"""Text that can be stored and read by everybody. JSON and Python can spell halves of characters (lone surrogates),
 which UTF-8 cannot; Python reads NaN, which JSON has no word for."""
 
 from __future__ import annotations

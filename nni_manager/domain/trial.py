@@ -74,7 +74,7 @@ PLATFORM_RETRIES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What becomes of a trial whose attempt has ended. `status` WAITING means: another attempt."""
+    """The decision on a trial whose attempt has ended. `status` WAITING means: another attempt."""
 
     status: TrialStatus
     reason: Reason = Reason.NONE
@@ -140,7 +140,9 @@ def explain(report: JobReport, asked: StopRequest | None = None) -> str:
     if report.message:
         return report.message
     if report.signal is not None:
-        return f"killed by signal {report.signal} ({_signal_name(report.signal)}){_suspicion(report.signal, asked)}"
+        return (
+            f"killed by signal {report.signal} ({_signal_name(report.signal)}){_probable_cause(report.signal, asked)}"
+        )
     if report.exit_code is not None:
         return f"exit code {report.exit_code}"
     return report.reason or report.state.value
@@ -153,7 +155,7 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def _suspicion(number: int, asked: StopRequest | None) -> str:
+def _probable_cause(number: int, asked: StopRequest | None) -> str:
     """A trial that was asked to stop and did not is killed by us."""
     is_foreign = number == signals.SIGKILL and asked is None
     return "; nobody here sent it, perhaps the system ran out of memory" if is_foreign else ""

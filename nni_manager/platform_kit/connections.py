@@ -1,4 +1,5 @@
-"""What experiments share on one machine, account or cluster: clients, tokens, pacing, informers, a machine's keeper.
+"""Connections that experiments share on one machine, account or cluster: clients, tokens, pacing, informers, a
+machine's keeper.
 
 A connection lives in the daemon, once per key, from its first lease to its last. The key is an identity without
 secrets: scheme, host, port, user, namespace. Every lease brings its experiment's own credential, which is checked
@@ -183,7 +184,7 @@ class _Shared:
         if self.in_use is lease:
             self.in_use = None
 
-    def hand_over(self, lease: Lease[Any]) -> None:
+    def pass_on(self, lease: Lease[Any]) -> None:
         """It is given back: whoever has the same credential goes on with it, and need not log in again."""
         was_in_use = self.in_use is lease
         self.forget(lease)
@@ -240,7 +241,7 @@ class Connections:
 
     async def _give_back(self, key: str, shared: _Shared, lease: Lease[Any]) -> None:
         shared.leases.remove(lease)
-        shared.hand_over(lease)
+        shared.pass_on(lease)
         if shared.leases:
             return
         if self._shared.get(key) is shared:

@@ -1,4 +1,4 @@
-"""What an adapter promises: its verbs, and entering and leaving.
+"""The contract of adapters: their verbs, and entering and leaving.
 
 * An instance is one training service of one experiment. Enter and exit connect and disconnect, *leaving jobs running*.
   `close` comes before the last exit of an experiment that is stopped, `clean` when it is deleted.
@@ -95,7 +95,7 @@ class JobPlan:
 
 
 class Severity(StrEnum):
-    """What a preflight finding means for the experiment."""
+    """The consequence of a preflight finding for the experiment."""
 
     #: It cannot work: refused credentials, an unknown cluster, a missing right. Refuses `create`.
     WRONG = "wrong"
@@ -160,7 +160,7 @@ class Greet(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """What the scheduler lends an adapter."""
+    """The scheduler as an adapter sees it: whom to wake, where to deliver, what is shared."""
 
     experiment_id: str
     #: The training service's name in the experiment, ``openpai`` or ``openpai-2``.
@@ -205,13 +205,13 @@ class Platform(abc.ABC):
 
     @classmethod
     def capabilities_for(cls, settings: Json) -> Capabilities:
-        """What an instance with these settings can do."""
+        """The capabilities of an instance with these settings."""
         return cls.capabilities
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
-        """What tells the far side from others, without secrets: jobs that were left there are ended by whoever reaches
-        it next. `settings`: as of an instance."""
+        """The identity of the far side, without secrets: jobs that were left there are ended by whoever reaches it
+        next. `settings`: as of an instance."""
         return str(settings.get("platform", ""))
 
     @classmethod
@@ -258,7 +258,7 @@ class Platform(abc.ABC):
 
     @abc.abstractmethod
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        """What is known of all these jobs, in a bounded number of remote calls. A missing job is LOST.
+        """Reports on all these jobs, in a bounded number of remote calls. A missing job is LOST.
 
         Never called without handles.
         """

@@ -1,4 +1,4 @@
-"""How NNI's first config format writes what a platform takes: tables, which each platform keeps beside its model.
+"""A platform's part of NNI's first config format: tables, which each platform keeps beside its model.
 
 A path is dotted; ``[]`` after a name stands for every entry of a list. On the left it starts at the top of the file, as
 in ``machineList[].ip``; on the right in the platform's section, or, with a `/` before it, at the top of the config.
@@ -28,7 +28,7 @@ _NAS = "neural architecture search is not supported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstFormat:
-    """What one platform takes in that format."""
+    """One platform's part of that format."""
 
     #: Path in the file → path in the config. Where two lead to one place, the one that comes first counts.
     fields: Mapping[str, str]

@@ -48,7 +48,7 @@ def demand_of(
 
 
 def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> dict[str, str]:
-    """What shows a trial its GPUs: not set changes nothing, 0 hides all."""
+    """Variables that show a trial its GPUs: not set changes nothing, 0 hides all."""
     if gpu_number is None:
         return {}
     if gpu_number == 0 or reservation is None:
@@ -111,7 +111,7 @@ class MachinePark:
         return self._placement.plan(jobs)
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        """What there is to say about the machines' GPUs. The `KeeperJobs` are entered."""
+        """Findings about the machines' GPUs. The `KeeperJobs` are entered."""
         await self._look()
         found: list[PreflightFinding] = []
         for parked in self._reached:
@@ -176,7 +176,8 @@ class MachinePark:
         await self._refresh(reached)
 
     async def _refresh(self, machines: Iterable[ParkedMachine]) -> None:
-        """What else happens on their GPUs is known. One that does not say gets no job, or one by what is known."""
+        """Reads their GPUs again: others use them, too. A machine that does not answer gets no job, or one by its last
+        reading."""
 
         async def refresh(parked: ParkedMachine) -> None:
             with suppress(PlatformError):

@@ -1,4 +1,4 @@
-"""What a preflight says about the GPUs of a machine, once they were read."""
+"""Preflight findings about the GPUs of a machine, once they were read."""
 
 from __future__ import annotations
 

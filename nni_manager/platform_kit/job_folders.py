@@ -53,8 +53,8 @@ class JobFolders:
         return self.storage.attempt(attempt_directory_of(job_name)).here
 
     def told(self, job_name: str, report: JobReport) -> JobReport:
-        """What the scheduler is to hear: that it has ended when what it left was read; that its container runs, what
-        it writes may say before the platform does."""
+        """The report as the scheduler is to get it: a job has ended when its files were read, and its container may be
+        seen running in its files before the platform says so."""
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # a fault of ours, which must not go unseen
         logs = self._host.folder / "trials" / attempt_directory_of(job_name)

@@ -1,4 +1,5 @@
-"""Who holds a lock file of ours: daemon and keeper write their process id into theirs; the kernel knows of the rest."""
+"""The holders of a lock file of ours: daemon and keeper write their process id into theirs; the kernel knows of the
+rest."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ class MountedStorage:
         )  # fmt: skip
 
     async def remove_shared(self) -> None:
-        """What all attempts use; it is put there again when one needs it. What trials left is their user's."""
+        """Removes the files that all attempts use; they are put there again when one needs them. Files that trials left
+        are their user's."""
         async with self._putting:
             self._code.clear()
             await self._in_thread(self._remove_shared)
@@ -128,7 +129,7 @@ class MountedStorage:
                 path.unlink(missing_ok=True)
 
     def _put_shared(self, code: Path) -> None:
-        """What all attempts use."""
+        """Puts the files that all attempts use."""
         if not self._mount_point.is_dir():
             raise FileNotFoundError(2, "no such folder; is it mounted?", str(self._mount_point))
         if self._code.get(code) and self._mark and (self.here / MARK_FILE).exists():
@@ -172,7 +173,7 @@ class MountedStorage:
 
 
 def variables_of(spec: JobSpec, platform: str, command: str = "") -> dict[str, str]:
-    """What the runner of an attempt sees, but the folders, which `run.sh` knows, and the token. `command`: another one
+    """Variables of an attempt's runner, but the folders, which `run.sh` knows, and the token. `command`: another one
     than the trial's."""
     kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     return {

@@ -38,7 +38,7 @@ def names(folder: Path) -> list[str]:
 def next_stretch(
     folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None
 ) -> OutboxLines | None:
-    """What is complete from `start` on; None: nothing. Raises OSError.
+    """The complete lines from `start` on; None: there are none. Raises OSError.
 
     `is_ended`: nobody writes any more; `size`: so many bytes there are then. As storage may show less for a while, only
     what ends there is taken for the last, and given up where it is no record.
@@ -57,6 +57,6 @@ def next_stretch(
 
 
 def _rest(file: int, start: int) -> Records:
-    """What is left when all records were taken: no record, to be named as such."""
+    """The bytes after the last record: no record, to be named as such."""
     data = os.pread(file, _READ_BYTES, start)
     return Records([data.decode(errors="replace")] if data else [], len(data), len(data))

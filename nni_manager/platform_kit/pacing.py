@@ -1,4 +1,4 @@
-"""How often an account may be asked: all experiments that share a connection share its pace."""
+"""The pace at which an account may be asked: all experiments that share a connection share it."""
 
 from __future__ import annotations
 

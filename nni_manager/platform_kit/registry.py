@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nni_manager.domain.errors import InvalidInput
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
     from nni_manager.platform_kit.first_format import FirstFormat
 
 GROUP = "nni_manager.platforms"
+_PACKAGE = "nni-manager"
+#: ``asyncssh[bcrypt]>=2.14; extra == "ssh"``
+_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*\bextra == ["'](?P<extra>[\w-]+)["']""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformDescription:
-    """What a platform's package says about itself without importing anything heavy."""
+    """A platform's package as it describes itself, without importing anything heavy."""
 
     #: What users write: the folder's, or the entry point's name.
     name: str
@@ -40,6 +46,8 @@ class PlatformDescription:
     adapter: str = ""
     #: What NNI calls it, too; accepted in configs.
     old_names: tuple[str, ...] = ()
+    #: The extra of our own package that brings what the adapter imports; empty: it needs none.
+    extra: str = ""
     #: How NNI's first config format writes the section; None: that format does not have it.
     first_format: FirstFormat | None = None
 
@@ -76,15 +84,46 @@ def descriptions() -> list[PlatformDescription]:
 
 
 def adapter_class(description: PlatformDescription) -> type[Any]:
-    """Imports the adapter. Raises InvalidInput when that fails, and when there is none yet."""
+    """Imports the adapter. Raises InvalidInput when that fails or what it needs is missing, and when there is none."""
     if not description.adapter:
         able = ", ".join(one.name for one in descriptions() if one.adapter)
         raise InvalidInput(f"the platform '{description.name}' is not in this version yet; trials run on: {able}")
+    _check_extra(description)
     module, _, attribute = description.adapter.partition(":")
     adapter = _import(description.name, lambda: getattr(importlib.import_module(module), attribute))
     if not isinstance(adapter, type):
         raise InvalidInput(f"platform '{description.name}' is broken: {description.adapter} is not a class")
     return adapter
+
+
+def _check_extra(description: PlatformDescription) -> None:
+    """Adapters import some of it only once they need it, in the middle of an experiment."""
+    if missing := [name for name in _brought_by(description.extra) if not _is_installed(name)]:
+        raise InvalidInput(
+            f"platform '{description.name}' needs packages that are not installed where the manager runs"
+            f" ({', '.join(missing)}): pip install 'nni-manager[{description.extra}]'"
+        )
+
+
+@cache
+def _brought_by(extra: str) -> tuple[str, ...]:
+    """Names of the packages; none where our own package is run without being installed."""
+    if not extra:
+        return ()
+    from importlib import metadata  # 10 ms, which most experiments need not pay
+
+    with suppress(metadata.PackageNotFoundError):
+        found = [_REQUIREMENT.match(one) for one in metadata.requires(_PACKAGE) or ()]
+        return tuple(one["name"] for one in found if one and one["extra"] == extra)
+    return ()
+
+
+def _is_installed(package: str) -> bool:
+    from importlib import metadata
+
+    with suppress(metadata.PackageNotFoundError):
+        return bool(metadata.version(package))
+    return False
 
 
 def adapter_of(service: PlatformSpec) -> type[Platform]:

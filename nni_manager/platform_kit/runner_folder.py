@@ -1,4 +1,5 @@
-"""What a trial runner leaves in its folder beside results: who it is, how its command ended, logs. Blocks; for threads.
+"""The files that a trial runner leaves in its folder beside results: who it is, how its command ended, logs. Blocks;
+for threads.
 
 The folder is on storage of others: what is in it may be half written, wrong, huge or a link. `outbox_file` reads the
 results.
@@ -148,7 +149,7 @@ def _sizes(told: object) -> dict[str, int] | None:
 
 
 def _outboxes(sizes: dict[str, int] | None) -> dict[str, int] | None:
-    """What is no outbox is never read, and so never waited for."""
+    """The sizes of outboxes alone: any other file is never read, and so never waited for."""
     return sizes and {name: size for name, size in sizes.items() if is_outbox(name)}
 
 

@@ -33,7 +33,7 @@ class RunnerTokens:
         return cls(secret)
 
     def token(self, job_name: str) -> str:
-        """What the runner of this job shows."""
+        """The token that the runner of this job shows."""
         digest = hmac.digest(self._secret, job_name.encode(), hashlib.sha256)
         return f"{self.manager}.{_text(digest[:24])}"
 

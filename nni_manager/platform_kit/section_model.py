@@ -73,11 +73,11 @@ class PlatformSection(Part):
         return False
 
     def faults(self, experiment: Json) -> Iterable[Remark]:
-        """What is wrong beside the rest of the config, `experiment`: canonical, whole, other sections perhaps wrong."""
+        """Faults beside the rest of the config, `experiment`: canonical, whole, other sections perhaps wrong."""
         return ()
 
     def warnings(self, experiment: Json) -> Iterable[Remark]:
-        """What the user should know and what refuses nothing."""
+        """Facts that the user should know and that refuse nothing."""
         return ()
 
 

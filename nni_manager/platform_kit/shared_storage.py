@@ -13,7 +13,7 @@ Mounted = Literal["usermount", "nnimount", "nomount"]
 
 
 class SharedStorage(Part):
-    """What both kinds have."""
+    """Fields of both kinds of storage."""
 
     local_mount_point: str = marked(
         "Folder on the manager's machine; absolute, outside the code directory.", format="absolute"

@@ -41,7 +41,7 @@ _MOST_WORDS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What requests carry so that the service knows us. Secret: no text of it is shown."""
+    """Headers and parameters by which the service knows our requests. Secret: no text of it is shown."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     params: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -1,11 +1,11 @@
-"""Why a machine has no place for a job: sentences for people, and the same for programs."""
+"""The reasons why a machine has no place for a job: sentences for people, and the same for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nni_manager.platform_kit.cards import in_words
+from nni_manager.platform_kit.gpu_reading import in_words
 from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, User
 
 #: Places of a machine that a sentence goes into; the details have all.
@@ -13,7 +13,7 @@ _MOST_SAID = 4
 
 
 def sentence(machine: MachineLedger, demand: Demand) -> str:
-    """What is in the way there; empty: nothing is."""
+    """The reason why the machine does not fit now; empty: it does."""
     if not machine.is_read:
         return f"which jobs run on {machine.called} is not known yet"
     if demand.count == 0:

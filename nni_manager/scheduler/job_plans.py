@@ -1,4 +1,4 @@
-"""Where the first trials of an experiment would go if it were made now; nothing is made or reserved."""
+"""Job plans: where the first trials of an experiment would go if it were made now. Nothing is made or reserved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nni_manager.domain.errors import NniManagerError
 from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, Host, JobPlan
-from nni_manager.scheduler.experiments.preflight import lone_host
+from nni_manager.scheduler.experiments.preflight import standalone_host
 
 if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
@@ -42,7 +42,7 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared
     folder = Path(spec.working_directory) / id
 
     async def ask(service: PlatformSpec) -> ServicePlan:
-        return await _ask(spec, service, secrets, lone_host(id, service.service, folder, shared.connections))
+        return await _ask(spec, service, secrets, standalone_host(id, service.service, folder, shared.connections))
 
     return await asyncio.gather(*map(ask, spec.platforms))
 

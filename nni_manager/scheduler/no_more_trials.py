@@ -1,4 +1,5 @@
-"""Why an experiment makes no more trials: which of its limits is reached, or that its tuner has nothing more."""
+"""The reason why an experiment makes no more trials: which of its limits is reached, or that its tuner has nothing
+more."""
 
 from __future__ import annotations
 

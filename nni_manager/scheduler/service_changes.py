@@ -57,10 +57,10 @@ def write(connection: sqlite3.Connection, change: Change) -> None:
     names = {platform.service for platform in change.spec.platforms}
     services.remove_others(connection, names)
     if change.now:
-        trials.ask_stop_elsewhere(connection, names, StopRequest.USER)
+        trials.ask_stop_on_others(connection, names, StopRequest.USER)
 
 
 async def go_by(experiment: OpenExperiment, change: Change) -> None:
-    """What `write` has stored."""
+    """Makes the experiment go by the services that `write` has stored."""
     values = await experiment.database.read(secrets.load)
     experiment.go_by_services(change.spec, values)

@@ -44,7 +44,7 @@ class Services:
         self._spec = spec
 
     def code(self, service: str) -> CodeArchive | None:
-        """What is sent to jobs of this service; None: nothing is."""
+        """The code that is sent to jobs of this service; None: none is."""
         known = self.all.get(service)
         return self._code[service] if known is not None and known.platform.capabilities.ships_code else None
 

@@ -1,4 +1,4 @@
-"""The wall clock was set while trials ran: what is not over yet is told by the new clock from now on.
+"""A step of the wall clock while trials ran: what is not over yet is told by the new clock from now on.
 
 Time limits are judged by stored moments, so each moves by as much as the clock did. What is over stays as it was.
 """

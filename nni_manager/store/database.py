@@ -1,4 +1,4 @@
-"""Writes that share a transaction: each on its way to the writer, and where its answer goes."""
+"""A SQLite database with one writer thread: writes that share a transaction, and reads beside them."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def caller(connection: sqlite3.Connection) -> tuple[dict[str, str], str]:
 
 
 def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
-    """What its file was accepted with. A database of an earlier version that nobody could write has no word of it."""
+    """Warnings with which its file was accepted. A database of an earlier version that nobody could write has none."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < _WARNINGS_SINCE:
         return ()
@@ -123,9 +123,9 @@ def set_folder(connection: sqlite3.Connection, folder: str) -> None:
     connection.execute("UPDATE experiment SET folder = ?", (folder,))
 
 
-def set_view(connection: sqlite3.Connection, view: Endpoint | None) -> None:
+def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:
     """So that a daemon that has lost its index finds the port again."""
-    columns = (None, None) if view is None else (view.port, view.prefix)
+    columns = (None, None) if endpoint is None else (endpoint.port, endpoint.prefix)
     connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)
 
 
@@ -141,7 +141,8 @@ def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms:
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:
-    """What a tuner says of itself may be no UTF-8, which SQLite takes alone. `now_ms`: time is counted up to then."""
+    """Stores the hold, or that there is none; a tuner's sentence may be no UTF-8, which SQLite takes alone. `now_ms`:
+    time is counted up to then."""
     if now_ms is not None:
         count_time(connection, now_ms)
     values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")

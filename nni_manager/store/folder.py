@@ -1,4 +1,4 @@
-"""Which file systems are mounted where, as this process sees them."""
+"""An experiment's folder: the paths in it, and whether it lies on a network file system."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Folder:
 
         Raises StoreCorrupt for a pointer that says nothing, OSError for one that cannot be read.
         """
-        return self._pointed_at() or self.path / "db" / "nni.sqlite"
+        return self._database_of_pointer() or self.path / "db" / "nni.sqlite"
 
     def require_database(self) -> Path:
         """`database`. Raises NotFound when it is not there, StoreUnavailable when that cannot be told."""
@@ -111,7 +111,7 @@ class Folder:
     def _pointer(self) -> Path:
         return self.path / "db" / "pointer.json"
 
-    def _pointed_at(self) -> Path | None:
+    def _database_of_pointer(self) -> Path | None:
         try:
             entry = json.loads(foreign_files.read(str(self._pointer.parent), self._pointer.name, 0, _POINTER_BYTES))
             return Path(entry["database"])

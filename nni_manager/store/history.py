@@ -1,4 +1,4 @@
-"""What a tuner must be told of the past: results in the order trials ended, and trials that are still open."""
+"""The past that a tuner must be told: results in the order trials ended, and trials that are still open."""
 
 from __future__ import annotations
 

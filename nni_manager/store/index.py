@@ -34,14 +34,14 @@ class Entry:
     #: A daemon that starts must work on it.
     is_open: bool
     #: None: it has none. A daemon that starts must open it.
-    view: Endpoint | None = None
+    endpoint: Endpoint | None = None
     #: When it was last created, resumed or viewed; None: not known better than `created_ms`.
     launched_ms: int | None = None
 
 
 _COLUMNS = "id, folder, name, platform, status, created_ms, ended_ms, open, view_port, view_prefix, launched_ms"
-#: The schema of an experiment's database that tells of its view.
-_SCHEMA_WITH_VIEW = 3
+#: The schema of an experiment's database that tells of its endpoint.
+_SCHEMA_WITH_ENDPOINT = 3
 
 
 def put(connection: sqlite3.Connection, entry: Entry) -> None:
@@ -51,7 +51,7 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
         f"INSERT OR REPLACE INTO experiments ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.id, str(entry.folder.path), entry.name, entry.platform, entry.status, entry.created_ms,
-            entry.ended_ms, entry.is_open, *_view_columns(entry.view), entry.launched_ms,
+            entry.ended_ms, entry.is_open, *_endpoint_columns(entry.endpoint), entry.launched_ms,
         ),
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def put(connection: sqlite3.Connection, entry: Entry) -> None:
 def set_status(
     connection: sqlite3.Connection, id: str, status: ExperimentStatus, ended_ms: int | None, *, is_open: bool
 ) -> None:
-    """What is stopped has no view any more."""
+    """Stores the status; a stopped experiment has no endpoint any more."""
     connection.execute(
         "UPDATE experiments SET status = ?1, ended_ms = ?2, open = ?3,"
         " view_port = CASE WHEN ?4 THEN NULL ELSE view_port END,"
@@ -68,12 +68,14 @@ def set_status(
     )
 
 
-def set_view(connection: sqlite3.Connection, id: str, view: Endpoint | None) -> None:
-    connection.execute("UPDATE experiments SET view_port = ?, view_prefix = ? WHERE id = ?", (*_view_columns(view), id))
+def set_endpoint(connection: sqlite3.Connection, id: str, endpoint: Endpoint | None) -> None:
+    connection.execute(
+        "UPDATE experiments SET view_port = ?, view_prefix = ? WHERE id = ?", (*_endpoint_columns(endpoint), id)
+    )
 
 
 def set_config(connection: sqlite3.Connection, id: str, name: str | None, platform: str) -> None:
-    """What lists show of its config."""
+    """Stores the fields of its config that lists show."""
     connection.execute("UPDATE experiments SET name = ?, platform = ? WHERE id = ?", (name, platform, id))
 
 
@@ -93,7 +95,7 @@ def drop_leftover(connection: sqlite3.Connection, id: str) -> None:
 
 
 def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
-    """What a daemon that was killed had begun to make or to delete: ids and folders."""
+    """Experiments that a daemon that was killed had begun to make or to delete: ids and folders."""
     rows = connection.execute("SELECT id, folder FROM leftovers ORDER BY id")
     return [(id_, Folder(Path(str(folder)))) for id_, folder in rows]
 
@@ -139,7 +141,7 @@ def find_folders(data_directory: Path) -> list[Entry]:
 
 
 def find_nni_folders(data_directory: Path, known: Collection[str]) -> list[Entry]:
-    """What NNI made there that is not among the `known` ids; what cannot be read now is left for another time.
+    """Experiments that NNI made there, but the `known` ids; one that cannot be read now is left for another time.
 
     Our own folders are not looked for: a copy must not begin to work because it lies there.
     """
@@ -164,7 +166,7 @@ def read_folder(folder: Folder) -> Entry:
     connection = connect_readonly(folder.database)
     try:
         row = connection.execute("SELECT id, status, config, created_ms, ended_ms FROM experiment").fetchone()
-        view = _recorded_view(connection)
+        endpoint = _recorded_endpoint(connection)
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
@@ -180,7 +182,7 @@ def read_folder(folder: Folder) -> Entry:
     return Entry(
         id=id_, folder=folder, name=config.get("experimentName"), platform=stored_config.platform(config),
         status=ExperimentStatus(status), created_ms=created, ended_ms=ended, is_open=is_open,
-        view=view if is_open else None,
+        endpoint=endpoint if is_open else None,
     )  # fmt: skip
 
 
@@ -195,26 +197,26 @@ def _read_nni_folder(folder: Folder) -> Entry:
     )  # fmt: skip
 
 
-def _recorded_view(connection: sqlite3.Connection) -> Endpoint | None:
+def _recorded_endpoint(connection: sqlite3.Connection) -> Endpoint | None:
     """Folders of earlier versions, which may be copies that cannot be upgraded, know of none."""
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    if schema < _SCHEMA_WITH_VIEW:
+    if schema < _SCHEMA_WITH_ENDPOINT:
         return None
     found = connection.execute("SELECT view_port, view_prefix FROM experiment").fetchone()
-    return _view(*found) if found is not None else None
+    return _endpoint(*found) if found is not None else None
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     id_, folder, name, platform, status, created, ended, open_, port, prefix, launched = row
     return Entry(
         id=id_, folder=Folder(Path(str(folder))), name=name, platform=platform, status=ExperimentStatus(status),
-        created_ms=created, ended_ms=ended, is_open=bool(open_), view=_view(port, prefix), launched_ms=launched,
+        created_ms=created, ended_ms=ended, is_open=bool(open_), endpoint=_endpoint(port, prefix), launched_ms=launched,
     )  # fmt: skip
 
 
-def _view(port: int | None, prefix: str | None) -> Endpoint | None:
+def _endpoint(port: int | None, prefix: str | None) -> Endpoint | None:
     return None if port is None else Endpoint(port=port, prefix=prefix or "")
 
 
-def _view_columns(view: Endpoint | None) -> tuple[int | None, str | None]:
-    return (None, None) if view is None else (view.port, view.prefix)
+def _endpoint_columns(endpoint: Endpoint | None) -> tuple[int | None, str | None]:
+    return (None, None) if endpoint is None else (endpoint.port, endpoint.prefix)

@@ -34,7 +34,7 @@ class OutboxPart:
 
 
 class Stored(Enum):
-    """What became of a chunk."""
+    """The way a chunk was stored, or why not."""
 
     #: Written; its lines are acknowledged.
     NEW = "new"
@@ -48,7 +48,7 @@ class Stored(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of a chunk, and whose it was."""
+    """The receipt of a chunk: whether it was stored, and whose it is."""
 
     stored: Stored
     trial_id: str = ""
@@ -162,7 +162,7 @@ def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: st
 def _without_repeats(
     connection: sqlite3.Connection, before: Sequence[_Outbox], outbox: _Outbox, metrics: Sequence[Metric]
 ) -> Sequence[Metric]:
-    """What is left when those are taken away that stand at the beginning of both files: they are stored."""
+    """The metrics without those that stand at the beginning of both files: they are stored."""
     query = "SELECT 1 FROM metrics WHERE outbox = ? AND number >= ? LIMIT 1"
     if connection.execute(query, (outbox.id, outbox.first)).fetchone():
         return metrics
@@ -243,7 +243,7 @@ def _note_intermediates(connection: sqlite3.Connection, trial_id: str, count: in
 
 
 def _note_final(connection: sqlite3.Connection, trial_id: str, metrics: Sequence[Metric]) -> None:
-    """On the trial: the first of all its final results."""
+    """On the trial: its final result, which is the first of all that it reported."""
     first = next(metric for metric in metrics if metric.type is MetricType.FINAL)
     connection.execute(
         "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",

@@ -149,7 +149,7 @@ def export(connection: sqlite3.Connection) -> bytes:
 
 
 def imports(connection: sqlite3.Connection) -> bytes:
-    """What was imported, a JSON string of each call's text, joined by commas."""
+    """Imported results, a JSON string of each call's text, joined by commas."""
     return _joined(connection, "SELECT json_quote(data) AS item FROM imports ORDER BY id")
 
 

@@ -59,7 +59,8 @@ def is_made_by_nni(database: Path) -> bool:
 
 
 def read_head(database: Path) -> NniHead:
-    """What is in it, at a glance; an NNI that was killed ended with the last that it stored. Raises StoreError."""
+    """A summary of the experiment in it; an NNI that was killed ended with the last that it stored. Raises
+    StoreError."""
     head = _read(database, nni_history.read_head)
     if head.ended_ms is None and _user(database) is None:
         return replace(head, ended_ms=_read(database, nni_history.last_moment))
@@ -211,7 +212,7 @@ def _write_metrics(connection: sqlite3.Connection, trial_id: str, outbox: int, m
 
 
 def _link_files(folder: Folder) -> None:
-    """What 3.0 keeps below ``environments`` is found where we look for it, too."""
+    """Links the files that 3.0 keeps below ``environments`` to where we look for them."""
     root = folder.path / "environments"
     for directory in root.glob("*/trials/*"):
         target = folder.attempt(directory.name)

@@ -83,8 +83,8 @@ def _imports(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Life:
-    """What the events so far say of a trial."""
+class _TrialHistory:
+    """A trial by the events so far."""
 
     created_ms: int
     sequence_id: int = 0
@@ -104,18 +104,18 @@ class _Life:
 
 def _trials(connection: sqlite3.Connection, last_ms: int) -> list[NniTrial]:
     """In the order of their first events. `last_ms`: when those ended that had not."""
-    lives: dict[str, _Life] = {}
+    histories: dict[str, _TrialHistory] = {}
     events = connection.execute(
         "SELECT timestamp, trialJobId, event, data, sequenceId, message FROM TrialJobEvent"
         " WHERE coalesce(trialJobId, '') <> '' ORDER BY rowid"
     )
     for moment_ms, id_, event, data, sequence_id, message in events:
-        life = lives.setdefault(id_, _Life(created_ms=moment_ms))
-        life.record = life.record or data or ""
-        life.sequence_id = life.sequence_id if sequence_id is None else sequence_id
+        history = histories.setdefault(id_, _TrialHistory(created_ms=moment_ms))
+        history.record = history.record or data or ""
+        history.sequence_id = history.sequence_id if sequence_id is None else sequence_id
         if (status := _status(event)) is not None:
-            life.go_on(moment_ms, status, message)
-    return [_trial(id_, life, last_ms) for id_, life in lives.items()]
+            history.go_on(moment_ms, status, message)
+    return [_trial(id_, history, last_ms) for id_, history in histories.items()]
 
 
 def _status(event: str) -> TrialStatus | None:
@@ -123,16 +123,16 @@ def _status(event: str) -> TrialStatus | None:
     return _MEANINGS.get(event) or (TrialStatus(event) if event in TrialStatus.__members__ else None)
 
 
-def _trial(id_: str, life: _Life, last_ms: int) -> NniTrial:
-    status, reason, message = life.status, Reason.EXPERIMENT_STOPPED, _UNFINISHED
+def _trial(id_: str, history: _TrialHistory, last_ms: int) -> NniTrial:
+    status, reason, message = history.status, Reason.EXPERIMENT_STOPPED, _UNFINISHED
     if status.is_final:
-        reason, message = _REASONS[status], life.message
+        reason, message = _REASONS[status], history.message
     else:
         status = TrialStatus.USER_CANCELED
     return NniTrial(
-        id=id_, sequence_id=life.sequence_id, status=status, reason=reason, message=message,
-        parameters=_parameters(life.record), created_ms=life.created_ms, started_ms=life.started_ms,
-        ended_ms=life.ended_ms or last_ms,
+        id=id_, sequence_id=history.sequence_id, status=status, reason=reason, message=message,
+        parameters=_parameters(history.record), created_ms=history.created_ms, started_ms=history.started_ms,
+        ended_ms=history.ended_ms or last_ms,
     )  # fmt: skip
 
 

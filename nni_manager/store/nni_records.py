@@ -77,7 +77,7 @@ class NniExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NniHead:
-    """What a list of experiments shows."""
+    """An experiment as a list of experiments shows it."""
 
     id: str
     name: str | None

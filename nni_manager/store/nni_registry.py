@@ -48,15 +48,15 @@ def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, A
 
 
 def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
-    """Its view, else its place on the service; a stopped one has none."""
+    """Its endpoint, else its place on the service; a stopped one has none."""
     if entry.status is ExperimentStatus.STOPPED:
         return {"prefixUrl": None, "webuiUrl": []}
-    view = entry.view
-    if view is None and service_port is not None:
-        view = Endpoint(port=service_port, prefix=f"experiments/{entry.id}")
-    if view is None:
+    endpoint = entry.endpoint
+    if endpoint is None and service_port is not None:
+        endpoint = Endpoint(port=service_port, prefix=f"experiments/{entry.id}")
+    if endpoint is None:
         return {"port": None, "prefixUrl": None, "webuiUrl": []}
-    return {"port": view.port, "prefixUrl": view.prefix or None, "webuiUrl": [url(view).rstrip("/")]}
+    return {"port": endpoint.port, "prefixUrl": endpoint.prefix or None, "webuiUrl": [url(endpoint).rstrip("/")]}
 
 
 def read(path: Path) -> Entries:

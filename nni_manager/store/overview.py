@@ -28,13 +28,13 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What only the daemon that works on an experiment knows."""
+    """An experiment as only the daemon that works on it knows it."""
 
     #: Whether anybody works on it.
     at_work: bool
     #: A hold that is not recorded, because it ends by itself or nobody can open the experiment.
     derived_hold: Hold | None
-    #: What is wrong besides, with its view for instance; empty when all is well.
+    #: What is wrong besides, with its endpoint for instance; empty when all is well.
     problem: str
     #: What the daemon knows that refuses nothing.
     warnings: tuple[ExperimentWarning, ...] = ()

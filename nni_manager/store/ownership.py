@@ -1,4 +1,5 @@
-"""Who may write: one daemon per data directory and per experiment folder, by file locks that die with their holder."""
+"""Ownership of a data directory and of experiment folders: one daemon each, by file locks that die with their
+holder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trial runners say of their attempts, as rows."""
+"""Rows about trial runners: who they are, and their words about the ends of attempts."""
 
 from __future__ import annotations
 

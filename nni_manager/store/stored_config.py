@@ -1,4 +1,4 @@
-"""What the store itself reads in a config: canonical, or as an NNI before us has written it."""
+"""The fields of a config that the store itself reads: canonical, or as an NNI before us has written it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many trials of an experiment are in which state, at a cost that does not grow with their number."""
+"""Tallies of trials: how many of an experiment are in which state, at a cost that does not grow with their number."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def set_unknown(connection: sqlite3.Connection, id: str, message: str) -> None:
     connection.execute("UPDATE trials SET status = 'UNKNOWN', message = ? WHERE id = ?", (message, id))
 
 
-def ask_stop_elsewhere(connection: sqlite3.Connection, services: Collection[str], by: StopRequest) -> None:
-    """Of all open trials whose attempt is on a service that is none of these."""
+def ask_stop_on_others(connection: sqlite3.Connection, services: Collection[str], by: StopRequest) -> None:
+    """Asks all open trials to stop whose attempt is on a service that is none of these."""
     query = (
         "SELECT t.id, a.service FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
         " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0"

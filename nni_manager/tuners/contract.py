@@ -1,4 +1,4 @@
-"""What a tuner is.
+"""The contract of tuners.
 
 One instance serves one experiment, is called by one thread, one call at a time, and is given a search space first. It
 is never asked twice for the same parameter id. It may assume nothing about when results come: they may be late, out of

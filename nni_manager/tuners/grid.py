@@ -141,7 +141,7 @@ class _Finite:
         return self._dimension.point(index)
 
 
-class _Endless:
+class _Infinite:
     """1/2; 1/4, 3/4; 1/8, 3/8, 5/8, 7/8; … of the distribution, each value once; ends when a level has nothing new.
 
     Multiples of a step without bounds: all that lie inside the level's range, as soon as they are fewer than that.
@@ -184,12 +184,12 @@ class _Endless:
         return (multiple * step for multiple in range(round(low / step), round(high / step) + 1))
 
 
-def _axis(place: PlacedDimension) -> _Finite | _Endless:
+def _axis(place: PlacedDimension) -> _Finite | _Infinite:
     dimension = place.dimension
     if dimension.size is not None:
         return _Finite(place, dimension.size)
     assert isinstance(dimension, Real)
-    return _Endless(dimension)
+    return _Infinite(dimension)
 
 
 def _halves(level: int) -> int:

@@ -170,7 +170,7 @@ class TPE(Tuner):
         if given.prior_weight is not None:
             options["prior_weight"] = given.prior_weight
         if given.gamma is not None:
-            options["gamma"] = _good_ones(given.gamma, given.linear_forgetting or 25)
+            options["gamma"] = _good_trials(given.gamma, given.linear_forgetting or 25)
         if given.linear_forgetting is not None:
             options["weights"] = _weights(given.linear_forgetting)
         return options
@@ -230,7 +230,7 @@ def _coordinate(place: PlacedDimension, value: object) -> tuple[object, BaseDist
     return dimension.unit(value), FloatDistribution(0.0, 1.0)
 
 
-def _good_ones(gamma: float, at_most: int) -> Callable[[int], int]:
+def _good_trials(gamma: float, at_most: int) -> Callable[[int], int]:
     return lambda count: min(math.ceil(gamma * math.sqrt(count)), at_most)
 
 

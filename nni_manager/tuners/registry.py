@@ -41,7 +41,7 @@ CATALOGUE = Catalogue(
 
 
 def find(name: str) -> Algorithm:
-    """What is known of a tuner that is no user's class. Raises InvalidInput."""
+    """The description of a tuner that is no user's class. Raises InvalidInput."""
     return CATALOGUE.find(name)
 
 

@@ -1,4 +1,4 @@
-"""What every tuner must do, as tests to inherit: write a class with a `make` and let pytest collect it.
+"""Tests of every tuner, to inherit: write a class with a `make` and let pytest collect it.
 
 For tuners that propose parameters of NNI's search spaces; a tuner with a smaller range overrides `spaces`.
 """

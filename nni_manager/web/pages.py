@@ -20,9 +20,9 @@ from nni_manager.domain.errors import NniManagerError, NotFound
 from nni_manager.domain.http_status import status_of
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.experiments.service import Service
-from nni_manager.web import experiment_view
-from nni_manager.web.rendering import HERE, is_on_view, render
-from nni_manager.web.trial_table import PAGE_SIZE, TableView, page_number
+from nni_manager.web import shown_experiments
+from nni_manager.web.rendering import HERE, is_on_endpoint, render
+from nni_manager.web.trial_table import PAGE_SIZE, TableQuery, page_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ async def _list(request: Request) -> Response:
     entries = (await context.service.entries())[::-1]
     chosen = entries[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     now = context.clock()
-    rows = await asyncio.gather(*(experiment_view.listed(context.service, entry, now) for entry in chosen))
+    rows = await asyncio.gather(*(shown_experiments.listed(context.service, entry, now) for entry in chosen))
     pages = max(1, -(-len(entries) // PAGE_SIZE))
     return render(request, "experiments.html", rows=rows, total=len(entries), page=page, pages=pages)
 
@@ -80,19 +80,19 @@ async def _fragment(request: Request) -> Response:
 
 
 async def _render_experiment(request: Request, template: str) -> Response:
-    context, view = _context(request), TableView.parse(request.query_params)
-    found = await experiment_view.shown(context.service, _experiment_id(request), view, context.clock())
-    limits = experiment_view.limits(found.overview)
-    return render(request, template, shown=found, table=found.table, view=view, limits=limits)
+    context, query = _context(request), TableQuery.parse(request.query_params)
+    found = await shown_experiments.shown(context.service, _experiment_id(request), query, context.clock())
+    limits = shown_experiments.limits(found.overview)
+    return render(request, template, shown=found, table=found.table, query=query, limits=limits)
 
 
 # Buttons
 
 
 async def _stop(request: Request) -> Response:
-    """Answers when its trials have ended. A view is closed with its experiment: there is nowhere to go back to."""
+    """Answers when its trials have ended. An endpoint is closed with its experiment: there is nowhere to go back to."""
     await _context(request).service.stop(_experiment_id(request))
-    return render(request, "closed.html", id=_experiment_id(request)) if is_on_view(request) else _back(request)
+    return render(request, "closed.html", id=_experiment_id(request)) if is_on_endpoint(request) else _back(request)
 
 
 async def _resume(request: Request) -> Response:
@@ -110,7 +110,7 @@ async def _kill(request: Request) -> Response:
 
 def _back(request: Request) -> Response:
     """To the page that the button stands on, as it was sorted and paged."""
-    query = TableView.parse(request.query_params).query()
+    query = TableQuery.parse(request.query_params).string()
     base = request.scope.get("root_path", "")
     return RedirectResponse(f"{base}/experiments/{_experiment_id(request)}?{query}", HTTPStatus.SEE_OTHER)
 

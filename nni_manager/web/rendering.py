@@ -28,14 +28,14 @@ def render(request: Request, template: str, status: int = 200, **values: object)
     """`base` in templates is what stands before every path of ours."""
     values |= {
         "base": request.scope.get("root_path", ""), "version": request.app.state.context.version,
-        "on_view": is_on_view(request),
+        "on_endpoint": is_on_endpoint(request),
     }  # fmt: skip
     text = _environment().get_template(template).render(values)
     # parameters may hold halves of characters, for which UTF-8 has no bytes
     return HTMLResponse(text.encode(errors="backslashreplace"), status, _HEADERS)
 
 
-def is_on_view(request: Request) -> bool:
+def is_on_endpoint(request: Request) -> bool:
     """Whether the page came by a port that shows one experiment alone: `app.endpoint_application` notes it."""
     return "nni_experiment" in request.scope.get("state", {})
 

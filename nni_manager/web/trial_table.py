@@ -20,8 +20,8 @@ PAGE_SIZE = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableView:
-    """What the query string asks for."""
+class TableQuery:
+    """The table that the query string asks for."""
 
     order: str = "-sequence"
     #: Empty: any.
@@ -30,26 +30,26 @@ class TableView:
     page: int = 1
 
     @staticmethod
-    def parse(query: Mapping[str, str]) -> TableView:
+    def parse(query: Mapping[str, str]) -> TableQuery:
         """Raises InvalidInput."""
         order, status = query.get("order", "-sequence"), query.get("status", "")
         if order not in answers.TRIAL_ORDERS:
             raise InvalidInput(f"order: must be one of {', '.join(answers.TRIAL_ORDERS)}")
         if status and status not in TrialStatus.__members__:
             raise InvalidInput(f"status: must be one of {', '.join(TrialStatus)}")
-        return TableView(order=order, status=status, page=page_number(query))
+        return TableQuery(order=order, status=status, page=page_number(query))
 
-    def query(self, **changes: object) -> str:
-        """The query string of this view with something changed."""
+    def string(self, **changes: object) -> str:
+        """The query string with something changed."""
         fields = {"order": self.order, "status": self.status, "page": self.page, **changes}
         return urlencode({name: value for name, value in fields.items() if value})
 
     def sorted_by(self, column: str) -> str:
         """The query string that sorts by `column`, or turns its order round."""
-        return self.query(order=column if self.order == f"-{column}" else f"-{column}", page=1)
+        return self.string(order=column if self.order == f"-{column}" else f"-{column}", page=1)
 
     def direction(self, column: str) -> str:
-        """What `aria-sort` says about a column."""
+        """The value of a column's `aria-sort`."""
         return {column: "ascending", f"-{column}": "descending"}.get(self.order, "none")
 
 
@@ -80,7 +80,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    view: TableView
+    query: TableQuery
     total: int
     rows: list[Row]
 
@@ -89,13 +89,13 @@ class Table:
         return max(1, -(-self.total // PAGE_SIZE))
 
 
-def read(connection: Connection, view: TableView, now_ms: int) -> Table:
+def read(connection: Connection, query: TableQuery, now_ms: int) -> Table:
     """One page of it."""
-    page = Page(limit=PAGE_SIZE, offset=(view.page - 1) * PAGE_SIZE)
-    found = json.loads(answers.trials(connection, status=view.status or None, order=view.order, page=page))
+    page = Page(limit=PAGE_SIZE, offset=(query.page - 1) * PAGE_SIZE)
+    found = json.loads(answers.trials(connection, status=query.status or None, order=query.order, page=page))
     by_trial = runners.of_trials(connection, [trial["id"] for trial in found["trials"]])
     rows = [_row(trial, by_trial.get(trial["id"]), now_ms) for trial in found["trials"]]
-    return Table(view=view, total=found["total"], rows=rows)
+    return Table(query=query, total=found["total"], rows=rows)
 
 
 def page_number(query: Mapping[str, str]) -> int:

@@ -56,7 +56,7 @@ class Listeners:
     trial: str
     #: Addresses.
     service: str
-    view: str
+    endpoint: str
     listener: str
     #: What the runner of the second experiment is started with.
     runner: dict[str, str] = field(repr=False)
@@ -67,7 +67,7 @@ class Listeners:
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def routes(self) -> list[tuple[str, str, str]]:
-        """(listener, method, path) of everything on service and view."""
+        """(listener, method, path) of everything on service and endpoint."""
         with self.daemon.client() as client:
             document = client.get("/api/v1/openapi.json").json()
         own = [
@@ -79,7 +79,7 @@ class Listeners:
         on_service = own + pages + [(method, f"/experiments/{self.id}{path}") for method, path in below]
         here = [("GET", "/"), ("GET", "/static/style.css"), ("GET", "/nothing"), *below]
         mine = [(method, path) for method, path in own + pages if f"/{self.id}" in path]
-        return [(self.service, *each) for each in on_service] + [(self.view, *each) for each in here + mine]
+        return [(self.service, *each) for each in on_service] + [(self.endpoint, *each) for each in here + mine]
 
     def nni(self) -> list[tuple[str, str]]:
         found = [tuple(each.split()) for each in NNI]
@@ -136,7 +136,9 @@ def _filled(daemon: Daemon, code: Path) -> Listeners:
         "trainingService": {"platform": "local"}, "experimentWorkingDirectory": str(daemon.data),
     }  # fmt: skip
     body = {"config": json.dumps(config), "directory": str(code), "environment": {"PATH": os.environ["PATH"]}}
-    id_ = daemon.call("POST", "/experiments", json={**body, "interpreter": sys.executable, "view": {"port": 0}})["id"]
+    id_ = daemon.call("POST", "/experiments", json={**body, "interpreter": sys.executable, "endpoint": {"port": 0}})[
+        "id"
+    ]
     outside = {**config, "trainingService": {"platform": "scripted", "launch": "external", "nniManagerIp": "127.0.0.1"}}
     other = daemon.create(outside, code)
     daemon.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1 and state["best"] is None)
@@ -144,7 +146,7 @@ def _filled(daemon: Daemon, code: Path) -> Listeners:
     (trial,) = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
     listeners = {listener["kind"]: listener["address"] for listener in daemon.call("GET", "/daemon")["listeners"]}
     runner = runner_flood.environment(started)
-    return Listeners(daemon, id_, trial["id"], listeners["service"], listeners["view"], listeners["trials"], runner)
+    return Listeners(daemon, id_, trial["id"], listeners["service"], listeners["endpoint"], listeners["trials"], runner)
 
 
 def _first(folder: Path, pattern: str) -> Path:
@@ -228,10 +230,10 @@ def test_the_routes_are_those_that_there_are(closed: Listeners) -> None:
             continue
         answer = ask(listener, method, path, closed.headers)
         absent = any(word in path for word in ("/code/", "tensorboard")) or (
-            listener == closed.view and "/api/v1/exp" in path
+            listener == closed.endpoint and "/api/v1/exp" in path
         )
         assert answer.status in ((200, 400, 404) if absent else (200,)), (method, path, answer)
-    assert ask(closed.view, "GET", "/metrics", closed.headers).status == 404  # figures are the daemon's
+    assert ask(closed.endpoint, "GET", "/metrics", closed.headers).status == 404  # figures are the daemon's
     paths = {route.path for route in _routes_of_listener()}
     assert {path.rpartition("/")[2] for _, path in closed.listener_routes()} == {p.rpartition("/")[2] for p in paths}
 
@@ -367,7 +369,7 @@ def _first_line(listener: str, request: bytes) -> bytes:
 
 @pytest.mark.parametrize("size", [400_000, 2_000_000])
 def test_a_huge_header_is_refused(either: Listeners, size: int) -> None:
-    for listener in (either.service, either.view, either.listener):
+    for listener in (either.service, either.endpoint, either.listener):
         for line in (
             b"X: " + b"a" * size,
             b"\r\n".join(b"X%d: y" % n for n in range(size // 8)),
@@ -384,7 +386,7 @@ def test_a_huge_header_is_refused(either: Listeners, size: int) -> None:
 
 def test_what_is_no_http_tells_nothing(either: Listeners) -> None:
     report = Report("malformed")
-    for listener in (either.service, either.view, either.listener):
+    for listener in (either.service, either.endpoint, either.listener):
         parts = urlsplit(listener)
         for data in CONVERSATIONS:
             report_one((str(parts.hostname), int(parts.port or 0)), data, report)
@@ -425,7 +427,7 @@ def test_no_path_leads_out(opened: Listeners, path: str) -> None:
     below = [f"/logs/{path}", f"{nni}/trial-file/{trial}/{path}", f"{nni}/trial-file/{path}/stdout", f"{nni}/{path}"]
     pages = [f"/experiments/{path}", f"/experiments/{id_}/{path}", f"/experiments/{id_}/trials/{path}/kill", f"/{path}"]
     asked = [(opened.service, each) for each in (*here, *pages, *[f"/experiments/{id_}{each}" for each in below])]
-    for listener, each in asked + [(opened.view, each) for each in (*here, *below, *pages)]:
+    for listener, each in asked + [(opened.endpoint, each) for each in (*here, *below, *pages)]:
         answer = ask(listener, "GET", each)
         assert answer.status < 500, (each, answer)
         assert b"SQLite format 3" not in answer.body and b"root:" not in answer.body, each
@@ -439,7 +441,7 @@ def test_a_link_in_a_trials_folder_is_not_followed(opened: Listeners) -> None:
     try:
         for listener, path in (
             (opened.service, f"/api/v1/experiments/{opened.id}/trials/{opened.trial}/logs/trial.log"),
-            (opened.view, f"/api/v1/nni/trial-file/{opened.trial}/trial.log"),
+            (opened.endpoint, f"/api/v1/nni/trial-file/{opened.trial}/trial.log"),
         ):
             answer = ask(listener, "GET", path)
             assert (opened.daemon.data / "runner-secret").read_bytes() not in answer.body
@@ -469,7 +471,7 @@ def test_a_listener_for_others_needs_a_token(tmp_path: Path, host: str, token: s
 
 
 def test_a_view_for_others_needs_a_token(tmp_path: Path) -> None:
-    """A daemon without a service has views all the same."""
+    """A daemon without a service has endpoints all the same."""
     with tempfile.TemporaryDirectory(prefix="nni-") as runtime:
         own = {
             "HOME": str(tmp_path),
@@ -484,7 +486,12 @@ def test_a_view_for_others_needs_a_token(tmp_path: Path) -> None:
             config = {"searchSpace": {"x": {"_type": "choice", "_value": [1]}}, "trialCommand": "true",
                       "trialCodeDirectory": ".", "maxTrialNumber": 1, "trialConcurrency": 1,
                       "tuner": {"name": "Random"}, "trainingService": {"platform": "local"}}  # fmt: skip
-            body = {"config": json.dumps(config), "directory": str(tmp_path), "environment": {}, "view": {"port": 0}}
+            body = {
+                "config": json.dumps(config),
+                "directory": str(tmp_path),
+                "environment": {},
+                "endpoint": {"port": 0},
+            }
             with daemon.client() as client:
                 answer = client.post("/api/v1/experiments", json=body)
                 assert answer.status_code == 400 and "NNI_MANAGER_TOKEN" in answer.json()["error"], answer.text
@@ -500,7 +507,7 @@ def test_the_token_is_nowhere_to_be_read(closed: Listeners) -> None:
     daemon = closed.daemon
     assert daemon.process is not None
     ask(closed.service, "GET", f"/?token={TOKEN}")
-    ask(closed.view, "GET", f"/?token={TOKEN}")
+    ask(closed.endpoint, "GET", f"/?token={TOKEN}")
     ask(closed.service, "GET", "/nothing?token=wrong")
     for listener, method, path in closed.routes():
         if method == "GET":
@@ -520,13 +527,13 @@ def test_the_token_is_nowhere_to_be_read(closed: Listeners) -> None:
 
 
 def test_login_leads_to_the_same_place_without_the_token(closed: Listeners) -> None:
-    for listener in (closed.service, closed.view):
+    for listener in (closed.service, closed.endpoint):
         with httpx.Client(base_url=listener, trust_env=False) as browser:
             answer = browser.get("/", params={"token": TOKEN})
             assert answer.status_code == 303 and TOKEN not in str(answer.headers)
             assert "httponly" in answer.headers["set-cookie"].lower()
             assert browser.get("/").status_code == 200
-    with httpx.Client(base_url=closed.view, trust_env=False) as browser:  # a cookie is of one listener
+    with httpx.Client(base_url=closed.endpoint, trust_env=False) as browser:  # a cookie is of one listener
         port = urlsplit(closed.service).port
         cookie = (
             httpx.get(closed.service, params={"token": TOKEN}, trust_env=False).headers["set-cookie"].partition(";")[0]

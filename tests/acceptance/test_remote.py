@@ -73,6 +73,37 @@ def test_a_machine_is_drained_and_another_one_added(daemon: Daemon, code: Path, 
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
+def test_a_machine_that_is_taken_out_keeps_its_trials_under_the_next_daemon(
+    daemon: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
+    one, two = machines
+    id_ = daemon.create(_config([one], f"while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}", 4), code)
+    daemon.wait_for(id_, lambda _: len(daemon.rows(id_, "SELECT 1 FROM attempts WHERE state = 'RUNNING'")) == 4)
+    section = {"platform": "remote", "machineList": [two.entry()]}
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
+    daemon.kill()
+    daemon.start()
+    (code / "go").touch()
+    daemon.wait(id_, "DONE", timeout_s=60)
+    query = "SELECT final_data, state, number FROM trials t JOIN attempts a ON a.trial_id = t.id ORDER BY sequence_id"
+    assert daemon.rows(id_, query) == [(str(number), "SUCCEEDED", 1) for number in range(4)]
+    daemon.call("POST", f"/experiments/{id_}/stop")
+
+
+def test_a_service_whose_only_machine_is_away_is_away_and_says_why(
+    daemon: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
+    asyncio.run(machines[0].stop())
+    id_ = daemon.create(_config(machines[:1], _REPORT, 1), code)
+    state = daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "away")
+    why = state["services"][0]["sentence"]
+    assert "127.0.0.1 unreachable since" in why and f"nothing listens at its port {machines[0].port}" in why
+    asyncio.run(machines[0].start())
+    daemon.wait_for(id_, lambda state: state["services"][0]["status"] == "up")
+    daemon.wait(id_, "DONE")
+    daemon.call("POST", f"/experiments/{id_}/stop")
+
+
 def test_logs_are_read_there_and_kept_here(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
     command = f"echo seen; while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}"
     id_ = daemon.create(_config(machines[:1], command, 1), code)

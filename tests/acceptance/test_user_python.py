@@ -136,6 +136,10 @@ BROKEN = {
     "a syntax error": ("def broken(:\n", "SyntaxError: "),
     "an exit": ("import sys; sys.exit(3)\n", "SystemExit: 3"),
     "a process that ends": ("import os; print('last words', flush=True); os._exit(3)\n", "last words"),
+    "arguments that are missing": (
+        "class Mine:\n    def __init__(self, seed): pass\n",
+        "classArgs do not fit its __init__: missing a required argument: 'seed'; it takes (seed).",
+    ),
 }
 
 

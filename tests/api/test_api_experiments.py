@@ -47,7 +47,7 @@ async def test_a_closed_experiment_is_described(api: httpx.AsyncClient, world: W
         "counts": {"SUCCEEDED": 3, "FAILED": 1, "WAITING": 1}, "trialsMade": 5, "noMoreTrials": "",
         "optimizeMode": "maximize",
         "best": {"trialId": "good1", "value": 0.875, "parameters": {"x": 0.25, "layers": [8, 4]}}, "revision": 2,
-        "view": None, "warnings": [], "references": [],
+        "endpoint": None, "warnings": [], "references": [],
         "services": [{
             "name": "local", "platform": "local", "status": None, "sinceMs": None, "sentence": "", "room": None,
             "limit": None, "openAttempts": 0,

@@ -21,7 +21,7 @@ from nni_manager.store import experiments, index
 from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 from tests.api.world import World
-from tests.scheduler.fake_view_listener import FakeViewListener
+from tests.scheduler.fake_endpoints import FakeEndpoints
 
 pytestmark = pytest.mark.unit
 
@@ -29,8 +29,8 @@ EXPERIMENTS = "/api/v1/experiments"
 
 
 @pytest.fixture
-def listener(world: World) -> FakeViewListener:
-    return cast(FakeViewListener, world.supervisor.shared.endpoints)
+def listener(world: World) -> FakeEndpoints:
+    return cast(FakeEndpoints, world.supervisor.shared.endpoints)
 
 
 def stored(folder: Folder) -> experiments.ExperimentRow:
@@ -45,13 +45,13 @@ async def assert_at_work(world: World, id: str) -> None:
     assert (entry.is_open, entry.status) == (True, ExperimentStatus.RUNNING)
 
 
-async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: FakeViewListener) -> None:
+async def test_two_resume_it(world: World, api: httpx.AsyncClient, listener: FakeEndpoints) -> None:
     await world.add("twice")
-    wish = {"view": {"port": 8888}}
+    wish = {"endpoint": {"port": 8888}}
     answers = await asyncio.gather(*(api.post(f"{EXPERIMENTS}/twice/resume", json=wish) for _ in range(4)))
     assert [answer.status_code for answer in answers] == [200] * 4, [answer.text for answer in answers]
     await assert_at_work(world, "twice")
-    assert listener.views == {"twice": Endpoint(port=8888)}
+    assert listener.endpoints == {"twice": Endpoint(port=8888)}
 
 
 async def test_one_resumes_and_one_views_it(world: World, api: httpx.AsyncClient) -> None:
@@ -121,12 +121,12 @@ async def test_a_folder_that_another_manager_works_on_is_not_touched(world: Worl
     before = stored(folder)
     lock = Ownership(folder.lock, "it")
     try:
-        answer = await api.post(f"{EXPERIMENTS}/other/resume", json={"view": {"port": 8888}})
+        answer = await api.post(f"{EXPERIMENTS}/other/resume", json={"endpoint": {"port": 8888}})
     finally:
         lock.release()
     assert answer.status_code == 409 and "is in use by process" in answer.json()["error"]
     assert stored(folder) == before
-    assert (await asyncio.to_thread(index.read_folder, folder)).view is None
+    assert (await asyncio.to_thread(index.read_folder, folder)).endpoint is None
 
 
 @pytest.mark.parametrize("maker", ["nni", "us"])
@@ -148,7 +148,7 @@ async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: http
 
 
 async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
-    world: World, listener: FakeViewListener
+    world: World, listener: FakeEndpoints
 ) -> None:
     """As a daemon leaves it that was killed in the middle of `resume`."""
     folder = await world.add("half")
@@ -158,7 +158,12 @@ async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
     await world.supervisor.open(entry)
     await world.supervisor.closed("half")
     found = await world.service.entry("half")
-    assert (found.status, found.is_open, found.view, listener.views) == (ExperimentStatus.STOPPED, False, None, {})
+    assert (found.status, found.is_open, found.endpoint, listener.endpoints) == (
+        ExperimentStatus.STOPPED,
+        False,
+        None,
+        {},
+    )
     assert stored(folder).status is ExperimentStatus.STOPPED
 
 

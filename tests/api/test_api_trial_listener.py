@@ -33,7 +33,7 @@ class Runner:
     """Speaks to the listener as one attempt; `token` may be another's."""
 
     def __init__(self, world: RunnerWorld, application: ASGIApp, who: RunnerOf, token: str | None = None) -> None:
-        self.token = world.desk.tokens.token(who.job_name) if token is None else token
+        self.token = world.reports.tokens.token(who.job_name) if token is None else token
         transport = httpx.ASGITransport(cast(Any, application))
         self.client = httpx.AsyncClient(
             transport=transport, headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
@@ -58,7 +58,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 @pytest.fixture
 def application(world: RunnerWorld) -> ASGIApp:
-    return create_trial_listener(world.desk)
+    return create_trial_listener(world.reports)
 
 
 @pytest.fixture
@@ -91,11 +91,11 @@ async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
 @pytest.mark.parametrize("route", [*POSTS, *GETS])
 async def test_the_token_of_another_attempt(world: RunnerWorld, application: ASGIApp, route: str) -> None:
     other = await world.add_trial()
-    token = world.desk.tokens.token(other.job_name)
+    token = world.reports.tokens.token(other.job_name)
     answer = await Runner(world, application, world.who, token).any(route)
     assert (answer.status_code, answer.json()) == (403, {"error": "this token is not the one of this attempt"})
     later = RunnerOf(experiment_id=world.id, trial_id=world.who.trial_id, attempt=2)
-    answer = await Runner(world, application, later, world.desk.tokens.token(world.who.job_name)).any(route)
+    answer = await Runner(world, application, later, world.reports.tokens.token(world.who.job_name)).any(route)
     assert answer.status_code == 403
     assert (await world.trial())["attempts"][0]["runnerVersion"] is None, "nothing was taken"
 
@@ -202,8 +202,8 @@ async def test_every_answer_names_the_manager_and_the_attempt(
 ) -> None:
     """Also each refusal; what lies between may answer with any status, and its word must not count."""
     who = world.who
-    name = f"{world.desk.tokens.manager}/{who.experiment_id}/{who.trial_id}/{who.attempt}"
-    assert runner.token.startswith(f"{world.desk.tokens.manager}.")
+    name = f"{world.reports.tokens.manager}/{who.experiment_id}/{who.trial_id}/{who.attempt}"
+    assert runner.token.startswith(f"{world.reports.tokens.manager}.")
     stranger = Runner(world, application, who, "another.token")
     anybody = Runner(world, application, who, "")
     answers = [
@@ -218,7 +218,7 @@ async def test_every_answer_names_the_manager_and_the_attempt(
     assert {answer.headers["x-nni-manager"] for answer in answers} == {name}
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
     elsewhere = await runner.client.get("http://manager/trial/v1/a%0Ab/aaaaa/1/version")
-    assert elsewhere.headers["x-nni-manager"] == world.desk.tokens.manager
+    assert elsewhere.headers["x-nni-manager"] == world.reports.tokens.manager
 
 
 async def test_an_end_is_taken_with_however_many_outboxes(runner: Runner, world: RunnerWorld) -> None:
@@ -347,4 +347,4 @@ async def test_no_secret_is_shown(runner: Runner, world: RunnerWorld, caplog: py
     with caplog.at_level("DEBUG"):
         for route in [*POSTS, *GETS]:
             assert runner.token not in (await runner.any(route)).text
-    assert runner.token not in caplog.text and "secret" not in repr(world.desk.tokens)
+    assert runner.token not in caplog.text and "secret" not in repr(world.reports.tokens)

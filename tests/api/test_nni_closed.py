@@ -101,7 +101,7 @@ async def test_what_somebody_else_wrote_into_it_is_seen(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, keeps_log: bool
 ) -> None:
     """Such as another daemon that has the same folder in its list."""
-    monkeypatch.setattr(closed, "_BELIEVED_S", 0)
+    monkeypatch.setattr(closed, "_FRESH_S", 0)
     folder = await world.add("seeded")
     before = {name: (await api.get(path("seeded", name))).json() for name in (*LISTS, "check-status")}
     with closing(connect(folder.database)) as other:

@@ -136,8 +136,8 @@ async def test_metadata_as_in_nnis_registry(nni: httpx.AsyncClient, world: World
 
 @pytest.mark.usefixtures("no_presence")
 async def test_metadata_name_the_view(api: httpx.AsyncClient, world: World) -> None:
-    view = {"port": 8888, "urlPrefix": "/my/pre/"}
-    body = {"config": json.dumps(world.config()), "directory": str(world.code), "view": view}
+    endpoint = {"port": 8888, "urlPrefix": "/my/pre/"}
+    body = {"config": json.dumps(world.config()), "directory": str(world.code), "endpoint": endpoint}
     id_ = (await api.post("/api/v1/experiments", json=body)).json()["id"]
     found = (await api.get(f"/experiments/{id_}/api/v1/nni/experiment-metadata")).json()
     assert (found["port"], found["prefixUrl"]) == (8888, "my/pre")

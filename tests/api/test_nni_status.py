@@ -14,7 +14,7 @@ from nni_manager.store import experiments, index
 from nni_manager.store.connection import connect
 from nni_manager.store.database import Database
 from tests.api.world import World
-from tests.scheduler.fake_view_listener import FakeViewListener
+from tests.scheduler.fake_endpoints import FakeEndpoints
 
 pytestmark = pytest.mark.unit
 
@@ -113,9 +113,9 @@ async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed
     id_ = await created(api, world)
     await api.get(path(id_))
     endpoints = world.supervisor.shared.endpoints
-    assert isinstance(endpoints, FakeViewListener)
+    assert isinstance(endpoints, FakeEndpoints)
     problems = endpoints.problems
-    problems[id_] = "its view cannot be opened again: port 8080 is in use"
+    problems[id_] = "its endpoint cannot be opened again: port 8080 is in use"
     assert (await api.get(path(id_))).json()["errors"] == [problems[id_]]
     del problems[id_]
     assert (await api.get(path(id_))).json()["errors"] == []

@@ -202,8 +202,8 @@ def test_every_answer_to_a_runner_has_an_outcome(status: int, outcome: str) -> N
 
 async def test_posts_of_runners_are_counted(api: httpx.AsyncClient, world: World) -> None:
     before = value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized")
-    desk = RunnerReports(world.supervisor, RunnerTokens(b"secret"), "0.6.0")
-    async with world.calling(trial_listener.create_trial_listener(desk)) as runner:
+    reports = RunnerReports(world.supervisor, RunnerTokens(b"secret"), "0.6.0")
+    async with world.calling(trial_listener.create_trial_listener(reports)) as runner:
         await runner.post("/trial/v1/a/b/1/metrics", json={})
     assert value(await scrape(api), "nni_manager_trial_posts_total", outcome="unauthorized") == before + 1
 

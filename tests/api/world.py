@@ -44,8 +44,8 @@ from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.store import experiments, index, jobs, metrics, migrate, trials
 from nni_manager.store.database import Database
 from nni_manager.store.folder import Folder
+from tests.scheduler.fake_endpoints import FakeEndpoints
 from tests.scheduler.fake_listener import FakeListener
-from tests.scheduler.fake_view_listener import FakeViewListener
 from tests.store.life import add_with
 
 CREATED_MS = 1_790_000_000_000
@@ -184,7 +184,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         keeper=keeper,
         connections=connections,
         trial_listener=FakeListener(),
-        endpoints=FakeViewListener(),
+        endpoints=FakeEndpoints(),
         clock=now_ms,
         warnings=DaemonWarnings(),
         leftovers=left,

@@ -201,7 +201,7 @@ def test_the_daemons_own_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(running_daemon, "open_ports", lambda path: {8080: "service", 8081: "trials"})
     found = by_check(ports.look(Settings(data_dir=tmp_path)))
     assert found["service port"].sentence == "8080 is open: the service listener of the running daemon"
-    assert "trials" in found["trial port"].sentence and "view port" not in found
+    assert "trials" in found["trial port"].sentence and "endpoint port" not in found
 
 
 def test_one_port_for_two_listeners(tmp_path: Path) -> None:

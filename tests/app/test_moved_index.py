@@ -65,7 +65,7 @@ def _entry(folder: Path) -> Entry:
     return Entry(
         id=folder.name, folder=Folder(folder), name=None, platform="local", created_ms=1, ended_ms=None,
         status=ExperimentStatus.RUNNING if is_open else ExperimentStatus.DONE, is_open=is_open,
-        view=Endpoint(port=8080, prefix="") if folder.name == "open1" else None,
+        endpoint=Endpoint(port=8080, prefix="") if folder.name == "open1" else None,
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def _found(path: Path) -> dict[str, object]:
     with closing(connect(path)) as connection:
         entries = index.all_entries(connection)
         found: dict[str, object] = {
-            entry.id: (entry.folder.path, entry.status, entry.is_open, entry.view.port if entry.view else None)
+            entry.id: (entry.folder.path, entry.status, entry.is_open, entry.endpoint.port if entry.endpoint else None)
             for entry in entries
         }
         return found | {id_: folder.path for id_, folder in index.leftovers(connection)}

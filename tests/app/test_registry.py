@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 
 ENTRY = Entry(
     id="abc", folder=Folder(Path("/data/abc")), name="digits", platform="local", status=ExperimentStatus.RUNNING,
-    created_ms=5, ended_ms=None, is_open=True, view=Endpoint(port=8888, prefix="my/pre"), launched_ms=7,
+    created_ms=5, ended_ms=None, is_open=True, endpoint=Endpoint(port=8888, prefix="my/pre"), launched_ms=7,
 )  # fmt: skip
 THEIRS = {"id": "theirs", "status": "RUNNING", "pid": 1, "port": 8090}
 
@@ -51,8 +51,8 @@ class Ours:
     async def pid(self, id: str) -> int | None:
         return self.pids.get(id)
 
-    def url(self, view: Endpoint) -> str:
-        return f"http://127.0.0.1:{view.port}{view.path}"
+    def url(self, endpoint: Endpoint) -> str:
+        return f"http://127.0.0.1:{endpoint.port}{endpoint.path}"
 
     def file(self) -> dict[str, Any]:
         return json.loads(self.path.read_text())  # type: ignore[no-any-return]
@@ -151,13 +151,13 @@ async def test_its_own_process_that_still_ends_is_nobody_else_s(ours: Ours) -> N
     ours.index = [replace(ENTRY, launched_ms=int(time.time() * 1000))]
     async with ours.running():
         await ours.until(lambda file: "abc" in file)
-        ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, view=None)]
+        ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, endpoint=None)]
         ours.registry.note()
         assert "pid" not in (await ours.until(lambda file: file["abc"]["status"] == "STOPPED"))["abc"]
 
 
 async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:
-    ours.index = [replace(ENTRY, view=None, launched_ms=None, name=None)]
+    ours.index = [replace(ENTRY, endpoint=None, launched_ms=None, name=None)]
     ours.listeners.append(Listener(kind="service", address="http://127.0.0.1:8080"))
     async with ours.running():
         entry = (await ours.until(lambda file: "abc" in file))["abc"]
@@ -167,7 +167,7 @@ async def test_without_a_view_it_is_on_the_service(ours: Ours) -> None:
 
 
 async def test_without_any_port_it_says_so(ours: Ours) -> None:
-    ours.index = [replace(ENTRY, view=None)]
+    ours.index = [replace(ENTRY, endpoint=None)]
     async with ours.running():
         entry = (await ours.until(lambda file: "abc" in file))["abc"]
     assert (entry["port"], entry["prefixUrl"], entry["webuiUrl"]) == (None, None, [])
@@ -179,7 +179,7 @@ async def test_it_follows_every_change(ours: Ours) -> None:
         ours.index = [replace(ENTRY, status=ExperimentStatus.DONE, ended_ms=9)]
         ours.registry.note()
         await ours.until(lambda file: (file["abc"]["status"], file["abc"]["endTime"]) == ("DONE", 9))
-        ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, view=None)]
+        ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, endpoint=None)]
         ours.registry.note()
         entry = (await ours.until(lambda file: file["abc"]["status"] == "STOPPED"))["abc"]
         assert "port" not in entry and "pid" not in entry and entry["webuiUrl"] == []
@@ -191,7 +191,7 @@ async def test_it_follows_every_change(ours: Ours) -> None:
 async def test_what_a_killed_daemon_left_is_put_right(ours: Ours) -> None:
     left = {"id": "abc", "status": "RUNNING", "pid": 1, "port": 1, "logDir": "/data", "tag": ["kept"]}
     ours.path.write_text(json.dumps({"abc": left, "theirs": THEIRS}))
-    ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, view=None)]
+    ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, ended_ms=9, is_open=False, endpoint=None)]
     async with ours.running():
         found = await ours.until(lambda file: file["abc"]["status"] == "STOPPED")
     assert list(found) == ["abc", "theirs"] and "pid" not in found["abc"] and found["abc"]["tag"] == ["kept"]
@@ -200,7 +200,7 @@ async def test_what_a_killed_daemon_left_is_put_right(ours: Ours) -> None:
 async def test_a_copy_at_work_elsewhere_is_not_ours(ours: Ours) -> None:
     elsewhere = {"id": "abc", "status": "RUNNING", "pid": 1, "port": 1, "logDir": "/other"}
     ours.path.write_text(json.dumps({"abc": elsewhere}))
-    stopped = replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, view=None)
+    stopped = replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, endpoint=None)
     ours.index = [stopped, replace(ENTRY, id="def")]
     async with ours.running():
         found = await ours.until(lambda file: "def" in file)
@@ -218,7 +218,10 @@ async def test_what_nni_itself_still_runs_stays_its_own(
     """Its folder lies among ours, and is stopped as far as we know. The process may be gone, its number another's."""
     running = {"id": "abc", "status": "RUNNING", "pid": pid, "port": 1, "logDir": "/data", "startTime": launched_ms}
     ours.path.write_text(json.dumps({"abc": running}))
-    ours.index = [replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, view=None), replace(ENTRY, id="def")]
+    ours.index = [
+        replace(ENTRY, status=ExperimentStatus.STOPPED, is_open=False, endpoint=None),
+        replace(ENTRY, id="def"),
+    ]
     async with ours.running():
         found = await ours.until(lambda file: "def" in file)
     assert (found["abc"] == running, found["abc"]["status"]) == (kept, "RUNNING" if kept else "STOPPED")
@@ -272,7 +275,7 @@ async def test_what_nni_s_own_delete_removed_does_not_come_back(ours: Ours, monk
     monkeypatch.setattr(nni_list, "_LOOK_S", 0.02)
     folder = Folder(ours.data / "abc")
     folder.path.mkdir(parents=True)
-    ours.index = [replace(ENTRY, folder=folder, status=ExperimentStatus.STOPPED, is_open=False, view=None)]
+    ours.index = [replace(ENTRY, folder=folder, status=ExperimentStatus.STOPPED, is_open=False, endpoint=None)]
     async with ours.running():
         await ours.until(lambda file: "abc" in file)
         ours.path.write_text("{}")

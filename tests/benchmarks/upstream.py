@@ -25,7 +25,7 @@ _TRIES = 3
 
 
 class Nni:
-    """One experiment under a home folder of its own; `create` or `view`, then `stop`."""
+    """One experiment under a home folder of its own; `create` or `endpoint`, then `stop`."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"

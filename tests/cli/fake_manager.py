@@ -17,7 +17,7 @@ def state(id: str = "k3v9x0qa", status: str = "RUNNING", **fields: Any) -> Json:
     """An experiment as the API describes it."""
     return {
         "id": id, "name": "digits", "platform": "local", "status": status, "hold": None, "errors": [],
-        "view": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
+        "endpoint": None, "createdMs": 1_790_000_000_000, "endedMs": None, "execDurationMs": 60_000,
         "logPath": f"/data/{id}",
         "trialConcurrency": 2, "maxTrialNumber": 10, "maxExperimentDuration": None, "maxTrialDuration": None,
         "counts": {}, "trialsMade": 0, "best": None, "noMoreTrials": "", "revision": 1, "warnings": [],
@@ -62,7 +62,7 @@ class FakeManager:
         self.cleaned: list[Json] = []
         self.plans: list[Json] = []
         #: What a new experiment is given.
-        self.view_of_new: Json | None = None
+        self.endpoint_of_new: Json | None = None
 
     def add(self, *states: Json) -> None:
         self.known.update({state["id"]: state for state in states})
@@ -72,7 +72,7 @@ class FakeManager:
 
     def create(self, config: str, **caller: Any) -> str:
         self._note("create", config, caller)
-        self.add(state("new00000", view=self.view_of_new))
+        self.add(state("new00000", endpoint=self.endpoint_of_new))
         return "new00000"
 
     def experiments(self) -> list[Json]:
@@ -139,6 +139,8 @@ class FakeManager:
         self, id: str, *, order: str = "sequence", limit: int, offset: int = 0, status: str | None = None
     ) -> Json:
         found = self._with_status(id, status)
+        if order == "-sequence":
+            return {"total": len(found), "trials": found[::-1][offset : offset + limit]}
         if order == "sequence":
             return {"total": len(found), "trials": found[offset : offset + limit]}
         ranked = sorted(

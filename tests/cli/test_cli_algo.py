@@ -19,7 +19,8 @@ from nni import ClassArgsValidator
 from nni.tuner import Tuner
 
 class MyTuner(Tuner):
-    pass
+    def __init__(self, size=1):
+        pass
 
 class MyValidator(ClassArgsValidator):
     def validate_class_args(self, **kwargs):

@@ -67,7 +67,7 @@ def test_create_says_what_to_do_next(nnictl: Run, file: Path) -> None:
 
 def test_create_prints_what_scripts_of_nnis_users_look_for(nnictl: Run, manager: FakeManager, file: Path) -> None:
     """As NNI 2 and NNI 3 say it."""
-    manager.view_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
+    manager.endpoint_of_new = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
     out = nnictl("create", "-c", str(file), "-p", "8080").stdout
     assert re.findall(r"experiment id is (\w+)$|Experiment ID: (\w+)$", out, re.MULTILINE) == [
         ("new00000", ""), ("", "new00000"),
@@ -136,7 +136,7 @@ def test_a_folder_whose_name_is_not_utf_8_is_refused(nnictl: Run, manager: FakeM
 def test_resume(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "STOPPED"))
     assert "Experiment abc goes on." in nnictl("resume", "ab").stdout
-    assert manager.calls == [("resume", "abc", {"view": ANY_PORT, "working_directory": None, "debug": False})]
+    assert manager.calls == [("resume", "abc", {"endpoint": ANY_PORT, "working_directory": None, "debug": False})]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_list_shows_open_ones(nnictl: Run, manager: FakeManager) -> None:
     hold = {"code": "TUNER_DIED", "sentence": "the tuner died", "details": ""}
     manager.add(state("abc", hold=hold, errors=["the tuner died"]), state("xyz", "STOPPED", name=None))
     lines = nnictl("experiment", "list").stdout.splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATUS", "PLATFORM", "PORT", "CREATED", "PROBLEM"]
+    assert lines[0].split()[:7] == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "PLATFORM", "PORT"]
     assert [line.split()[0] for line in lines[1:]] == ["abc"]
     assert lines[1].endswith("  on hold: the tuner died")
     assert len(nnictl("experiment", "list", "--all").stdout.splitlines()) == 3
@@ -325,10 +325,11 @@ def test_trial_ls_shows_results_and_reasons(nnictl: Run, manager: FakeManager) -
     manager.add(state("abc"))
     manager.trials_of["abc"] = TRIALS
     lines = nnictl("trial", "ls").stdout.splitlines()
-    assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", "local", '{"x":', "0}"]
-    assert "  hostA, gpu 0  " in lines[2]
-    assert "  its command failed, exit code 1 (USER_CODE)  " in lines[3]
-    assert "  waits for a free slot  " in lines[4]
+    assert lines[0].split() == ["NO", "ID", "STATUS", "RESULT", "TIME", "x", "WHERE", "WHY"]
+    assert lines[1].split() == ["0", "aaaaa", "SUCCEEDED", "0.5", "0:01:05", "0", "local"]
+    assert "  hostA, gpu 0" in lines[2]
+    assert lines[3].endswith("  its command failed, exit code 1 (USER_CODE)")
+    assert lines[4].endswith("  waits for a free slot")
     assert "NaN" in lines[5]
 
 
@@ -344,6 +345,34 @@ def test_the_list_says_what_is_on_hold(nnictl: Run, manager: FakeManager) -> Non
     manager.add(state("abc", hold={"code": "SAME_FAILURE", "sentence": "put it right", "details": ""}))
     line = nnictl("experiment", "list").stdout.splitlines()[1]
     assert "  ON HOLD  " in line and "on hold: put it right" in line
+
+
+def test_the_list_shows_trials_and_the_best(nnictl: Run, manager: FakeManager) -> None:
+    best = {"trialId": "ab1cd", "value": 0.123456789, "parameters": {"x": 1}}
+    manager.add(state("abc", counts={"SUCCEEDED": 2, "RUNNING": 1}, best=best), state("old", "DONE", counts=None))
+    lines = nnictl("experiment", "list").stdout.splitlines()
+    assert "  2 of 10  0.123457  " in lines[1] and "old" in lines[2]
+
+
+def test_lists_by_status_and_of_the_newest(nnictl: Run, manager: FakeManager) -> None:
+    hold = {"code": "SAME_FAILURE", "sentence": "put it right", "details": ""}
+    manager.add(state("abc", hold=hold), state("def"), state("xyz", "STOPPED"))
+    manager.trials_of["def"] = TRIALS
+    shown = {
+        ("experiment", "list", "--status", "on_hold"): ["abc"],
+        ("experiment", "list", "--status", "RUNNING"): ["abc", "def"],
+        ("experiment", "list", "--status", "stopped"): ["xyz"],
+        ("experiment", "list", "--all", "--limit", "2"): ["def", "xyz"],
+        ("trial", "ls", "def", "--status", "succeeded"): ["0", "1", "4"],
+        ("trial", "ls", "def", "--status", "SUCCEEDED", "--limit", "2"): ["1", "4"],
+        ("trial", "ls", "def", "--limit", "100000"): [str(number) for number in range(7)],
+    }
+    for words, first in shown.items():
+        assert [line.split()[0] for line in nnictl(*words).stdout.splitlines()[1:]] == first, words
+    assert nnictl("experiment", "list", "--status", "ERROR").stdout == "No experiment is ERROR.\n"
+    assert nnictl("trial", "ls", "def", "--status", "UNKNOWN").stdout == "No trial is UNKNOWN.\n"
+    for words in (("--status", "nope"), ("--limit", "0"), ("--head", "2", "--limit", "3")):
+        assert nnictl("trial", "ls", "def", *words).exit_code == 2
 
 
 def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.cli.output import cut, duration, facts, number, table
+from nni_manager.cli.output import cut, duration, facts, number
+from nni_manager.cli.table import plain as table
 
 pytestmark = pytest.mark.unit
 

@@ -66,11 +66,11 @@ def test_config_show(nnictl: Run, manager: FakeManager) -> None:
 # webui url
 
 
-VIEW = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
+ENDPOINT = {"port": 8080, "urlPrefix": "", "url": "http://127.0.0.1:8080/"}
 
 
 def test_the_page_of_a_view_and_of_the_service(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc", view=VIEW))
+    manager.add(state("abc", endpoint=ENDPOINT))
     assert nnictl("webui", "url").stdout == "http://127.0.0.1:8080/\n"
     manager.listeners = [{"kind": "control", "address": "/x"}, {"kind": "service", "address": "http://127.0.0.1:9000"}]
     assert nnictl("webui", "url", "abc").stdout.splitlines()[1] == "http://127.0.0.1:9000/experiments/abc"
@@ -80,7 +80,7 @@ def test_a_listener_on_all_interfaces_is_shown_by_this_machines_name(
     nnictl: Run, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "gpu-box")
-    manager.add(state("abc", view=None))
+    manager.add(state("abc", endpoint=None))
     manager.listeners = [{"kind": "service", "address": "http://0.0.0.0:9000"}]
     assert nnictl("webui", "url").stdout == "http://gpu-box:9000/experiments/abc\n"
 
@@ -93,7 +93,7 @@ def test_a_manager_elsewhere_is_shown_as_it_was_called(nnictl: Run, manager: Fak
 
 
 def test_no_page(nnictl: Run, manager: FakeManager) -> None:
-    manager.add(state("abc", view=None), state("def", "STOPPED", view=None))
+    manager.add(state("abc", endpoint=None), state("def", "STOPPED", endpoint=None))
     result = nnictl("webui", "url")
     assert result.exit_code == 1 and "experiment abc has no page" in result.stderr and result.stdout == ""
     assert "`nnictl resume abc --port 8080`" in result.stderr

@@ -9,7 +9,6 @@ import pytest
 from nni_manager.config import admission
 from nni_manager.config.experiment_file import from_canonical, load_file
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
-from nni_manager.platform_kit import registry
 
 pytestmark = pytest.mark.unit
 
@@ -33,9 +32,7 @@ ELSEWHERE = {
 }  # fmt: skip
 #: Valid, but for storage that jobs share, which is not in this version yet.
 SHARED_STORAGE = ("v2-sharedstorage-azureblob.yml", "v2-sharedstorage-nfs.yml")
-#: Without one: the one reason why no experiment can be made.
-NO_ADAPTER = {name: platform for name, platform in ELSEWHERE.items() if not registry.find(platform).adapter}
-VALID = (*LOCAL, *(name for name in ELSEWHERE if name not in NO_ADAPTER))
+VALID = (*LOCAL, *ELSEWHERE)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
     "v1-advisor.yml": [(10, "advisor.builtinAdvisorName", "there is no advisor Hyperband in this version")],
@@ -66,10 +63,10 @@ def working_directory_may_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_example_has_a_verdict() -> None:
     there = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.yml")} - NO_CONFIGS
-    assert there == {*VALID, *NO_ADAPTER, *SHARED_STORAGE, *REFUSED}
+    assert there == {*VALID, *SHARED_STORAGE, *REFUSED}
 
 
-@pytest.mark.parametrize("name", [*VALID, *NO_ADAPTER, *SHARED_STORAGE])
+@pytest.mark.parametrize("name", [*VALID, *SHARED_STORAGE])
 def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
     spec = load_file(EXAMPLES / name)
     assert from_canonical(spec.canonical) == spec
@@ -80,14 +77,6 @@ def test_a_valid_one_is_kept_as_it_was_read(name: str) -> None:
 @pytest.mark.parametrize("name", VALID)
 def test_an_experiment_can_be_made_of_it(name: str) -> None:
     admission.check(load_file(EXAMPLES / name))
-
-
-@pytest.mark.parametrize("name", NO_ADAPTER)
-def test_only_the_adapter_is_missing(name: str) -> None:
-    spec = load_file(EXAMPLES / name)
-    words = f"^the platform '{NO_ADAPTER[name]}' is not in this version yet; trials run on: "
-    with pytest.raises(InvalidInput, match=words):
-        admission.check(spec)
 
 
 @pytest.mark.parametrize("name", SHARED_STORAGE)

@@ -266,7 +266,7 @@ def test_a_choice_is_nested_only_if_all_its_elements_have_a_name() -> None:
         ({"_type": "qnormal", "_value": [-1.7e308, 1e307, 1]}, ("mu + 9 sigma of qnormal is beyond",)),
         ({"_type": "lognormal", "_value": [1, 1.7e308]}, ("mu + 9 sigma of lognormal is beyond",)),
         ({"_type": "uniform", "_value": [0, True]}, ("searchSpace.x", "high", "True")),
-        ({"_type": "loguniform", "_value": ["1e-4", 1]}, ("searchSpace.x", "'1e-4'", "1.0e-4")),
+        ({"_type": "loguniform", "_value": ["1e-4", 1]}, ("searchSpace.x", "'1e-4'", "without quotes")),
         ({"_type": "loguniform", "_value": [-4, 1]}, ("searchSpace.x", "no exponent")),
         ({"_type": "quniform", "_value": [0, 1, 0]}, ("searchSpace.x", "q must be")),
         ({"_type": "normal", "_value": [0, 0]}, ("searchSpace.x", "sigma")),

@@ -121,8 +121,8 @@ def client(target: Target, timeout_s: float) -> httpx.Client:
 
 
 def on_any_port(body: Any) -> Any:
-    """A view on a chosen port would be in the way of others on this machine: any free one will do."""
-    view = body.get("view") if isinstance(body, dict) else None
-    if isinstance(view, dict) and isinstance(view.get("port"), int):
-        return {**body, "view": {**view, "port": 0 if 0 < view["port"] < 65536 else view["port"]}}
+    """An endpoint on a chosen port would be in the way of others on this machine: any free one will do."""
+    endpoint = body.get("endpoint") if isinstance(body, dict) else None
+    if isinstance(endpoint, dict) and isinstance(endpoint.get("port"), int):
+        return {**body, "endpoint": {**endpoint, "port": 0 if 0 < endpoint["port"] < 65536 else endpoint["port"]}}
     return body

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from nni_manager.platform_kit.cards import Card, Foreign, Reading
+from nni_manager.platform_kit.gpu_reading import Card, Foreign, Reading
 from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation
 from nni_manager.platform_kit.machines.line import Line
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from nni_manager.platform_kit import why_not
-from nni_manager.platform_kit.cards import Card, Foreign, Reading, in_words
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.gpu_machines import demand_of, gpu_environment
 from nni_manager.platform_kit.gpu_preflight import findings
+from nni_manager.platform_kit.gpu_reading import Card, Foreign, Reading, in_words
 from nni_manager.platform_kit.machines.ledger import ANY_NUMBER, Demand, MachineLedger, Reservation, choose
 from nni_manager.platform_kit.machines.line import KeeperMachine, Places
 

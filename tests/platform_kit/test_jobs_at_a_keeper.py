@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable
-from nni_manager.platform_kit.keeper import leaving
+from nni_manager.platform_kit.keeper import forgetting
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs, owner_of
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
@@ -134,7 +134,7 @@ async def test_an_offer_that_nobody_takes_goes_to_the_next_by_itself(keeper: Tal
 async def test_a_job_that_ends_while_it_is_forgotten_is_not_waited_for(
     keeper: TalkativeKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaving, "_LAST_MOMENT_S", 5.0)
+    monkeypatch.setattr(forgetting, "_LAST_MOMENT_S", 5.0)
     recorder = Recorder()
     host = recorder.host(keeper)
     keeper.jobs = {"a": running(owner=owner_of(host))}

@@ -8,8 +8,8 @@ import pytest
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit import kubernetes_evidence as evidence
-from nni_manager.platform_kit.kubernetes_job_memory import STUCK_S, JobMemory
+from nni_manager.platform_kit.kubernetes import evidence
+from nni_manager.platform_kit.kubernetes.job_memory import STUCK_S, JobMemory
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_names as names
-from nni_manager.platform_kit.kubernetes_pod import PodSettings, Role, pod_template
+from nni_manager.platform_kit.kubernetes import names as names
+from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, pod_template
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.platform_kit.cards import Card, Foreign
+from nni_manager.platform_kit.gpu_reading import Card, Foreign
 from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger, Reservation, choose
 from nni_manager.platform_kit.machines.line import OFFER_S, Line
 from tests.platform_kit.ledger_load import Load

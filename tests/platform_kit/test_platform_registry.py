@@ -125,3 +125,28 @@ def test_case_does_not_matter(plug_in: PlugIn, name: str) -> None:
 def test_only_a_listed_name_is_ever_imported(name: str) -> None:
     with pytest.raises(InvalidInput, match="there is no platform"):
         registry.find(name)
+
+
+def test_packages_that_are_missing_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before an experiment is made: an adapter may import them much later."""
+    version = metadata.version
+    missing = ("kubernetes-asyncio", "azure-identity")
+
+    def installed(package: str) -> str:
+        if package in missing:
+            raise metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(metadata, "version", installed)
+    for name, words in (
+        ("kubeflow", r"\(kubernetes-asyncio\): pip install 'nni-manager\[kubernetes\]'"),
+        ("aml", r"\(azure-identity\): pip install 'nni-manager\[azure\]'"),
+    ):
+        with pytest.raises(InvalidInput, match=f"platform '{name}' needs packages .*{words}"):
+            registry.adapter_class(registry.find(name))
+    assert registry.adapter_class(registry.find("local")).__name__ == "LocalPlatform"
+
+
+def test_extras_of_platforms_are_extras_of_ours() -> None:
+    named = {one.extra for one in registry.descriptions() if one.extra}
+    assert named and all(registry._brought_by(extra) for extra in named)

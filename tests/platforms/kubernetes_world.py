@@ -19,7 +19,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
-from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, World, lagging_storage
 from nni_manager.platform_kit.testing.world import unreachable_keeper
 from tests.fakes.kubernetes.control import Control

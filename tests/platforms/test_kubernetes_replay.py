@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_following import Following
-from nni_manager.platform_kit.kubernetes_informer import Informer
-from nni_manager.platform_kit.kubernetes_job_memory import JobMemory
-from nni_manager.platform_kit.kubernetes_resource import EVENTS, PODS, Resource
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.following import Following
+from nni_manager.platform_kit.kubernetes.informer import Informer
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
 from nni_manager.platforms.adl import states as adl
 from nni_manager.platforms.frameworkcontroller import states as frameworks
 from nni_manager.platforms.kubeflow import states as kubeflow

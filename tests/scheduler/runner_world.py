@@ -27,9 +27,9 @@ VERSION = "0.6.0"
 class RunnerWorld:
     """`who`: the runner of the one trial."""
 
-    def __init__(self, world: World, desk: RunnerReports, id: str) -> None:
+    def __init__(self, world: World, reports: RunnerReports, id: str) -> None:
         self.world = world
-        self.desk = desk
+        self.reports = reports
         self.id = id
         self.who: RunnerOf
 
@@ -66,7 +66,7 @@ class RunnerWorld:
         return trial
 
     async def greet(self) -> None:
-        await self.desk.greet(self.who, VERSION, "push")
+        await self.reports.greet(self.who, VERSION, "push")
 
     def folder(self, who: RunnerOf | None = None) -> Path:
         return self.experiment.folder.trials / (who or self.who).trial_id
@@ -83,8 +83,8 @@ async def make_runner_world(
         text = json.dumps(config(world.code, world.data, **fields))
         (world.code / "trial.py").write_text("print('hello')\n")
         id_ = await world.service.create(Submission(spec=experiment_file.load(text, directory=world.code)))
-        desk = RunnerReports(world.supervisor, RunnerTokens(b"secret"), version)
-        made = RunnerWorld(world, desk, id_)
+        reports = RunnerReports(world.supervisor, RunnerTokens(b"secret"), version)
+        made = RunnerWorld(world, reports, id_)
         made.who = await made.add_trial()
         yield made
 

@@ -32,7 +32,7 @@ from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Beats, LiveSpec, tally
+from nni_manager.scheduler.turns.process_state import Heartbeats, LiveSpec, tally
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.turn import Result
 from nni_manager.store import experiments, jobs, services, trials
@@ -69,7 +69,7 @@ class AtWork:
         row = _load(path)
         place = HostPlace(interpreter="python", environment={}, folder=path.parent, log_folder=path.parent)
         inbox, live = Inbox(), LiveSpec(config)
-        beats = Beats(inbox.wake)
+        heartbeats = Heartbeats(inbox.wake)
         feed = TunerFeed(self.database, live, place, told=row.ended_trials, patience_s=60, wake=inbox.wake)
         self.listener = FakeListener()
         self.messages = JobMessages(
@@ -83,7 +83,13 @@ class AtWork:
             caller_environment={"SECRET": "x"}, trial_listener=self.listener, nonce="n0",
         )  # fmt: skip
         actions = Actions(
-            services=self.services, inbox=inbox, jobs=factory, spec=live, beats=beats, want=feed.want, clock=self.now_ms
+            services=self.services,
+            inbox=inbox,
+            jobs=factory,
+            spec=live,
+            heartbeats=heartbeats,
+            want=feed.want,
+            clock=self.now_ms,
         )
         services = Services(
             experiment_id="exp1", folder=cast(Any, None), database=self.database, shared=cast(Any, None), inbox=inbox,
@@ -92,7 +98,7 @@ class AtWork:
         services.all = self.services
         self.loop = ExperimentLoop(
             experiment_id="exp1", spec=live, database=self.database, inbox=inbox, feed=feed, services=services,
-            actions=actions, beats=beats, trial_listener=self.listener, clock=self.now_ms, safety_poll_s=30,
+            actions=actions, heartbeats=heartbeats, trial_listener=self.listener, clock=self.now_ms, safety_poll_s=30,
             changed=lambda: None, on_status=self._note,
         )  # fmt: skip
         self.service = next(iter(self.services.values()))

@@ -132,8 +132,8 @@ async def test_a_runner_that_still_delivers_is_not_cut_off(
     bench.decide(A, 0)
     bench.decide(B, 0)
     monkeypatch.setattr(forgetting, "PATIENCE_S", 100)
-    bench.forgetting.leave_time(A)
-    bench.forgetting.leave_time("nni_exp_exp1_trial_zzzzz")
+    bench.forgetting.wait_longer(A)
+    bench.forgetting.wait_longer("nni_exp_exp1_trial_zzzzz")
     await bench.until(lambda: B in bench.platform.forgotten and (A in bench.platform.forgotten) is not is_left)
 
 

@@ -418,7 +418,8 @@ def test_the_first_five_failing_alike_hold_the_experiment(
     assert record.hold.sentence == (
         "the first 5 trials all failed in the same way: its command failed, exit code 1 (USER_CODE); the last line of"
         f" its stderr is: [31mno file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows all that trial"
-        f" t{fifth:04} wrote; put it right, then `nnictl resume exp1`"
+        f" t{fifth:04} wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another"
+        " experiment"
     )
     assert record.hold.details == f"first\n[31mno file {fifth}\n"
     assert found.submitted == [], "it holds from this very turn"

@@ -61,17 +61,17 @@ def test_entries_come_back_oldest_first(connection: sqlite3.Connection) -> None:
 
 
 def test_a_view_is_kept_until_the_experiment_is_stopped(connection: sqlite3.Connection) -> None:
-    view = Endpoint(port=8080, prefix="my/pre")
-    index.put(connection, viewed := replace(ENTRY, view=view, launched_ms=8))
+    endpoint = Endpoint(port=8080, prefix="my/pre")
+    index.put(connection, viewed := replace(ENTRY, endpoint=endpoint, launched_ms=8))
     assert index.get(connection, "exp1") == viewed
-    index.set_view(connection, "exp1", Endpoint(port=8081))
+    index.set_endpoint(connection, "exp1", Endpoint(port=8081))
     index.set_status(connection, "exp1", ExperimentStatus.DONE, 9, is_open=True)
-    assert index.get(connection, "exp1").view == Endpoint(port=8081)
+    assert index.get(connection, "exp1").endpoint == Endpoint(port=8081)
     index.set_status(connection, "exp1", ExperimentStatus.STOPPED, 9, is_open=False)
-    assert index.get(connection, "exp1").view is None
+    assert index.get(connection, "exp1").endpoint is None
     index.put(connection, viewed)
-    index.set_view(connection, "exp1", None)
-    assert index.get(connection, "exp1").view is None
+    index.set_endpoint(connection, "exp1", None)
+    assert index.get(connection, "exp1").endpoint is None
 
 
 def test_an_index_of_the_first_release_is_upgraded(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import socket
 import subprocess
 import sys
 import tarfile
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from listener_for_tests import TIMEOUT_S, Runner, report
+from listener_for_tests import TIMEOUT_S, FakeListener, Runner, report
 
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
@@ -109,7 +110,7 @@ def test_calls_that_make_no_sense(runner: Runner, channel: Channel, verb: str, s
 
 def test_a_container_that_nobody_fills_ends(runner: Runner, channel: Channel) -> None:
     ended = runner.run("true", **EXEC, **{protocol.ENV_DRAIN_S: "0.2"})
-    assert ended.code == protocol.EXIT_USAGE
+    assert ended.code == protocol.EXIT_UNREACHABLE
     assert "was not put there by the manager in time" in ended.stderr
 
 
@@ -127,6 +128,39 @@ def test_a_container_that_nobody_releases_ends(runner: Runner, channel: Channel)
     channel.fill({})
     ended = runner.run("exit 4", **EXEC, **{protocol.ENV_DRAIN_S: "0.3"})
     assert ended.code == 4
+
+
+MAY_CHOOSE = {protocol.ENV_CHANNEL: protocol.PUSH_OR_EXEC}
+
+
+def test_a_container_that_may_choose_pushes_where_the_manager_answers(
+    listener: FakeListener, runner: Runner, channel: Channel
+) -> None:
+    ended = runner.run(report(1), **MAY_CHOOSE)
+    assert (ended.code, listener.versions[0]["channel"]) == (0, protocol.PUSH)
+    assert frames(channel.call("channel")) == [{"channel": "push"}]
+
+
+def test_and_is_filled_and_read_where_nobody_answers(listener: FakeListener, runner: Runner, channel: Channel) -> None:
+    listener.close()
+    process = runner.start(f"cat $NNI_CODE_DIR/hello.txt; {report(1)}; exit 3", **MAY_CHOOSE)
+    assert frames(channel.call("channel")) == [{"channel": ""}], "it tries"
+    deadline = time.monotonic() + TIMEOUT_S
+    while frames(channel.call("channel")) != [{"channel": "exec"}]:
+        assert time.monotonic() < deadline
+    channel.fill({"hello.txt": "hello\n"})
+    greeting, *_ = channel.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    assert greeting["channel"] == protocol.EXEC and process.poll() is None
+    channel.call("release")
+    assert runner.wait(process).code == 3
+
+
+def test_the_first_address_that_answers_is_the_manager(listener: FakeListener, runner: Runner) -> None:
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        nowhere = listener.url.replace(str(listener.port), str(taken.getsockname()[1]))
+        ended = runner.run(report(1), **{protocol.ENV_MANAGER_URL: f"{nowhere} {listener.url}"})
+    assert ended.code == 0 and len(listener.versions) == 1
 
 
 def frames(done: "subprocess.CompletedProcess[bytes]") -> list[dict[str, Any]]:

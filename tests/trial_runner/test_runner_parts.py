@@ -33,7 +33,7 @@ _ENVIRONMENT = {
 def test_settings_have_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     told = settings.read(_ENVIRONMENT)
-    assert told.manager_url == "http://manager:8081/trial/v1/exp1/abcde/1"
+    assert told.manager_urls == ("http://manager:8081/trial/v1/exp1/abcde/1",)
     assert told.job_name == "nni_exp_exp1_trial_abcde"
     assert (told.system_dir, told.output_dir) == (str(tmp_path / "nni"), str(tmp_path / "nni"))
     assert told.code_dir == str(tmp_path / "nni" / "code")

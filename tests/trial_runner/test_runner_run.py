@@ -261,6 +261,22 @@ def test_a_decided_attempt_is_ended(listener: FakeListener, runner: Runner) -> N
     assert [status["event"] for status in listener.statuses] == ["started"]
 
 
+def test_a_process_beside_the_one_that_reports_ends_by_itself_once_the_attempt_is_decided(
+    listener: FakeListener, runner: Runner
+) -> None:
+    listener.before = lambda route, body: Answer(410, {"error": "decided"}) if route == "heartbeat" else None
+    process = runner.start("until [ -e $NNI_SYS_DIR/go ]; do sleep 0.02; done; exit 3", **{protocol.ENV_REPORTER: "0"})
+    listener.wait_for(lambda: any(route == "heartbeat" for route, _ in listener.posts))
+    (runner.system_dir / "go").touch()
+    assert runner.wait(process).code == 3
+
+
+def test_a_process_beside_that_comes_after_the_decision_is_no_failure(listener: FakeListener, runner: Runner) -> None:
+    listener.before = lambda route, body: Answer(410, {"error": "decided"})
+    ended = runner.run("touch $NNI_SYS_DIR/ran", **{protocol.ENV_REPORTER: "0"})
+    assert (ended.code, (runner.system_dir / "ran").exists()) == (0, False)
+
+
 def test_a_command_that_had_ended_before_decides_the_exit_code_and_its_logs_arrive(
     listener: FakeListener, runner: Runner
 ) -> None:

@@ -1,4 +1,4 @@
-"""NNI 3.0's own web page, as its wheel has it, in front of a view of ours: one origin to the browser.
+"""NNI 3.0's own web page, as its wheel has it, in front of an endpoint of ours: one origin to the browser.
 
 NNI's manager serves both; ours serves the API and the logs, so everything else is answered from the wheel here.
 """
@@ -27,20 +27,20 @@ def static_files(python: Path) -> Path:
 
 
 @asynccontextmanager
-async def front(static: Path, view: str) -> AsyncIterator[str]:
-    """The page's address, below the same prefix as the view; `view`: its address, which ends in ``/``."""
+async def front(static: Path, endpoint: str) -> AsyncIterator[str]:
+    """The page's address, below the same prefix as the endpoint; `endpoint`: its address, which ends in ``/``."""
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        application = _Front(static, httpx.URL(view), client)
+        application = _Front(static, httpx.URL(endpoint), client)
         async with tcp_listener(application) as address:
             yield f"http://127.0.0.1:{address.port}{application.prefix}/"
 
 
 class _Front:
-    def __init__(self, static: Path, view: httpx.URL, client: httpx.AsyncClient) -> None:
+    def __init__(self, static: Path, endpoint: httpx.URL, client: httpx.AsyncClient) -> None:
         self._static = static
-        self._view = view
+        self._endpoint = endpoint
         self._client = client
-        self.prefix = view.path.rstrip("/")
+        self.prefix = endpoint.path.rstrip("/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -56,11 +56,11 @@ class _Front:
         return FileResponse(file if path and file.is_file() else self._static / "index.html")
 
     async def _pass_on(self, request: Request) -> Response:
-        """As a request from the view's own origin; the answer as it comes."""
+        """As a request from the endpoint's own origin; the answer as it comes."""
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
         if "origin" in request.headers:
-            headers["origin"] = f"http://{self._view.netloc.decode()}"
-        url = self._view.copy_with(raw_path=f"{request.url.path}?{request.url.query}".rstrip("?").encode())
+            headers["origin"] = f"http://{self._endpoint.netloc.decode()}"
+        url = self._endpoint.copy_with(raw_path=f"{request.url.path}?{request.url.query}".rstrip("?").encode())
         asked = self._client.build_request(request.method, url, headers=headers, content=await request.body())
         answer = await self._client.send(asked, stream=True)
         kept = {name: value for name, value in answer.headers.items() if name not in _OWN_HEADERS}

@@ -1,4 +1,4 @@
-"""NNI 3.0's own Python client and command line, unmodified, against a view of ours."""
+"""NNI 3.0's own Python client and command line, unmodified, against an endpoint of ours."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def upstream(tmp_path: Path, nni3: Path) -> Iterator[Upstream]:
     daemon = Daemon(data, environment={"HOME": str(home)}).start("--port", "0")
     try:
         found = _create(daemon, tmp_path / "code")
-        upstream = Upstream(nni3, daemon, found["id"], found["view"]["port"])
+        upstream = Upstream(nni3, daemon, found["id"], found["endpoint"]["port"])
         daemon.wait_for(
             upstream.id, lambda state: state["counts"].get("SUCCEEDED") == state["counts"].get("RUNNING") == 2
         )
@@ -112,7 +112,7 @@ def _create(daemon: Daemon, code: Path) -> dict[str, Any]:
     }  # fmt: skip
     body = {
         "config": json.dumps(config), "directory": str(code), "environment": dict(os.environ),
-        "interpreter": sys.executable, "view": {"port": 0},
+        "interpreter": sys.executable, "endpoint": {"port": 0},
     }  # fmt: skip
     id_ = daemon.call("POST", "/experiments", json=body)["id"]
     return daemon.status(id_)
@@ -205,7 +205,7 @@ found["gone"] = not psutil.pid_exists(pid)
 """)
     assert found == {"gone": True}
     state = upstream.daemon.wait(upstream.id, "STOPPED")
-    assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["view"] is None
+    assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["endpoint"] is None
     assert upstream.daemon.process is not None and upstream.daemon.process.poll() is None
 
 
@@ -216,7 +216,7 @@ def test_the_command_line_stops_one_experiment_and_no_more(upstream: Upstream, t
     until(lambda: len({*_processes(home, upstream.id, other["id"]), ours}) == 3)  # each gets one of its own in a moment
     assert "success" in upstream.nnictl("stop", upstream.id)
     state = daemon.wait(upstream.id, "STOPPED")
-    assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["view"] is None
+    assert state["counts"] == {"SUCCEEDED": 2, "USER_CANCELED": 2} and upstream.state()["endpoint"] is None
     until(lambda: "pid" not in registered(tmp_path / "home")[upstream.id])
     assert daemon.status(other["id"])["status"] == "RUNNING" and daemon.process.poll() is None
 
@@ -235,9 +235,9 @@ def test_after_a_daemon_was_killed_its_successor_names_processes_of_its_own(upst
 
 def test_the_client_stops_what_is_open_for_reading_only(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
-    opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "view": {"port": 0}})
-    upstream.run("experiment.stop()", CONNECT + "\n", opened["view"]["port"])
-    assert upstream.state()["status"] == "STOPPED" and upstream.state()["view"] is None
+    opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": {"port": 0}})
+    upstream.run("experiment.stop()", CONNECT + "\n", opened["endpoint"]["port"])
+    assert upstream.state()["status"] == "STOPPED" and upstream.state()["endpoint"] is None
 
 
 def _processes(home: Path, *ids: str) -> list[int]:
@@ -248,8 +248,8 @@ def _processes(home: Path, *ids: str) -> list[int]:
 
 def test_the_client_reads_what_is_open_for_reading_only_below_a_prefix(upstream: Upstream) -> None:
     upstream.daemon.call("POST", f"/experiments/{upstream.id}/stop")
-    view = {"port": 0, "urlPrefix": "my/pre"}
-    opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "view": view})
+    endpoint = {"port": 0, "urlPrefix": "my/pre"}
+    opened = upstream.daemon.call("POST", "/experiments/view", json={"id": upstream.id, "endpoint": endpoint})
     found = upstream.run("""
 found["status"] = experiment.get_status()
 found["trials"] = [t.status for t in experiment.list_trial_jobs()]
@@ -258,7 +258,7 @@ try:
     experiment.update_trial_concurrency(5)
 except Exception as error:
     found["refused"] = error.response.json()["error"]
-""", BELOW_A_PREFIX, opened["view"]["port"])  # fmt: skip
+""", BELOW_A_PREFIX, opened["endpoint"]["port"])  # fmt: skip
     assert "readonly mode" in found.pop("refused")
     assert found == {"status": "VIEWED", "trials": ["SUCCEEDED"] * 2 + ["USER_CANCELED"] * 2, "export": [0.5, 0.5]}
 

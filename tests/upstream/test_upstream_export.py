@@ -1,4 +1,4 @@
-"""What `nnictl experiment export` writes, upstream's on a view of ours and our own: scripts must not notice."""
+"""What `nnictl experiment export` writes, upstream's on an endpoint of ours and our own: scripts must not notice."""
 
 from __future__ import annotations
 

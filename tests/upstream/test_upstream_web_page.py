@@ -1,4 +1,4 @@
-"""NNI 3.0's own web page, unmodified, in a browser against a view of ours: what it shows agrees with our API."""
+"""NNI 3.0's own web page, unmodified, in a browser against an endpoint of ours: what it shows agrees with our API."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Site:
 
     daemon: Daemon
     id: str
-    view: str
+    endpoint: str
     gate: Path
     page: NniPage
 
@@ -76,7 +76,7 @@ class Site:
 
     async def nni(self, path: str) -> Any:
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
-            return (await client.get(f"{self.view}api/v1/nni/{path}")).json()
+            return (await client.get(f"{self.endpoint}api/v1/nni/{path}")).json()
 
     async def trials(self) -> list[dict[str, Any]]:
         """By our own API, in the order of their numbers."""
@@ -113,10 +113,11 @@ async def browser() -> AsyncIterator[Browser]:
 async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "", **fields: Any) -> AsyncIterator[Site]:
     """Where an experiment was just created."""
     folder = daemon.data.parent
-    view = {"port": 0, "urlPrefix": prefix}
+    endpoint = {"port": 0, "urlPrefix": prefix}
     body = {
         "config": json.dumps(_config(folder, **fields)), "directory": str(folder / "code"),
-        "environment": {**os.environ, "GATE": str(folder / "gate")}, "interpreter": sys.executable, "view": view,
+        "environment": {**os.environ, "GATE": str(folder / "gate")}, "interpreter": sys.executable,
+        "endpoint": endpoint,
     }  # fmt: skip
     id_ = (await asyncio.to_thread(daemon.call, "POST", "/experiments", json=body))["id"]
     async with looked_at(daemon, browser, static, id_) as found:
@@ -125,10 +126,10 @@ async def site(daemon: Daemon, browser: Browser, static: Path, prefix: str = "",
 
 @asynccontextmanager
 async def looked_at(daemon: Daemon, browser: Browser, static: Path, id_: str) -> AsyncIterator[Site]:
-    view = (await asyncio.to_thread(daemon.status, id_))["view"]["url"]
+    endpoint = (await asyncio.to_thread(daemon.status, id_))["endpoint"]["url"]
     folder = daemon.data.parent
-    async with front(static, view) as url, nni_page(browser, url, folder / "shots") as page:
-        yield Site(daemon, id_, view, folder / "gate", page)
+    async with front(static, endpoint) as url, nni_page(browser, url, folder / "shots") as page:
+        yield Site(daemon, id_, endpoint, folder / "gate", page)
 
 
 def _config(folder: Path, **fields: Any) -> dict[str, Any]:
@@ -466,8 +467,8 @@ async def test_an_experiment_that_is_done(daemon: Daemon, browser: Browser, stat
 
 async def test_an_experiment_that_is_viewed(daemon: Daemon, browser: Browser, static: Path) -> None:
     id_ = await _stopped(daemon)
-    view = {"id": id_, "view": {"port": 0, "urlPrefix": "my/pre"}}
-    await asyncio.to_thread(daemon.call, "POST", "/experiments/view", json=view)
+    endpoint = {"id": id_, "endpoint": {"port": 0, "urlPrefix": "my/pre"}}
+    await asyncio.to_thread(daemon.call, "POST", "/experiments/view", json=endpoint)
     async with looked_at(daemon, browser, static, id_) as found:
         page = found.page
         await page.open()
@@ -526,8 +527,8 @@ async def test_the_list_of_experiments(daemon: Daemon, browser: Browser, static:
         assert await page.cells("id") == [found.id, stopped]
         assert await page.cells("status") == ["RUNNING", "STOPPED"]
         assert await page.cells("experimentName") == ["the second", "seen by NNI"]
-        assert await page.cells("port") == [str(state["view"]["port"]), "--"]
+        assert await page.cells("port") == [str(state["endpoint"]["port"]), "--"]
         link = page.page.get_by_role("link", name=found.id)
-        assert await link.get_attribute("href") == f"{found.view}oview".replace("localhost", "127.0.0.1")
+        assert await link.get_attribute("href") == f"{found.endpoint}oview".replace("localhost", "127.0.0.1")
         await page.page.get_by_placeholder("Search the experiment by name or ID").fill("second")
         await expect(page.rows()).to_have_count(1)

@@ -5,7 +5,7 @@ import time
 from typing import Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, files, marks
+from trial_runner.keeper import attempt_folder, files, process_tags
 from trial_runner.keeper.ending import Ending
 from trial_runner.keeper.files import End, MainProcess, Record, StateFiles
 from trial_runner.keeper.job import Job, Jobs
@@ -62,7 +62,7 @@ class Adoption:
         if record.main is not None or record.end is not None:
             return False
         has_output = attempt_folder.has_output(record.claim.attempt_directory)
-        return not has_output and not marks.marked_processes(record.claim)
+        return not has_output and not process_tags.marked_processes(record.claim)
 
     def _known_end(self, record: Record, boot_id: str) -> Optional[End]:
         end = files.read_exit_file(record.claim, record.main)
@@ -105,7 +105,7 @@ def _is_there(main: MainProcess) -> bool:
 def _marked_main(job: Job) -> Optional[MainProcess]:
     """The first started of those that bear the job's marks and lead a session, as main processes do."""
     found = []
-    for pid in marks.marked_processes(job.claim):
+    for pid in process_tags.marked_processes(job.claim):
         stat = processes.read_stat(pid)
         if stat is not None and stat.session == pid:
             found.append((stat.start_ticks, pid))

@@ -1,4 +1,5 @@
-"""What a manager runs first on a machine it logs in to: says what that is, puts `trial_runner` there, attaches.
+"""The program that a manager runs first on a machine it logs in to: says what that is, puts `trial_runner` there,
+attaches.
 
 Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours before it has
 arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
@@ -50,7 +51,7 @@ def main():
 
 def describe(root, folder, has):
     # type: (str, str, bool) -> dict[str, object]
-    """What the manager goes by, and what it tells people."""
+    """A description of the machine: the fields that the manager goes by, and those that it tells people."""
     there = existing(root)
     disk = os.statvfs(there)
     return {

@@ -67,7 +67,7 @@ def _start(directory: str, socket_path: str) -> bool:
 
 
 def _home() -> str:
-    """What must be on the path for `trial_runner` to be found: a folder, or the archive this runs from."""
+    """The path on which `trial_runner` is found: a folder, or the archive this runs from."""
     return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

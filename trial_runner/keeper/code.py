@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional
 
 from trial_runner import code_archive, protocol
 from trial_runner.keeper import requests
-from trial_runner.keeper.errands import Errands, Then
+from trial_runner.keeper.background import BackgroundWork, Then
 from trial_runner.keeper.requests import Message, Refusal
 from trial_runner.wire import removal
 from trial_runner.wire.foreign_files import write_all
@@ -45,8 +45,8 @@ def put(message: Message) -> Dict[str, Any]:
 class Unpacking:
     """For jobs that are about to be started. A job asked for twice meanwhile is one job: its code is unpacked once."""
 
-    def __init__(self, errands: Errands) -> None:
-        self._errands = errands
+    def __init__(self, background: BackgroundWork) -> None:
+        self._background = background
         #: Folder → who waits for it.
         self._waiting: Dict[str, List[Then]] = {}
 
@@ -59,7 +59,7 @@ class Unpacking:
         if folder in self._waiting:
             self._waiting[folder].append(then)
             return
-        self._errands.run(lambda: _unpack(archive, folder), lambda refusal: self._end(folder, refusal))
+        self._background.run(lambda: _unpack(archive, folder), lambda refusal: self._end(folder, refusal))
         self._waiting[folder] = [then]
 
     def _end(self, folder: str, refusal: Optional[Refusal]) -> None:
@@ -67,10 +67,10 @@ class Unpacking:
             then(refusal)
 
 
-def remove(errands: Errands, message: Message, then: Then) -> None:
+def remove(background: BackgroundWork, message: Message, then: Then) -> None:
     """A folder with all that is in it. Raises Refusal for a bad request."""
     folder = requests.folder(message, "folder")
-    errands.run(lambda: _remove(folder), then)
+    background.run(lambda: _remove(folder), then)
 
 
 def _unpack(archive: str, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""The last descriptors of this process are kept for looking: at processes, and at what jobs reported.
+"""The last descriptors of this process, kept for looking: at processes, and at what jobs reported.
 
 Every job and every process that is waited for holds one for as long as it lives. If those took all there are, the end
 of a job would be told without its last results, and what it left running would not be seen.

@@ -1,4 +1,4 @@
-"""From the first sign that a job ends to the last: nothing of it is alive, its end is on disk, it is reaped.
+"""The end of a job, from its first sign to the last: nothing of it is alive, its end is on disk, it is reaped.
 
 The order matters. The main process is only peeked at while the others of the job are ended, so that its pid, and with
 it the session, stay its own; the exit file is written before it is reaped, so that a keeper killed in between loses
@@ -12,7 +12,7 @@ import time
 from typing import Callable, Iterable, List, Optional
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, descriptors, marks
+from trial_runner.keeper import attempt_folder, descriptors, process_tags
 from trial_runner.keeper.files import End
 from trial_runner.keeper.job import Job, Jobs
 from trial_runner.keeper.saving import Saving
@@ -146,7 +146,7 @@ class Ending:
         main_pid = 0 if job.main is None or job.is_main_gone else job.main.pid
         roots = [main_pid] if main_pid else []
         # What has lost its parent is our child, unless it was started under another keeper.
-        roots += self._own_strays(job) if job.is_child else marks.marked_processes(job.claim)
+        roots += self._own_strays(job) if job.is_child else process_tags.marked_processes(job.claim)
         return [pid for pid in processes.with_descendants(roots) if pid != main_pid]
 
     def _own_strays(self, job: Job) -> List[int]:
@@ -162,7 +162,7 @@ class Ending:
                 return True
         except ProcessLookupError:
             return False
-        return marks.is_marked(pid, job.name, job.claim.tag)
+        return process_tags.is_marked(pid, job.name, job.claim.tag)
 
     def _finish(self, job: Job) -> None:
         if job.kill_timer is not None:

@@ -1,4 +1,4 @@
-"""What a machine has: processors, memory, load, disk; and what the keeper itself has cost."""
+"""Facts about a machine: processors, memory, load, disk; and the keeper's own use of them."""
 
 import os
 import time

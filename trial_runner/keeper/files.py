@@ -1,4 +1,5 @@
-"""The keeper's own folder, which is its working directory: its names are relative to it, so it may be moved."""
+"""The files of a keeper: its folder, which is its working directory (names are relative to it, so it may be moved),
+with a state file for each job."""
 
 import errno
 import json
@@ -43,7 +44,7 @@ _MAX_EXIT_FILE = 64 * 1024
 
 
 class Claim(NamedTuple):
-    """What is decided before a job is started."""
+    """The decisions about a job before it is started."""
 
     name: str
     owner: str

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import trial_runner
 from trial_runner import processes
-from trial_runner.keeper import marks
+from trial_runner.keeper import process_tags
 from trial_runner.keeper.job import Job, Jobs
 from trial_runner.launch import Streams, launch
 from trial_runner.loop import Loop, Timer
@@ -162,7 +162,7 @@ class Gpus:
                 return mains[parent if parent in mains else stat.session].name
             parent = stat.parent
         for job in mains.values():  # one that left its parents
-            if marks.is_marked(pid, job.name, job.claim.tag):
+            if process_tags.is_marked(pid, job.name, job.claim.tag):
                 return job.name
         return None
 
@@ -182,19 +182,19 @@ class _Process:
     """Raises OSError when it cannot be started."""
 
     def __init__(self) -> None:
-        theirs_in, self.input = os.pipe()
-        self.output, theirs_out = os.pipe()
+        child_input, self.input = os.pipe()
+        self.output, child_output = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
         try:
             os.set_blocking(self.output, False)
             os.set_blocking(self.input, False)
-            self.pid = launch(_command(), "/", _environment(), Streams(theirs_in, theirs_out, null))
+            self.pid = launch(_command(), "/", _environment(), Streams(child_input, child_output, null))
         except BaseException:
             os.close(self.input)
             os.close(self.output)
             raise
         finally:
-            for descriptor in (theirs_in, theirs_out, null):
+            for descriptor in (child_input, child_output, null):
                 os.close(descriptor)
         self.received = b""
         self.is_killed = False

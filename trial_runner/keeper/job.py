@@ -1,4 +1,4 @@
-"""One job: what was claimed, its main process, how it ended, and what is known of it meanwhile."""
+"""A job of the keeper: what was claimed, its main process, how it ended, and what is known of it meanwhile."""
 
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 

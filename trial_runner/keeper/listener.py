@@ -1,4 +1,4 @@
-"""One peer on the keeper's socket: messages in, messages out, never waited for."""
+"""The keeper's socket: its listener, and the connection of one peer: messages in, messages out, never waited for."""
 
 import errno
 import os

@@ -1,4 +1,5 @@
-"""A request that is answered with an error, and which errors of the system mean *try again*."""
+"""Requests to a keeper: their fields, checked, and the refusals that answer them, with the errors of the system that
+mean *try again*."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What must reach the disk about a job after it was started; tried again while the disk is full."""
+"""Writes to the disk about a job that was started; tried again while the disk is full."""
 
 from typing import Callable, Dict
 

@@ -27,7 +27,7 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
     except BlockingIOError:
         return _leave_to_other(directory, socket_path, lock, ready_fd)
     os.ftruncate(lock, 0)
-    # Whoever comes with other surroundings would look for the socket elsewhere.
+    # Whoever comes with another environment would look for the socket elsewhere.
     os.pwrite(lock, "{}\n{}\n".format(os.getpid(), socket_path).encode("utf-8", "surrogateescape"), 0)
     _serve_alone(directory, socket_path, job_umask, ready_fd)
     return 0

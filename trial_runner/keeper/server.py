@@ -9,8 +9,8 @@ from typing import Callable, Deque, Optional
 from trial_runner import processes, protocol
 from trial_runner.keeper import code
 from trial_runner.keeper.adoption import Adoption
+from trial_runner.keeper.background import BackgroundWork
 from trial_runner.keeper.ending import Ending
-from trial_runner.keeper.errands import Errands
 from trial_runner.keeper.files import JOBS, LOG, Home, StateFiles
 from trial_runner.keeper.gpus import Gpus
 from trial_runner.keeper.job import Job, Jobs
@@ -48,22 +48,22 @@ class Server:
         spawn = Spawn(state_files, self._follow, boot_id, job_umask, self._log.write)
         gpus = Gpus(self._loop, self._jobs, self._log.write)
         self._verbs = Verbs(self._jobs, spawn, self._follow, self._ending, self._saving, gpus, boot_id)
-        self._errands = Errands(self._loop)
-        self._unpacking = code.Unpacking(self._errands)
+        self._background = BackgroundWork(self._loop)
+        self._unpacking = code.Unpacking(self._background)
         self._listener = Listener(self._loop, socket_path, self._on_accept)
         self._connection: Optional[Connection] = None
         self._waiting: Deque[Callable[[], None]] = deque()
         self._linger: Optional[Timer] = None
         self._ending.drain = self._follow.drain
         self._ending.on_end = self._on_end
-        self._saving.on_saved = self._consider_leaving
+        self._saving.on_saved = self._end_if_unneeded
         Adoption(self._jobs, self._follow, self._ending, self._saving, state_files, self._log).run(boot_id)
 
     def open(self) -> None:
         """Listens. Raises OSError."""
         self._listener.open()
         self._watch_signals()
-        self._consider_leaving(_FIRST_LINGER_S)
+        self._end_if_unneeded(_FIRST_LINGER_S)
         self._loop.call_later(_HOME_LOOK_S, self._look_later)
         self._log.write("listening; {} jobs known".format(len(list(self._jobs.all()))))
 
@@ -114,34 +114,36 @@ class Server:
         self._connection = None
         self._follow.disconnect()
         self._look_at_home()
-        self._consider_leaving()
+        self._end_if_unneeded()
 
     def _on_message(self, connection: Connection, message: Message) -> None:
         """Requests keep their order, except that those which only read pass jobs that wait to be started."""
         if message.get("verb") in READING:
             self._answer(connection, message)
         elif message.get("verb") == "remove":
-            remove = partial(code.remove, self._errands)
-            self._send_errand(connection, message, remove, lambda: connection.send(_done(message)))
+            remove = partial(code.remove, self._background)
+            self._run_in_background(connection, message, remove, lambda: connection.send(_done(message)))
         elif self._verbs.needs_code(message):
-            self._send_errand(connection, message, self._unpacking.begin, lambda: self._queue(connection, message))
+            self._run_in_background(
+                connection, message, self._unpacking.begin, lambda: self._queue(connection, message)
+            )
         else:
             self._queue(connection, message)
 
-    def _send_errand(
-        self, connection: Connection, message: Message, errand: Callable[..., None], then: Callable[[], None]
+    def _run_in_background(
+        self, connection: Connection, message: Message, work: Callable[..., None], then: Callable[[], None]
     ) -> None:
-        """What takes long holds up nothing else."""
+        """Has long work done beside the loop, then goes on with `then`, or answers the refusal."""
 
         def done(refusal: Optional[Refusal]) -> None:
             if refusal is None:
                 then()
             else:
                 connection.send(_refused(message, refusal))
-            self._consider_leaving()
+            self._end_if_unneeded()
 
         try:
-            errand(message, done)
+            work(message, done)
         except Refusal as refusal:
             connection.send(_refused(message, refusal))
         except OSError as error:
@@ -175,7 +177,7 @@ class Server:
 
     def _on_end(self, job: Job) -> None:
         self._follow.end(job)
-        self._consider_leaving()
+        self._end_if_unneeded()
 
     def _look_later(self) -> None:
         self._look_at_home()
@@ -187,22 +189,22 @@ class Server:
             self._log.write("its folder was deleted; {} jobs running".format(len(self._jobs.running())))
             self._is_homeless = True
             self._listener.close()
-            self._consider_leaving()
+            self._end_if_unneeded()
         if self._is_homeless and self._connection is None:
             for job in self._jobs.running():
                 if not self._home.is_there_again(job.name):
                     self._ending.terminate(job, job.claim.grace_s)
 
     def _is_needed(self) -> bool:
-        if self._jobs.running() or not self._saving.is_done or self._errands.count:
+        if self._jobs.running() or not self._saving.is_done or self._background.count:
             return True
         return self._connection is not None and not self._is_homeless
 
-    def _consider_leaving(self, linger_s: float = _LINGER_S) -> None:
+    def _end_if_unneeded(self, linger_s: float = _LINGER_S) -> None:
         if self._linger is None and not self._is_needed():
-            self._linger = self._loop.call_later(linger_s, self._leave)
+            self._linger = self._loop.call_later(linger_s, self._end)
 
-    def _leave(self) -> None:
+    def _end(self) -> None:
         self._linger = None
         if not self._is_needed() and self._listener.close_unless_asked():
             self._loop.stop()

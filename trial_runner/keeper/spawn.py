@@ -1,4 +1,4 @@
-"""One job's start. What must be true after a crash at any point decides the order.
+"""The start of a job. What must be true after a crash at any point decides the order.
 
 Folder, claim on the name, files, watch, process, its start time, and that into the state file. Whatever fails is taken
 back, the claim last, so that the same name can be tried again.
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Callable, Tuple
 
 from trial_runner import processes, protocol
-from trial_runner.keeper import attempt_folder, descriptors, marks
+from trial_runner.keeper import attempt_folder, descriptors, process_tags
 from trial_runner.keeper.files import Claim, MainProcess, StateFiles
 from trial_runner.keeper.job import Job
 from trial_runner.keeper.outbox_follower import Follow
@@ -87,7 +87,7 @@ class Spawn:
         return Claim(
             name=request.name,
             owner=request.owner,
-            tag=marks.new_tag(),
+            tag=process_tags.new_tag(),
             attempt_directory=request.attempt_directory,
             boot_id=self._boot_id,
             grace_s=request.grace_s,
@@ -98,14 +98,14 @@ class Spawn:
 
     def _run(self, request: SpawnRequest, claim: Claim, undo: ExitStack) -> Tuple[int, int]:
         environment = dict(request.environment)
-        environment[protocol.ENV_JOB] = marks.tag_variable(claim.name, claim.tag)
+        environment[protocol.ENV_JOB] = process_tags.tag_variable(claim.name, claim.tag)
         with ExitStack() as outputs:
             stdout = attempt_folder.open_output(claim.attempt_directory, protocol.STDOUT_FILE, undo)
             outputs.callback(os.close, stdout)
             stderr = attempt_folder.open_output(claim.attempt_directory, protocol.STDERR_FILE, undo)
             outputs.callback(os.close, stderr)
             started_ms = time.time_ns() // 1000000
-            with marks.bearing(claim.tag), _Umask(self._job_umask):
+            with process_tags.tagged(claim.tag), _Umask(self._job_umask):
                 streams = Streams(self._null, stdout, stderr)
                 pid = launch(request.command, request.directory, environment, streams)
         return pid, started_ms

@@ -1,4 +1,4 @@
-"""What the connection may ask for: one method per verb of the wire contract."""
+"""The verbs of the wire contract that a connection may ask for: one method each."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""The runner's HTTP client of the manager: posts with the attempt's token, and how long to wait before the next try."""
 
 import http.client
 import json
@@ -33,8 +33,9 @@ class Backoff:
         self._next_s = FIRST_S
 
 
-#: Seconds for each step of a request.
+#: Seconds for each step of a request, and for connecting where there is another way.
 _TIMEOUT_S = 30.0
+SHORT_CONNECT_S = 3.0
 #: An answer is read in pieces of so many bytes, and no further than so many of them; none of ours comes near.
 _PIECE_BYTES = 16 * 1024
 _MAX_PIECES = 4096
@@ -90,9 +91,13 @@ class Client:
     """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for who only logs.
 
     `authority`: certificates to trust beside the machine's own, PEM. Raises ValueError where it holds none.
+    `connect_s`: seconds for connecting.
     """
 
-    def __init__(self, url: str, credential: Credential, container: str = "", authority: str = "") -> None:
+    def __init__(
+        self, url: str, credential: Credential, container: str = "", authority: str = "",
+        connect_s: float = _TIMEOUT_S,
+    ) -> None:  # fmt: skip
         parts = urlsplit(url)
         self.address = parts.netloc
         self._path = parts.path
@@ -100,7 +105,7 @@ class Client:
         #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
-        self._connection = _connection(parts.scheme, parts.netloc, authority)
+        self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
         self._is_kept = False
 
     def post(self, route: str, body: Body) -> Body:
@@ -165,10 +170,18 @@ class Client:
             headers[protocol.CONTAINER_HEADER] = self._container
         if data is not None:
             headers["Content-Type"] = "application/json"
+        self._connect()
         self._connection.request(method, "{}/{}".format(self._path, route), data, headers)
         response = self._connection.getresponse()
         self._is_kept = True
         return response
+
+    def _connect(self) -> None:
+        """Quiet where it is connected. What comes after may take longer."""
+        if self._connection.sock is None:
+            self._connection.connect()
+            connected: Any = self._connection.sock
+            connected.settimeout(_TIMEOUT_S)
 
     def _read(self, response: http.client.HTTPResponse) -> bytes:
         """In pieces, because older Pythons set aside as much memory as is asked for."""
@@ -215,14 +228,14 @@ class Client:
         raise Unavailable(text, _seconds(retry_after), status)
 
 
-def _connection(scheme: str, address: str, authority: str) -> http.client.HTTPConnection:
+def _connection(scheme: str, address: str, authority: str, connect_s: float) -> http.client.HTTPConnection:
     if scheme == "https":
-        return http.client.HTTPSConnection(address, timeout=_TIMEOUT_S, context=_context(authority))
-    return http.client.HTTPConnection(address, timeout=_TIMEOUT_S)
+        return http.client.HTTPSConnection(address, timeout=connect_s, context=_context(authority))
+    return http.client.HTTPConnection(address, timeout=connect_s)
 
 
 def _context(authority: str) -> ssl.SSLContext:
-    """What the manager names is trusted, whoever signed it."""
+    """TLS that trusts the authority the manager names, whoever signed that."""
     context = ssl.create_default_context()
     if authority:
         context.verify_flags |= ssl.VerifyFlags(_PARTIAL_CHAIN)

@@ -1,4 +1,5 @@
-"""What the manager will not get of an attempt, in sentences: said at once, and part of the runner's last word."""
+"""The delivery of an attempt's posts, and sentences about those the manager will not get: said at once, and part of the
+runner's last word."""
 
 import threading
 import time
@@ -21,7 +22,7 @@ class Undelivered:
         self._more = 0
 
     def add(self, sentence: str) -> None:
-        """What was said already is not said again."""
+        """Says the sentence, once."""
         sentence = sentence[:_MAX_CHARACTERS]
         if sentence in self._sentences:
             return
@@ -135,7 +136,7 @@ class Delivery(threading.Thread):
         return [stream for place, stream in left if place is not None and place == first]
 
     def _most_urgent(self) -> Optional[Stream]:
-        """What is due, in the order of the streams; or else what will be first."""
+        """The stream that is due, in the order of the streams; or else the one that will be first."""
         now = time.monotonic()
         times = [
             (max(now, due_at), stream)

@@ -1,4 +1,5 @@
-"""Whose folder it is: of several containers of one attempt the one that greeted last."""
+"""The evidence that a runner leaves in a folder the manager reads: how the command ended, and whose folder it is (of
+several containers of one attempt the one that greeted last)."""
 
 import json
 import time
@@ -38,7 +39,8 @@ class Claim:
 
 
 class Left(NamedTuple):
-    """What a container leaves behind: bytes of each outbox and log, and what it could not deliver."""
+    """Files that a container leaves behind: bytes of each outbox and log, and sentences about those it could not
+    deliver."""
 
     container: str
     outboxes: Dict[str, int]

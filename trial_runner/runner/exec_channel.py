@@ -10,6 +10,8 @@ For clusters that can neither reach us nor share storage with us. The container 
                                          "outbox", "start", "end", "lines"}, {"event": "log", "file", "offset", "data"
                                          (base64)}, {"event": "exited", …exit.json}, and last, always, {"event": "read"}
     python3 runner.pyz release [FOLDER]   stdin: nothing; the container may end. stdout: a frame {"released": true}
+    python3 runner.pyz channel [FOLDER]   stdin: nothing. stdout: a frame {"channel": "push", "exec" or ""}: what a
+                                         runner with `NNI_RUNNER_CHANNEL=push-or-exec` has chosen so far
 
 Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
 itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
@@ -36,6 +38,7 @@ _MOST_BYTES = 16 * 1024 * 1024
 _LONGEST_LOOK_S = 1.0
 #: Of `runner.json` and `exit.json`, each of which names up to `protocol.MOST_OUTBOXES` outboxes.
 _WORD_BYTES = 1024 * 1024
+_CHANNEL_BYTES = 16
 
 
 class _BadCall(Exception):
@@ -44,7 +47,7 @@ class _BadCall(Exception):
 
 def main(arguments: List[str]) -> int:
     """`arguments`: what to do, and the attempt's folder, or none."""
-    verbs = {"fill": _fill, "read": _read, "release": _release}
+    verbs = {"fill": _fill, "read": _read, "release": _release, "channel": _channel}
     try:
         if len(arguments) > 2 or arguments[0] not in verbs:
             raise _BadCall("call it without arguments, or with {} and a folder.".format(", ".join(sorted(verbs))))
@@ -55,6 +58,11 @@ def main(arguments: List[str]) -> int:
     except OSError as error:
         return _fail(protocol.EXIT_CANNOT_START, str(error))
     return 0
+
+
+def choose(folder: str, channel: str) -> None:
+    """For `channel`; empty: it is not decided. Raises OSError."""
+    foreign_files.write_whole(folder, protocol.CHANNEL_FILE, channel.encode(), 0o666)
 
 
 def begin(folder: str, code_folder: str, patience_s: float) -> None:
@@ -107,6 +115,14 @@ def _read(folder: str) -> None:
 def _release(folder: str) -> None:
     foreign_files.write_whole(folder, protocol.RELEASED_FILE, b"", 0o666)
     _tell({"released": True})
+
+
+def _channel(folder: str) -> None:
+    try:
+        chosen = foreign_files.read(folder, protocol.CHANNEL_FILE, 0, _CHANNEL_BYTES).decode()
+    except (OSError, ValueError):
+        chosen = ""
+    _tell({"channel": chosen})
 
 
 def _tell_results(folder: str, offsets: Dict[str, int], is_ended: bool) -> bool:

@@ -73,7 +73,7 @@ class OutboxForward(Stream):
         self._undelivered.add("Time was up before all results were delivered: the rest stays in the trial's folder.")
 
     def sizes(self) -> Dict[str, int]:
-        """What is stored of the first outboxes: of thousands, all would make a post that nobody takes."""
+        """The stored bytes of the first outboxes: of thousands, all would make a post that nobody takes."""
         return dict(sorted(self.stored.items())[: protocol.MOST_OUTBOXES])
 
     def _next_chunk(self) -> Optional[OutboxRecords]:

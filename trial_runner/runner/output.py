@@ -1,4 +1,4 @@
-"""Copies what the command prints to the runner's own output, where the platform collects it.
+"""The command's output: copied to the runner's own, where the platform collects it, and forwarded as log files.
 
 A thread of its own, because whoever reads that output may be slow: results must not wait for it.
 """

@@ -1,4 +1,4 @@
-"""What a runner posts: one kind of thing at a time, when it is due; its status, and its signs of life."""
+"""Posts of a runner: one kind at a time, when it is due; its status, and its signs of life."""
 
 import time
 from typing import Any, Callable, Dict, Optional
@@ -94,7 +94,7 @@ class Heartbeat(Stream):
 
 
 def hear_stop(answer: Dict[str, Any], on_stop: OnStop) -> None:
-    """What the answers to heartbeats and statuses say alike."""
+    """Stops the command where the answer to a heartbeat or status says so."""
     if answer.get("stop") is True:
         on_stop(_number(answer.get("graceS")))
 

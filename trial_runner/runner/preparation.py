@@ -1,4 +1,4 @@
-"""What the command's environment holds: the runner's own, less what is the runner's business, plus the trial's."""
+"""The command's environment: the runner's own, less the runner's own settings, plus the trial's."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import tempfile
 import time
 import zipfile
 from contextlib import ExitStack
-from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 import trial_runner
 from trial_runner import code_archive, protocol
@@ -70,8 +70,10 @@ def provide(clean_up: ExitStack, system_dir: str) -> str:
     return os.path.join(made, inside.rstrip("/"))
 
 
-#: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read.
+#: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read: from storage,
+#: whose results come late, and by commands in its container, which cost little.
 _PROBE_S = 15.0
+_PROBE_BEFORE_EXEC_S = 5.0
 _ARCHIVE = ".code.tar.gz"
 
 _Answer = TypeVar("_Answer")
@@ -91,21 +93,48 @@ def greeting(channel: str, container: str, outboxes: Dict[str, int]) -> Dict[str
 
 
 class Preparation:
-    """Each step raises Unavailable once its patience is over, Denied, Refused, Fenced, BadArchive and OSError."""
+    """Each step raises Unavailable once its patience is over, Denied, Refused, Fenced, BadArchive and OSError.
+
+    `clients`: of the manager's addresses; the one that answers is left.
+    """
 
     def __init__(
-        self, settings: Settings, client: Client, container: str, outboxes: Dict[str, int], say: Callable[[str], None]
-    ) -> None:
+        self, settings: Settings, clients: List[Client], container: str, outboxes: Dict[str, int],
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self._settings = settings
-        self._client = client
+        self._clients = clients
         self._greeting = greeting(protocol.PUSH, container, outboxes)
         self._say = say
 
     def greet(self) -> None:
         """Raises Unavailable early when the runner may let itself be read instead."""
-        can_be_read = self._settings.channel == AUTO and os.path.exists(self._parameter_file)
-        patience_s = min(_PROBE_S, self._settings.drain_s) if can_be_read else self._settings.drain_s
-        self._until_answered(lambda: self._client.post("version", self._greeting), patience_s)
+        patience_s = self._settings.drain_s
+        if self._settings.channel == AUTO and os.path.exists(self._parameter_file):
+            patience_s = min(_PROBE_S, patience_s)
+        elif self._settings.channel == protocol.PUSH_OR_EXEC:
+            patience_s = min(_PROBE_BEFORE_EXEC_S, patience_s)
+        self._until_answered(self._greet_somewhere, patience_s)
+
+    def _greet_somewhere(self) -> None:
+        """What answers as the manager is the manager, also when it says no."""
+        errors = []
+        for client in self._clients:
+            try:
+                client.post("version", self._greeting)
+            except Denied:
+                raise
+            except Unavailable as error:
+                errors.append(error)
+            else:
+                self._clients[:] = [client]
+                return
+        raise Unavailable("; ".join(map(str, errors)), errors[0].retry_after, errors[0].status)
+
+    @property
+    def _client(self) -> Client:
+        """Of whom greeted already."""
+        return self._clients[0]
 
     def fetch_code(self) -> None:
         """Into the code folder, which exists afterwards."""

@@ -1,4 +1,4 @@
-"""The token of this attempt: taken out of the environment before anything is started, shown to the manager alone."""
+"""The runner's settings: its environment variables, and the token, which is taken out before anything is started."""
 
 import math
 import os
@@ -41,6 +41,7 @@ def take_credential(environment: MutableMapping[str, str]) -> Credential:
 
 
 AUTO = "auto"
+_CHANNELS = (AUTO, protocol.PUSH, protocol.PUSH_OR_EXEC, protocol.PULL, protocol.EXEC)
 
 _GRACE_S = 5.0
 _DRAIN_S = 600.0
@@ -53,8 +54,8 @@ class BadSetting(Exception):
 class Settings(NamedTuple):
     """Folders are absolute paths, without links: what is made a link later is not followed."""
 
-    #: Empty when the channel is pull or exec.
-    manager_url: str
+    #: Addresses of the one manager, of which some may not be reached; none when the channel is pull or exec.
+    manager_urls: Tuple[str, ...]
     #: PEM; empty: only what the machine trusts.
     manager_ca: str
     #: Of the job, for its mark and its exit file.
@@ -62,7 +63,7 @@ class Settings(NamedTuple):
     command: str
     grace_s: float
     is_reporter: bool
-    #: auto, push, pull or exec.
+    #: auto, push, push-or-exec, pull or exec.
     channel: str
     is_code_fetched: bool
     system_dir: str
@@ -74,9 +75,9 @@ class Settings(NamedTuple):
 def read(environment: Mapping[str, str]) -> Settings:
     """Raises BadSetting."""
     system_dir = os.path.realpath(environment.get(protocol.ENV_SYSTEM_DIR) or "nni")
-    channel = _choice(environment, protocol.ENV_CHANNEL, (AUTO, protocol.PUSH, protocol.PULL, protocol.EXEC))
+    channel = _choice(environment, protocol.ENV_CHANNEL, _CHANNELS)
     return Settings(
-        manager_url=_manager_url(environment, channel),
+        manager_urls=_manager_urls(environment, channel),
         manager_ca=protocol.on_lines(environment.get(protocol.ENV_MANAGER_CA, "")),
         job_name=environment.get(protocol.ENV_JOB) or _documented_name(environment),
         command=_required(environment, protocol.ENV_COMMAND),
@@ -93,15 +94,18 @@ def read(environment: Mapping[str, str]) -> Settings:
     )
 
 
-def _manager_url(environment: Mapping[str, str], channel: str) -> str:
+def _manager_urls(environment: Mapping[str, str], channel: str) -> Tuple[str, ...]:
     if channel in (protocol.PULL, protocol.EXEC):
-        return ""
-    url = _required(environment, protocol.ENV_MANAGER_URL).rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise BadSetting(
-            "{} is {!r}: give the address that begins with http:// or https://.".format(protocol.ENV_MANAGER_URL, url)
-        )
-    return url
+        return ()
+    urls = _required(environment, protocol.ENV_MANAGER_URL).split()
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise BadSetting(
+                "{} is {!r}: give the address that begins with http:// or https://.".format(
+                    protocol.ENV_MANAGER_URL, url
+                )
+            )
+    return tuple(url.rstrip("/") for url in urls)
 
 
 def _documented_name(environment: Mapping[str, str]) -> str:

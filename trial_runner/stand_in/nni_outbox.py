@@ -1,4 +1,5 @@
-"""Where trial code's results go first: one JSON line each, appended to a file that the manager reads at its leisure.
+"""The outbox, where trial code's results go first: one JSON line each, appended to a file that the manager reads at its
+leisure.
 
 Nothing here needs the manager to be there: a result is safe once its line is in the file. Each process writes a file
 of its own, ``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file that ``$NNI_OUTBOX`` names

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _looked: set[str] = set()
 
 
-def hand_over(name: str, own_file: str) -> bool:
+def use_real_nni(name: str, own_file: str) -> bool:
     """Makes ``sys.modules[name]`` the real package; False when there is none.
 
     To be called while the stand-in package `name` at `own_file` is being imported. What goes wrong inside the real

@@ -118,7 +118,8 @@ class UserTuner(HostedTuner):
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold, in place of numpy's numbers and arrays. The rest stays, and fails where it is encoded."""
+    """The value with numpy's numbers and arrays as JSON can hold them. The rest stays, and fails where it is
+    encoded."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -3,7 +3,8 @@
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
 ==============  =========================================================  =======================================
-find            classes: {label: {class_name, code_directory}}             {refusals: {label: sentence}}
+find            classes: {label: {class_name, code_directory,              {refusals: {label: sentence}}
+                class_args: {name: value}, null: not judged}}
 validate        validator, code_directory, class_args                      {refusal: a sentence, or empty}
 ==============  =========================================================  =======================================
 
@@ -14,6 +15,7 @@ is ours, or the last line of a traceback.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import traceback
@@ -25,7 +27,7 @@ from trial_runner.tuner_host.verbs import Message, Verbs
 
 
 class CannotUse(Exception):
-    """What a config says of a user's class cannot be used; the text is a sentence that names the field."""
+    """The config's description of a user's class cannot be used; the text is a sentence that names the field."""
 
 
 class UserVerbs(Verbs):
@@ -83,10 +85,32 @@ def _arguments(spec: Message) -> Message:
 
 def _find(request: Message) -> Message:
     refusals = {
-        label: _complaint(_load_tuner if label == "tuner" else _load_assessor, spec)
+        label: _complaint(_judge_tuner if label == "tuner" else _judge_assessor, spec)
         for label, spec in request["classes"].items()
     }
     return {"refusals": {label: sentence for label, sentence in refusals.items() if sentence}}
+
+
+def _judge_tuner(spec: Message) -> None:
+    _judge_arguments(_load_tuner(spec), spec)
+
+
+def _judge_assessor(spec: Message) -> None:
+    _judge_arguments(_load_assessor(spec), spec)
+
+
+def _judge_arguments(loaded: Callable[..., Any], spec: Message) -> None:
+    """Raises CannotUse for arguments that the class would not take; one that does not say what it takes takes all."""
+    if spec.get("class_args") is None:
+        return
+    try:
+        signature = inspect.signature(loaded)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**spec["class_args"])
+    except TypeError as error:
+        raise CannotUse(f"classArgs do not fit its __init__: {error}; it takes {signature}.") from None
 
 
 def _validate(request: Message) -> Message:

@@ -38,7 +38,7 @@ _log = logging.getLogger("tuner_host")
 
 
 class HostedTuner(ABC):
-    """What the verbs ask of a tuner. Trials are told as in `history`, `results` and `unfinished`."""
+    """A tuner as the verbs call it. Trials are told as in `history`, `results` and `unfinished`."""
 
     #: Whether proposals may be asked for before the results that could improve them are in.
     proposes_ahead = False
@@ -72,7 +72,7 @@ class HostedTuner(ABC):
 
 
 class HostedAssessor(ABC):
-    """What the verbs ask of an assessor; `history`: all intermediate results so far."""
+    """An assessor as the verbs call it; `history`: all intermediate results so far."""
 
     @abstractmethod
     def load_checkpoint(self) -> None: ...
@@ -89,7 +89,7 @@ class HostedAssessor(ABC):
 
 
 class Verbs:
-    """What is done with one tuner, one assessor or both. `sentences`: errors whose text needs no name before it."""
+    """The verbs of one tuner, one assessor or both. `sentences`: errors whose text needs no name before it."""
 
     def __init__(
         self,

@@ -1,1 +1,2 @@
-"""What both sides of the wire share: standard library only, old syntax, and the manager may import it."""
+"""The wire contract's shared code, used by both sides: standard library only, old syntax, and the manager may import
+it."""

@@ -73,7 +73,7 @@ def spelled(name: str) -> str:
 
 
 def file_name(spelling: str) -> str:
-    """What `os` is to be asked for; the other way of `spelled`."""
+    """The name to ask `os` for; the other way of `spelled`."""
     if "\\" not in spelling:
         return spelling
     return os.fsdecode(_SPELLED.sub(_byte, spelling.encode("utf-8", "surrogateescape")))

@@ -24,7 +24,7 @@ class Records(NamedTuple):
 
 
 def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
-    """What is complete from `start` on, of the first `size` bytes there; of more for a single record that is longer.
+    """Complete records from `start` on, of the first `size` bytes there; of more for a single record that is longer.
 
     A line of more than `protocol.MAX_RECORD` bytes is passed over, and named once, where it begins, by the line
     `protocol.TOO_LONG`. `is_all`: nobody writes any more. Raises OSError.

@@ -1,4 +1,4 @@
-"""What a request is about: its experiment, where that lies, and the JSON that came with it."""
+"""The parts of a request to NNI's API: its experiment, that one's folder, and the JSON that came with it."""
 
 from __future__ import annotations
 

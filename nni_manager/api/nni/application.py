@@ -1,4 +1,4 @@
-"""NNI's endpoints in one application, for every experiment: at the root of a view, below a prefix on the service.
+"""NNI's REST API in one application, for every experiment: at the root of its endpoint, below a prefix on the service.
 
 Refusals are ``{"error": "<sentence>"}`` with 400, 404 or 409 where NNI answers 500, hangs or ends its process.
 """

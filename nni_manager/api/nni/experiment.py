@@ -104,7 +104,7 @@ def _field(profile: object, name: str) -> object:
 
 
 async def stop(request: Request) -> Response:
-    """Answers as soon as the wish is stored; then the experiment is stopped, and its view closes with it."""
+    """Answers as soon as the wish is stored; then the experiment is stopped, and its endpoint closes with it."""
     context, id_ = addressed(request)
     experiment = context.service.at_work(id_)
     stopping = asyncio.create_task(context.service.stop(id_), name=f"stop {id_}")

@@ -1,4 +1,5 @@
-"""What a trial wrote into its folder, and the experiment's logs. Names are plain: no path leads out of the folder."""
+"""Files that a trial wrote into its folder, and the experiment's logs. Names are plain: no path leads out of the
+folder."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class GrowingList:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """What is kept; it is assembled again when it is asked for."""
+        """Drops the list that is kept; it is assembled again when it is asked for."""
         self._kept = _Kept()
 
     def read(self, connection: sqlite3.Connection) -> Sequence[bytes]:

@@ -1,4 +1,4 @@
-"""What NNI's clients read of experiments before they speak to one: its listener, its process, where it lies."""
+"""The metadata that NNI's clients read of an experiment before they speak to it: its listener, process and folder."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ class MetadataAnswers:
             urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service"
         ]
         port = service[0] if service else None
-        described = nni_registry.describe(entry, service_port=port, url=context.service.view_url)
+        described = nni_registry.describe(entry, service_port=port, url=context.service.endpoint_url)
         return described if pid is None else {**described, "pid": pid}

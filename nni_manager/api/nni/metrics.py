@@ -50,7 +50,7 @@ class MetricAnswers:
         return listed(await context.service.read(id_, nni_answers.latest_metrics))
 
     async def export(self, request: Request) -> Response:
-        """What succeeded, with which parameters."""
+        """Trials that succeeded, each with its parameters and final result."""
         context, id_ = addressed(request)
         return listed(await context.service.read(id_, nni_answers.export))
 

@@ -56,7 +56,7 @@ class PlaceholderProcesses:
         if process is None:
             return None
         self._processes[id_] = process
-        watch = asyncio.create_task(self._watch(id_, process), name=f"presence of {id_}")
+        watch = asyncio.create_task(self._watch(id_, process), name=f"placeholder process of {id_}")
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         if not self._service.is_open(id_):  # closed meanwhile

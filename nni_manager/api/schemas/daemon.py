@@ -64,7 +64,7 @@ class Health(Wire):
 class Listener(Wire):
     """Where clients may come in."""
 
-    kind: str = Field(description="`control` (Unix socket), `service`, `view` or `trials`.")
+    kind: str = Field(description="`control` (Unix socket), `service`, `endpoint` or `trials`.")
     address: str = Field(description="Path of the socket, or `http://host:port`.")
 
 
@@ -91,7 +91,7 @@ class Stopping(Wire):
 
 
 class Clean(Wire):
-    """What is to be ended."""
+    """A request to end jobs that earlier experiments left running."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -28,7 +28,7 @@ class Hold(Wire):
 
 
 class ExperimentWarning(Wire):
-    """What the user should know although nothing is refused and nothing waits."""
+    """A fact that the user should know although nothing is refused and nothing waits."""
 
     code: str = Field(description="The kind, for programs.", examples=["TRIAL_PORT_MOVED"])
     message: str = Field(description="What is so and what to do about it; for a file with its line and field.")
@@ -42,7 +42,7 @@ class Best(Wire):
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
-class NewView(Wire):
+class NewEndpoint(Wire):
     """A port of its own for an experiment: its page and NNI's API at the root, as NNI serves them."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,7 +55,7 @@ class NewView(Wire):
     url_prefix: str = Field(default="", description="What stands before every path; empty: nothing.", max_length=400)
 
 
-class ExperimentView(Wire):
+class ExperimentEndpoint(Wire):
     """Where an experiment's own page and NNI's API are served."""
 
     port: int = Field(description="TCP port.")
@@ -81,7 +81,7 @@ class TrainingService(Wire):
 
 
 class ExperimentSummary(Wire):
-    """What lists show."""
+    """An experiment as lists show it."""
 
     id: str = Field(description="Id of the experiment.", examples=["k3v9x0qa"])
     name: str | None = Field(description="`experimentName` of its config; null without one.")
@@ -92,7 +92,9 @@ class ExperimentSummary(Wire):
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
-    view: ExperimentView | None = Field(description="Its own port; null: it has none. `errors` says if it is not open.")
+    endpoint: ExperimentEndpoint | None = Field(
+        description="Its own port; null: it has none. `errors` says if it is not open."
+    )
 
 
 class ExperimentState(ExperimentSummary):
@@ -168,7 +170,7 @@ class NewExperiment(Wire):
         description="Values of what secret fields refer to, by reference (`${VARIABLE}`, `file:/path`); others are "
         "looked up in `environment`, and in the daemon's files.",
     )  # fmt: skip
-    view: NewView | None = Field(default=None, description="A port of its own; not given: none.")
+    endpoint: NewEndpoint | None = Field(default=None, description="A port of its own; not given: none.")
 
 
 class Created(Wire):
@@ -188,7 +190,9 @@ class View(Wire):
         default=None, pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
     )  # fmt: skip
-    view: NewView | None = Field(default=None, description="A port of its own; not given: the one it has, or none.")
+    endpoint: NewEndpoint | None = Field(
+        default=None, description="A port of its own; not given: the one it has, or none."
+    )
 
 
 class Resume(Wire):
@@ -196,7 +200,9 @@ class Resume(Wire):
 
     model_config = ConfigDict(extra="forbid")
 
-    view: NewView | None = Field(default=None, description="A port of its own; not given: the one it has, or none.")
+    endpoint: NewEndpoint | None = Field(
+        default=None, description="A port of its own; not given: the one it has, or none."
+    )
     working_directory: str | None = Field(
         default=None, pattern="^/",
         description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",

@@ -49,7 +49,7 @@ class Trial(Wire):
 
 
 class RunnerExit(Wire):
-    """What the trial runner said about the end of the command."""
+    """The trial runner's word about the end of the command."""
 
     exit_code: int | None = Field(description="Exit code of the command; null: a signal ended it.")
     signal: int | None = Field(description="Number of the signal that ended it; null: none did.")

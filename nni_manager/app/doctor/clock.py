@@ -43,7 +43,7 @@ def _drift() -> float:
 
 
 def _is_synchronised() -> bool | None:
-    """What the kernel says; None when it does not say."""
+    """Whether the kernel says that its clock is synchronised; None when it does not say."""
     if sys.platform != "linux":
         return None
     try:

@@ -20,7 +20,7 @@ from nni_manager.platform_kit.keeper import machines
 from nni_manager.platform_kit.keeper.local_process import LocalKeeper, connected
 from nni_manager.platform_kit.keeper.machines import KeeperConnection
 from nni_manager.scheduler.experiments import preflight
-from nni_manager.scheduler.experiments.preflight import lone_host
+from nni_manager.scheduler.experiments.preflight import standalone_host
 
 #: Seconds that a keeper without jobs may take to end.
 _KEEPER_END_S = 5.0
@@ -56,7 +56,7 @@ def _names(spec: ExperimentSpec) -> str:
 
 
 def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """What the training service itself says."""
+    """Findings of the training service's own preflight."""
     folder = Path(spec.working_directory) / "doctor"
     for found in asyncio.run(_ask(service, folder, secrets)):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"
@@ -71,7 +71,9 @@ async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) 
         async with connected(process, "doctor's") as keeper:
             connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
             try:
-                return await preflight.ask(service, secrets, lone_host("doctor", service.service, folder, connections))
+                return await preflight.ask(
+                    service, secrets, standalone_host("doctor", service.service, folder, connections)
+                )
             finally:
                 await process.ended(_KEEPER_END_S)
 

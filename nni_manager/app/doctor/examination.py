@@ -1,4 +1,4 @@
-"""All looks, in the order of the report."""
+"""The examination: all checks, in the order of the report."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def look(settings: Settings) -> Iterator[CheckFinding]:
     if settings.trial_tls_certificate or settings.trial_tls_key:
         yield _certificate(settings)
     if DEFAULT_PORT not in (settings.port, trial_port):
-        yield _port("view port", settings.host, DEFAULT_PORT, "", ours)
+        yield _port("endpoint port", settings.host, DEFAULT_PORT, "", ours)
 
 
 def _trial_port(settings: Settings, port: int, ours: dict[int, str]) -> CheckFinding:

@@ -1,4 +1,4 @@
-"""One line of `.nniignore` as a rule: git's patterns, to the letter, as regular expressions.
+"""`.nniignore` files: git's patterns, to the letter, as regular expressions.
 
 pathspec's own translation is not used: it takes `a/**` to match `a` itself, reads sets such as `[]!]`, `[[:digit:]]`
 or `[\\]]` in Python's way, and fails on some lines that git takes. Text here is bytes decoded as Latin-1, because git
@@ -20,7 +20,7 @@ NEWLINE = "\u2424"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What one line says."""
+    """The rule of one line."""
 
     #: Matches whole paths, relative to the folder of the rule's file.
     regex: re.Pattern[str]
@@ -64,7 +64,7 @@ def _regex(glob: str) -> str | None:
 
 
 def _split(glob: str) -> tuple[str, str]:
-    """What stands before the first special character is compared apart; where `**` stands is judged in the rest."""
+    """The glob's literal beginning, which is compared apart, and the rest, which a regular expression judges."""
     literal = re.match(r"[^*?\[\\]*", glob)
     assert literal is not None
     return literal[0], glob[literal.end() :]

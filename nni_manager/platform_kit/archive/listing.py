@@ -1,4 +1,5 @@
-"""Symbolic links of a code directory: they travel as links, so what they lead to must travel too."""
+"""The listing of a code directory: files, folders, and symbolic links, which travel as links, so what they lead to must
+travel too."""
 
 from __future__ import annotations
 

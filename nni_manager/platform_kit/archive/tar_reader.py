@@ -148,7 +148,7 @@ def _decimal(value: bytes) -> int:
 
 
 def _extended(kind: bytes, data: bytes) -> dict[bytes, bytes]:
-    """What it says of the next member, by PAX's words."""
+    """Fields of the next member, by PAX's words."""
     if kind == _PAX:
         return dict(_records(data))
     if kind == _PAX_GLOBAL:

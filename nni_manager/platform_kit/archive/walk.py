@@ -33,11 +33,11 @@ class _Walk:
         self._open: list[tuple[str, IgnoreFiles]] = [("", ())]
 
     def listing(self) -> Listing:
-        while self._open and not self._is_far_too_much():
+        while self._open and not self._exceeds_limits():
             self._visit(*self._open.pop())
-        return Listing(folders=tuple(self._folders), is_complete=not self._is_far_too_much())
+        return Listing(folders=tuple(self._folders), is_complete=not self._exceeds_limits())
 
-    def _is_far_too_much(self) -> bool:
+    def _exceeds_limits(self) -> bool:
         return max(self._files, len(self._folders)) >= limits.FAR_TOO_MANY
 
     def _visit(self, path: str, above: IgnoreFiles) -> None:

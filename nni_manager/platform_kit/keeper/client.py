@@ -159,14 +159,14 @@ class Keeper:
         """A keeper that is being started or sought is worth a moment; one that was sought in vain or lost is not."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                while self._connection is None and not self._is_in_vain():
+                while self._connection is None and not self._why_unreachable():
                     await self._changed.wait()
         if self._connection is None:
-            reason = self._is_in_vain() or "no answer"
+            reason = self._why_unreachable() or "no answer"
             raise PlatformUnavailable(f"the {self.name} keeper cannot be reached: {reason}")
         return self._connection
 
-    def _is_in_vain(self) -> str:
+    def _why_unreachable(self) -> str:
         """Why it would be to wait for a connection now; empty while one is being made."""
         if not self._needed.is_set():
             return "nobody listens to it"

@@ -1,4 +1,4 @@
-"""What was asked of a keeper and is not answered yet."""
+"""A connection to a keeper, and its requests that are not answered yet."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from nni_manager.domain.errors import NniManagerError, PlatformError, PlatformUn
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Host, NoRoom
-from nni_manager.platform_kit.keeper import abandoned, machines
-from nni_manager.platform_kit.keeper.leaving import Deliveries, Known, Leaving, job_report
+from nni_manager.platform_kit.keeper import machines, orphaned_jobs
+from nni_manager.platform_kit.keeper.forgetting import Deliveries, ForgottenJobs, Known, job_report
 from nni_manager.platform_kit.keeper.machines import GPU_AGE_S, KeeperConnection
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.machines.line import KeeperMachine
@@ -54,7 +54,7 @@ class KeeperJobs:
         #: Two at a time would have the keeper send the same results twice.
         self._following = asyncio.Lock()
         self._deliveries = Deliveries(host, self._tell) if has_results else None
-        self._leaving = Leaving(self, known)
+        self._forgotten_jobs = ForgottenJobs(self, known)
 
     # Its life
 
@@ -77,12 +77,12 @@ class KeeperJobs:
         """Jobs run on. What is not stored by now, the keeper sends again to whoever enters next."""
         if self._connection is not None:
             self._connection.keeper.leave(self.owner)
-            await self._connection.hear_of_the_rest()
+            await self._connection.read_again()
             self._connection = None
         self._forget_told()
         if self._deliveries is not None:
             await self._deliveries.cancel()
-        await self._leaving.cancel()
+        await self._forgotten_jobs.cancel()
         await self._held.aclose()
 
     # Its machines
@@ -92,7 +92,7 @@ class KeeperJobs:
         await self._entered.until_read()
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
-        """What the ledger knows of the GPUs is no older. Raises PlatformUnavailable."""
+        """Reads the GPUs into the ledger, unless it did so within `max_age_s`. Raises PlatformUnavailable."""
         await self._entered.read_gpus(max_age_s)
 
     # Verbs
@@ -121,7 +121,7 @@ class KeeperJobs:
         return self.report_of(told)
 
     async def reports(self, names: Sequence[str]) -> dict[str, JobReport]:
-        """What is known of these jobs."""
+        """The reports on these jobs. Raises PlatformUnavailable."""
         if not self._is_connected:
             raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
@@ -140,10 +140,10 @@ class KeeperJobs:
 
     async def forget(self, names: Sequence[str]) -> None:
         """Ends what still runs of them, and has the keeper forget them, if need be when the last process is gone."""
-        await self._leaving.send_off([name for name in names if self._may_run(name)])
+        await self._forgotten_jobs.send_off([name for name in names if self._may_run(name)])
         await self.request("forget", names=list(names))
         for name in names:
-            if name not in self._leaving:
+            if name not in self._forgotten_jobs:
                 self._reports.pop(name, None)
 
     async def clean(self, names: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ class KeeperJobs:
         if self._connection is not None:
             return await self.forget(names)
         async with self._lease() as lease:
-            await abandoned.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
+            await orphaned_jobs.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
 
     async def request(self, verb: str, **arguments: Any) -> Any:
         """Asks the keeper."""
@@ -163,7 +163,7 @@ class KeeperJobs:
         self._is_connected = True
         try:
             await self._follow(())
-            await self._leaving.end_strays()
+            await self._forgotten_jobs.end_unknown()
         except NniManagerError as error:
             log.warning("the keeper's jobs cannot be followed yet: %s", error)
         self._host.wake("")
@@ -173,19 +173,19 @@ class KeeperJobs:
         self._host.wake("")
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[None]:
-        if self._deliveries is None or job_name in self._leaving:
+        if self._deliveries is None or job_name in self._forgotten_jobs:
             return asyncio.sleep(0)  # they come another way, or too late
         return self._deliveries.add(job_name, outbox, start, end, lines)
 
     def on_ended(self, job_name: str, job: dict[str, Any]) -> None:
-        if job_name in self._leaving:
+        if job_name in self._forgotten_jobs:
             self._reports.pop(job_name, None)
-            self._leaving.note_end(job_name, self._host.wake)
+            self._forgotten_jobs.note_end(job_name, self._host.wake)
         elif self._deliveries is None or not self._deliveries.hold_end(job_name, self.report_of(job)):
             self._tell(job_name, self.report_of(job))
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
-        """What the keeper told of a job, in our words; on other machines there is more to say."""
+        """The keeper's word about a job as a report; on other machines there is more to say."""
         return job_report(job)
 
     # Helpers

@@ -61,11 +61,12 @@ class LocalKeeper:
         """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
         if (pid := await asyncio.to_thread(lock_holder, self._lock)) is not None:
             with suppress(TimeoutError, ProcessLookupError):
-                await asyncio.wait_for(_end_of(pid), within_s)
+                async with asyncio.timeout(within_s):
+                    await _end_of(pid)
 
     def _require_home(self) -> None:
-        """What this daemon knows is in a folder that was there when it began: a keeper in another would be another
-        daemon's. Raises PlatformUnavailable."""
+        """Makes sure that the daemon's folder is the one that was there when it began: a keeper in another would be
+        another daemon's. Raises PlatformUnavailable."""
         if self._home is None:
             self._home = _open(self._directory.parent)
         elif not _is_at(self._home, self._directory.parent):
@@ -115,7 +116,8 @@ class LocalKeeper:
         finally:
             os.close(write_end)
         try:
-            word = await asyncio.wait_for(_read(read_end), _START_TIMEOUT_S)
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                word = await _read(read_end)
         except TimeoutError:
             self._process.kill()
             raise PlatformUnavailable(f"the keeper did not start within {_START_TIMEOUT_S:.0f} s") from None

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformError
-from nni_manager.platform_kit.cards import Reading
 from nni_manager.platform_kit.connections import Connection
+from nni_manager.platform_kit.gpu_reading import Reading
 from nni_manager.platform_kit.keeper.client import Job, Keeper
 from nni_manager.platform_kit.machines.ledger import MachineLedger, Reservation
 from nni_manager.platform_kit.machines.line import KeeperMachine, Places
@@ -87,7 +87,7 @@ class KeeperConnection(Connection):
             await self.keeper.request("hello")  # waits for a connection that is being made
             await self.read()
 
-    async def hear_of_the_rest(self) -> None:
+    async def read_again(self) -> None:
         """One of its users has left: jobs of theirs may still have places, and nobody asks for word of their ends."""
         if self.keeper.is_connected and self.keeper.is_needed:
             with suppress(PlatformError):  # they are read on the next connection
@@ -107,7 +107,8 @@ class KeeperConnection(Connection):
     # GPUs
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
-        """What is known of them is no older. Raises PlatformUnavailable; what the driver says no to is a reading."""
+        """Reads the machine's GPUs, unless it did so within `max_age_s`. Raises PlatformUnavailable; a refusal of the
+        driver is a reading."""
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return

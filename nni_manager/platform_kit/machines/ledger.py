@@ -1,4 +1,4 @@
-"""The places of machines, GPUs or what stands for them, and who has them: one ledger for all experiments of a daemon.
+"""The ledger of GPUs: places of machines, GPUs or what stands for them, and which jobs have them, for a whole daemon.
 
 A place is reserved in memory before a job is started, and the reservation goes with the start into the keeper's claim:
 what the keeper lists is the truth, and all that a new daemon knows. So a machine grants nothing before its keeper's
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from nni_manager.platform_kit.cards import Card, Reading
+from nni_manager.platform_kit.gpu_reading import Card, Reading
 
 #: Jobs that may have a place at a time where nothing but memory limits them.
 ANY_NUMBER = 2**31
@@ -25,7 +25,7 @@ ANY_NUMBER = 2**31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What every job of one experiment needs of a machine."""
+    """The places that every job of one experiment needs of a machine."""
 
     #: Places, all of one machine; 0: none.
     count: int
@@ -113,7 +113,7 @@ class MachineLedger:
     #: It was read at some time in this process, so that all its jobs are known here.
     was_read: bool = False
     #: Other names of this machine: they have a card of it, too.
-    twins: tuple[MachineLedger, ...] = ()
+    aliases: tuple[MachineLedger, ...] = ()
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _connection: int = 0
 
@@ -194,7 +194,7 @@ class MachineLedger:
         return sorted(free, key=lambda place: (len(users.get(place, ())), place))
 
     def room(self, demand: Demand) -> int:
-        """What is free of the places that fit, in jobs with one place each."""
+        """How many jobs with one place each find one of the places that fit free."""
         users = self.users()
         return sum(self._slots(place, demand, users.get(place, ())) for place in self.fitting(demand))
 
@@ -213,7 +213,7 @@ class MachineLedger:
         return any(process.user or not users for process in card.foreign)
 
     def free_bytes(self, place: int, users: Sequence[User]) -> int:
-        """What is left for another job: less than nothing has been promised or used already."""
+        """Memory left for another job: negative where more has been promised or used already."""
         card = self.cards.get(place)
         if card is None or card.memory_bytes is None:
             return 0
@@ -242,16 +242,16 @@ class MachineLedger:
             uuids = held.uuids if index_of else ()
             places = [index_of.get(uuid) for uuid in uuids] if uuids else held.places
             yield from ((name, held, place) for place in places if place is not None)
-        for twin in self.twins:
-            for name, entry in twin._entries.items():
+        for alias in self.aliases:
+            for name, entry in alias._entries.items():
                 held = entry.reservation
                 yield from ((name, held, index_of[uuid]) for uuid in held.uuids if uuid in index_of)
 
     def copy(self) -> MachineLedger:
-        """To try things out on. Its twins stay what they are: who waits seldom waits for two names of one machine."""
+        """To try things out on. Its aliases stay what they are: who waits seldom waits for two names of one machine."""
         return MachineLedger(
             self.name, self.places, self.title, self.cards, self.has_gpus, self.reading, self.is_read, self.was_read,
-            self.twins, dict(self._entries), self._connection,
+            self.aliases, dict(self._entries), self._connection,
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nni_manager.platform_kit.cards import Reading
+from nni_manager.platform_kit.gpu_reading import Reading
 from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Reservation, best, choose, rank
 
 
@@ -64,7 +64,7 @@ class Places:
         """Machines that have a card in common are one machine, reached in two ways."""
         for machine in self._machines.values():
             others = (other for other in self._machines.values() if other is not machine)
-            machine.twins = tuple(other for other in others if _uuids(other) & _uuids(machine))
+            machine.aliases = tuple(other for other in others if _uuids(other) & _uuids(machine))
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
         """See `Line.want`."""
@@ -99,7 +99,7 @@ def _uuids(machine: MachineLedger) -> frozenset[str]:
 
 
 def _matters(reading: Reading) -> object:
-    """What decides who gets a card, and what people read of it."""
+    """The part of a reading that decides who gets a card, or that people read."""
     cards = [
         (card.index, card.uuid, card.error, tuple(map(str, card.foreign)), card.foreign_bytes >> 28)
         for card in reading.cards

@@ -1,4 +1,4 @@
-"""What a platform, or what plays it in a test, may do without; a world says so by name and with a reason."""
+"""Features that a platform, or its double in a test, may do without; a world says so by name and with a reason."""
 
 from __future__ import annotations
 

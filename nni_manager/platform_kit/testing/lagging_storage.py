@@ -66,7 +66,7 @@ class LaggingStorage:
 
 @contextmanager
 def lagging_storage(root: Path, lag: Lag) -> Iterator[LaggingStorage]:
-    """What is below `root` lags, until it settles or this ends."""
+    """Makes everything below `root` lag, until it settles or this ends."""
     storage = LaggingStorage(root, lag)
     names = ("open", "scandir", "listdir", "stat", "lstat", "fstat", "pread")
     real = {name: getattr(os, name) for name in names}

@@ -1,4 +1,4 @@
-"""What an adapter might leave behind: tasks, threads, open files and connections of this process."""
+"""Leftovers of an adapter in this process: tasks, threads, open files and connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def leftovers() -> frozenset[str]:
 
 
 async def new_leftovers(before: frozenset[str], patience_s: float) -> frozenset[str]:
-    """What there is now and was not before, when `patience_s` have passed or there is none: closing takes a moment."""
+    """Leftovers that were not there before, once there are none or `patience_s` have passed: closing takes a moment."""
     for _ in range(int(patience_s / _LOOK_AGAIN_S)):
         if not leftovers() - before:
             break

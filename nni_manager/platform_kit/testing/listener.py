@@ -29,7 +29,7 @@ Body = dict[str, Any]
 
 @dataclass
 class Answer:
-    """What is sent; `status` 0 hangs up instead."""
+    """An answer to send; `status` 0 hangs up instead."""
 
     status: int = 200
     body: Body | bytes = field(default_factory=dict)
@@ -79,7 +79,7 @@ class FakeListener:
         return f"http://{self._address}:{self.port}{PATH}"
 
     def variables(self, port: int | None = None) -> Mapping[str, str]:
-        """What a runner of the attempt is told; `port`: of who stands before the listener."""
+        """Variables of a runner of the attempt; `port`: of who stands before the listener."""
         url = f"http://{self._address}:{self.port if port is None else port}{PATH}"
         return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What befalls one request."""
+    """A fault of one request."""
 
     name: str
     #: Sent in place of the listener's answer; empty: the connection is reset.

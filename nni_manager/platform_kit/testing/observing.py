@@ -116,7 +116,7 @@ def result_line(number: int) -> str:
 
 
 async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
-    """What was told of its runner's word about the end, as soon as it is."""
+    """The runner's word about the job's end, as soon as it was told."""
     async with asyncio.timeout(world.patience_s):
         while handle.job_name not in world.recorder.ends:
             world.recorder.news.clear()

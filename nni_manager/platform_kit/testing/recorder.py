@@ -64,7 +64,7 @@ class Recorder:
         return other
 
     def host(self, keeper: Keeper) -> Host:
-        """What an adapter is given."""
+        """The host to give to an adapter."""
         self.connections.offer(LOCAL, lambda: KeeperConnection(keeper, self.connections.places))
         return Host(
             experiment_id=self.experiment_id,

@@ -1,4 +1,4 @@
-"""What is promised of a training service as a whole: that it goes away, fills up, hangs, is shared and is cleaned.
+"""Tests of a training service as a whole: it goes away, fills up, hangs, is shared and is cleaned.
 
 The other half of the suite; see `platform_contract`, which inherits it.
 """

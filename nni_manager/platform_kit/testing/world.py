@@ -1,4 +1,5 @@
-"""What a platform's author writes to have the contract tested: the far side of the platform, played on demand."""
+"""The far side of a platform, played on demand: the class that a platform's author writes to have the contract
+tested."""
 
 from __future__ import annotations
 
@@ -242,8 +243,8 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def traces(self, experiment_id: str) -> Collection[str]:
-        """Whatever the platform holds of an experiment, a line each: jobs in any state, uploaded code, volumes,
-        configurations, folders. Not what lies in the experiment's own folder, nor what jobs wrote for their users on
+        """Everything that the platform holds of an experiment, a line each: jobs in any state, uploaded code, volumes,
+        configurations, folders. Not files in the experiment's own folder, nor those that jobs wrote for their users on
         storage of theirs. Unless Feature.TRACES is absent."""
         raise NotImplementedError
 

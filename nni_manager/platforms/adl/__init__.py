@@ -11,5 +11,6 @@ PLATFORM = PlatformDescription(
     config=AdlConfig,
     adapter="nni_manager.platforms.adl.platform:AdlPlatform",
     summary="jobs of AdaptDL, on Kubernetes",
+    extra="kubernetes",
     first_format=FIRST_FORMAT,
 )

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes_fields import KubernetesSection
+from nni_manager.platform_kit.kubernetes.fields import KubernetesSection
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
 
 
@@ -55,5 +55,5 @@ class AdlConfig(KubernetesSection):
     checkpoint: Checkpoint | None = Field(default=None, description="The volume of checkpoints.")
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
-        if self.nni_manager_ip is None and self.channel in (None, "push"):
+        if self.nni_manager_ip is None and self.channel == "push":
             yield "nniManagerIp", "is not set: trials report to this machine's own address, which pods must reach"

@@ -7,9 +7,9 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_pod import PodSettings, Role, merged, pod_template
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, merged, pod_template
 from nni_manager.platforms.adl.states import report
 
 CONTAINER = "main"

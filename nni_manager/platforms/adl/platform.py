@@ -7,15 +7,15 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_names
 from nni_manager.platform_kit.contract import PreflightFinding
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_cluster import Cluster
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes_preflight import secrets_there, storage_class_there
-from nni_manager.platform_kit.kubernetes_resource import CLAIMS
-from nni_manager.platform_kit.kubernetes_service import Service, owner
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes.preflight import secrets_there, storage_class_there
+from nni_manager.platform_kit.kubernetes.resource import CLAIMS
+from nni_manager.platform_kit.kubernetes.service import Service, owner
 from nni_manager.platforms.adl import jobs
 
 
@@ -36,7 +36,7 @@ class AdlPlatform(KubernetesPlatform):
         return jobs.kind()
 
     def object_name(self, spec: JobSpec) -> str:
-        return kubernetes_names.dashed(spec)
+        return names.dashed(spec)
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         code = "" if self.sends_code(self.settings) else str(self.settings["trialCodeDirectory"])

@@ -1,12 +1,12 @@
-"""What the phases of an AdaptDLJob mean. A running job may go back to Pending: it is being given other nodes."""
+"""The phases of an AdaptDLJob as job states. A running job may go back to Pending: it is being given other nodes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_evidence import milliseconds
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
 PHASES = {
     "Pending": JobState.PENDING,

@@ -11,5 +11,6 @@ PLATFORM = PlatformDescription(
     config=AmlConfig,
     adapter="nni_manager.platforms.aml.platform:AmlPlatform",
     summary="runs of Azure Machine Learning",
+    extra="azure",
     first_format=FIRST_FORMAT,
 )

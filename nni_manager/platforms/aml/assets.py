@@ -1,4 +1,5 @@
-"""What all trials share in the workspace: the code, by its content, and an environment for the image. Each put once."""
+"""Assets of the workspace that all trials share: the code, by its content, and an environment for the image. Each put
+once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What runners leave on the workspace's storage, copied to a folder of this machine, where `pull` reads it.
+"""A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
+it.
 
 Only what grew is read. The runner's word about the end comes last, so that what it speaks of is here before it.
 """
@@ -16,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from nni_manager.domain.errors import PlatformError
 from nni_manager.platforms.aml.blobs import Blobs
 from trial_runner import protocol
+from trial_runner.wire import foreign_files
 from trial_runner.wire.outbox_name import is_outbox
 
 log = logging.getLogger(__name__)
@@ -116,7 +118,7 @@ class Mirror:
 
 
 def _is_read(name: str) -> bool:
-    """What runners write, and nothing that leads elsewhere."""
+    """Whether it is a file that runners write, by a name that leads out of no folder."""
     is_plain = all(part not in ("", ".", "..") for part in PurePosixPath(name).parts) and not name.startswith("/")
     return is_plain and (name in protocol.LOG_FILES or is_outbox(name))
 
@@ -129,6 +131,4 @@ def _append(path: Path, data: bytes) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(data)
-    draft.replace(path)
+    foreign_files.write_whole(str(path.parent), path.name, data)

@@ -1,4 +1,4 @@
-"""What Azure Machine Learning says of a job, in our words.
+"""The statuses of Azure Machine Learning as job states.
 
 ===============  ==========  ==============================================================
 status           here        when

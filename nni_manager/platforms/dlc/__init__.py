@@ -10,4 +10,5 @@ PLATFORM = PlatformDescription(
     config=DlcConfig,
     adapter="nni_manager.platforms.dlc.platform:DlcPlatform",
     summary="jobs of Alibaba's PAI-DLC",
+    extra="dlc",
 )

@@ -1,4 +1,4 @@
-"""What experiments of one access key share: a client, and the pace at which the service may be asked.
+"""An account that experiments of one access key share: a client, and the pace at which the service may be asked.
 
 The vendor publishes no limits. Reads and writes go at paces of their own, so that a hundred submissions do not keep
 anybody from hearing how jobs are; what the service says itself (flow control) holds for both.

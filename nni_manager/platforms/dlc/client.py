@@ -54,7 +54,7 @@ class Page:
 
 
 class DlcClient(Protocol):
-    """What an account asks of the service. Raises DlcRefused, Throttled, BadCredentials and PlatformUnavailable."""
+    """The calls that an account makes. Raise DlcRefused, Throttled, BadCredentials and PlatformUnavailable."""
 
     async def create_job(self, body: Mapping[str, Any]) -> str: ...
     async def list_jobs(self, *, tags: Mapping[str, str], since_ms: int, page: int, size: int = PAGE_SIZE) -> Page: ...

@@ -34,7 +34,7 @@ class Ending:
         self._ended: set[str] = set()
 
     async def look(self, listed: Mapping[str, Item]) -> None:
-        """What became of them. Raises PlatformUnavailable."""
+        """Notes which of them have ended, and stops those whose time is up. Raises PlatformUnavailable."""
         ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
         self._ended |= ended
         for id in ended & self._left.keys():

@@ -22,7 +22,7 @@ print("" if rank == "0" else "replica-" + rank)
 
 
 def start_command(config: DlcConfig, command: Callable[[str], str]) -> str:
-    """What every container of the job runs. `command`: of `MountedStorage`, for a replica of that name."""
+    """The command of every container of the job. `command`: of `MountedStorage`, for a replica of that name."""
     if config.pod_count == 1:
         return command("")
     return f"replica=$(python3 -c {shlex.quote(_REPLICA)}); {command('$replica')}"
@@ -47,7 +47,7 @@ def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[st
 
 
 def tags(spec: JobSpec) -> dict[str, str]:
-    """What a job carries."""
+    """The tags of a job."""
     found = {TAG_EXPERIMENT: spec.experiment_id, TAG_TRIAL: spec.trial_id, TAG_JOB: spec.name}
     return found | ({TAG_NONCE: spec.nonce} if spec.nonce else {})
 

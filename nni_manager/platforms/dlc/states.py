@@ -1,4 +1,4 @@
-"""What PAI-DLC says of a job, in our words.
+"""The statuses of PAI-DLC as job states.
 
 ==================  ==========  =======================================================================
 status              here        when

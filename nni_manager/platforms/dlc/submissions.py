@@ -1,4 +1,4 @@
-"""What was sent to the service, kept in the experiment's folder: it takes the same job twice, and knows no name for it.
+"""A record of submissions in the experiment's folder: the service takes the same job twice, and knows no name for it.
 
 Written before a job is sent, and again with the job's id: whoever finds the first without the second has to look
 whether the job is there before it sends it again. Blocks; for threads. Raises OSError.
@@ -7,10 +7,10 @@ whether the job is there before it sends it again. Blocks; for threads. Raises O
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from trial_runner.wire import foreign_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,7 @@ class Submissions:
 
     def put(self, job_name: str, submission: Submission) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._folder / f".{job_name}.{secrets.token_hex(4)}"
-        draft.write_text(json.dumps(asdict(submission)))
-        os.replace(draft, self._path(job_name))
+        foreign_files.write_whole(str(self._folder), self._path(job_name).name, json.dumps(asdict(submission)).encode())
 
     def remove(self, job_name: str) -> None:
         self._path(job_name).unlink(missing_ok=True)

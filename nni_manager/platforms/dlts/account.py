@@ -74,7 +74,7 @@ class DltsAccount(ListingAccount):
         return self._gpu_type
 
     async def submit(self, job: Json) -> str:
-        """What is wrong with it; empty: it was taken."""
+        """Submits the job; answers the reason of a refusal, empty where it was taken."""
         answer = await self.ask_json("POST", f"clusters/{self._cluster}/jobs", json=dict(job))
         if isinstance(answer, dict) and answer.get("jobId"):
             return ""

@@ -24,7 +24,7 @@ def job_id(experiment_id: str, job_name: str, nonce: str) -> str:
 
 
 def ids_of(experiment_id: str, job_name: str) -> re.Pattern[str]:
-    """What all ids of a job look like, whatever the nonce."""
+    """A pattern of all ids of a job, whatever the nonce."""
     attempt = re.escape(attempt_directory_of(job_name).lower())
     either = "|".join(re.escape(one) for one in (_prefix(experiment_id), _hashed_prefix(experiment_id)))
     return re.compile(f"(?:{either}){attempt}(?:-n[a-z0-9]{{1,{_NONCE}}})?")

@@ -35,7 +35,7 @@ class DltsPlatform(WebJobs[DltsAccount]):
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
     def _account(self) -> DltsAccount:
-        return DltsAccount(*_whereabouts(self.settings))
+        return DltsAccount(*_account_settings(self.settings))
 
     @classmethod
     def _credential(cls, settings: Json) -> str:
@@ -43,7 +43,7 @@ class DltsPlatform(WebJobs[DltsAccount]):
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
-        return key_of(*_whereabouts(settings))
+        return key_of(*_account_settings(settings))
 
     @classmethod
     def check(cls, spec: ExperimentSpec, service: PlatformSpec) -> None:
@@ -132,7 +132,7 @@ class DltsPlatform(WebJobs[DltsAccount]):
     def _judged(self, handle: JobHandle, entry: Entry) -> JobReport:
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
-        dashboard, cluster, _, _ = _whereabouts(self.settings)
+        dashboard, cluster, _, _ = _account_settings(self.settings)
         report = dataclasses.replace(
             states.report(entry), link=f"{dashboard}jobs/{cluster}/{handle.data}",
             place=f"files in {self._folders.here(handle.job_name)}",
@@ -161,7 +161,7 @@ def _value(settings: Json, field: str) -> str:
     return str(settings.get(field) or os.environ.get(_VARIABLES[field], ""))
 
 
-def _whereabouts(settings: Mapping[str, object]) -> tuple[str, str, str, str]:
+def _account_settings(settings: Mapping[str, object]) -> tuple[str, str, str, str]:
     """Dashboard, cluster, team, account."""
     dashboard, cluster = str(settings.get("dashboard")), str(settings.get("cluster", ".default"))
     return dashboard, cluster, _value(settings, "team"), _value(settings, "email")

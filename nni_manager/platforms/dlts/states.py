@@ -1,4 +1,4 @@
-"""What DLWorkspace says of a job, and what that means::
+"""The statuses of DLWorkspace as job states::
 
     unapproved  PENDING    queued     PENDING    scheduling  PENDING
     running     RUNNING    pausing    RUNNING    killing     RUNNING

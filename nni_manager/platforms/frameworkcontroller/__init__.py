@@ -11,5 +11,6 @@ PLATFORM = PlatformDescription(
     config=FrameworkcontrollerConfig,
     adapter="nni_manager.platforms.frameworkcontroller.platform:FrameworkcontrollerPlatform",
     summary="frameworks of FrameworkController, on Kubernetes",
+    extra="kubernetes",
     first_format=FIRST_FORMAT,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nni_manager.platform_kit.first_format import NAS_MODE, FirstFormat
-from nni_manager.platform_kit.kubernetes_first_format import (
+from nni_manager.platform_kit.kubernetes.first_format import (
     complete_storage,
     replica_fields,
     storage_faults,

@@ -11,11 +11,11 @@ import yaml
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_names
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platforms.frameworkcontroller import jobs
 
 
@@ -53,7 +53,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
         return [jobs.role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
 
     def object_name(self, spec: JobSpec) -> str:
-        return kubernetes_names.alphanumeric(spec, max(map(len, self._role_names())))
+        return names.alphanumeric(spec, max(map(len, self._role_names())))
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         secret = service.secret_name(name)

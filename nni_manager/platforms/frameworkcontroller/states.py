@@ -1,12 +1,12 @@
-"""What the states of a Framework mean. What is completed says why by type and code."""
+"""The states of a Framework as job states. A completed one says why by type and code."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_evidence import milliseconds
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
 COMPLETED = "Completed"
 STATES = {

@@ -14,5 +14,6 @@ PLATFORM = PlatformDescription(
     config=KubeflowConfig,
     adapter="nni_manager.platforms.kubeflow.platform:KubeflowPlatform",
     summary="jobs of Kubeflow's operators for TensorFlow and PyTorch",
+    extra="kubernetes",
     first_format=FIRST_FORMAT,
 )

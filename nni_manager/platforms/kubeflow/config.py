@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.platform_kit.kubernetes_fields import AnyStorage, KubernetesSection, Replica
+from nni_manager.platform_kit.kubernetes.fields import AnyStorage, KubernetesSection, Replica
 from nni_manager.platform_kit.section_model import Remark
 
 TF = "tf-operator"

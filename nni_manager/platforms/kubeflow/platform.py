@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit import kubernetes_names
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_kind import Kind
-from nni_manager.platform_kit.kubernetes_platform import KubernetesPlatform
-from nni_manager.platform_kit.kubernetes_service import Service
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
+from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platforms.kubeflow import jobs
 
 
@@ -20,7 +20,7 @@ class KubeflowPlatform(KubernetesPlatform):
         return jobs.kind(self.settings)
 
     def object_name(self, spec: JobSpec) -> str:
-        return kubernetes_names.dashed(spec)
+        return names.dashed(spec)
 
     def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
         wanted = jobs.roles(self.settings, spec.command, spec.gpu_number, service.pull_secrets)

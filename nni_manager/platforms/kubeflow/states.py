@@ -1,12 +1,13 @@
-"""What conditions of TFJobs and PyTorchJobs mean. They accumulate, and may be false: types count, never positions."""
+"""Conditions of TFJobs and PyTorchJobs as job states. They accumulate, and may be false: types count, never
+positions."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
-from nni_manager.platform_kit.kubernetes_client import Object
-from nni_manager.platform_kit.kubernetes_evidence import milliseconds
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.evidence import milliseconds
 
 #: The first of these that is true says what is so.
 STATES = {

@@ -30,7 +30,7 @@ Start = Callable[[str], str]
 
 
 def mark(spec: JobSpec) -> dict[str, str]:
-    """What tells a job from any other of its name."""
+    """The mark that tells a job from any other of its name."""
     return {"experiment": spec.experiment_id, "nonce": spec.nonce}
 
 

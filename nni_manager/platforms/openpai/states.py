@@ -1,4 +1,4 @@
-"""What OpenPAI says of a job, and what that means.
+"""The states of OpenPAI as job states.
 
 The rest-server makes `state` of the Framework's `subState` and exit code; -210 and -220 are those of a stop::
 

@@ -11,5 +11,6 @@ PLATFORM = PlatformDescription(
     config=RemoteConfig,
     adapter="nni_manager.platforms.remote.platform:RemotePlatform",
     summary="machines reached by SSH",
+    extra="ssh",
     first_format=FIRST_FORMAT,
 )

@@ -1,4 +1,5 @@
-"""Where a machine is and how one gets in, from its entry in `machineList`. The first is no secret, the second is."""
+"""The address of a machine and the login to it, from its entry in `machineList`. The first is no secret, the second
+is."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 DEFAULT_PORT = 22
+#: In place of a host key: the first one that is seen is taken, and remembered.
+ACCEPT_NEW = "accept-new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What one experiment logs in with, and what it takes for the machine's key."""
+    """The login of one experiment, and the machine's key that it trusts."""
 
     password: str | None = field(default=None, repr=False)
     key_file: str | None = None

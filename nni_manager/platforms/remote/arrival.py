@@ -36,7 +36,7 @@ _ARRIVAL = Path(protocol.__file__).parent / "keeper" / "arrival.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """What a machine says of itself; see `trial_runner/keeper/arrival.py`."""
+    """A machine's description of itself; see `trial_runner/keeper/arrival.py`."""
 
     python: str
     host: str

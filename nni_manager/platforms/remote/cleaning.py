@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.keeper import abandoned
+from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.jobs import owner_of
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.site import Entry
@@ -31,13 +31,13 @@ async def _clean(entry: Entry, host: Host) -> str:
     try:
         async with host.connections.lease(entry.address.key, owner, make, entry.credential.as_text()) as lease:
             machine = await lease.use()
-            await abandoned.at(machine.keeper, owner, lambda: _end_and_remove(machine, host))
+            await orphaned_jobs.at(machine.keeper, owner, lambda: _end_and_remove(machine, host))
     except PlatformError as error:
         return str(error)
     return ""
 
 
 async def _end_and_remove(machine: Machine, host: Host) -> None:
-    await abandoned.end(machine.keeper, host.experiment_id, forget=True, owner=owner_of(host))
+    await orphaned_jobs.end(machine.keeper, host.experiment_id, forget=True, owner=owner_of(host))
     assert machine.greeting is not None, "it is connected"
     await machine.remove(f"{machine.greeting.folder}/{host.experiment_id}.{host.service}")

@@ -25,8 +25,9 @@ class Machine(Part):
     )  # fmt: skip
     ssh_passphrase: str | None = secret("What the private key is locked with.", default=None)
     host_key: str | None = Field(
-        default=None, pattern=r"^(SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
-        description="The machine's own key, or its fingerprint `SHA256:…`, beside those in ~/.ssh/known_hosts.",
+        default=None, pattern=r"^(accept-new|SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
+        description="The machine's own key, or its fingerprint `SHA256:…`, beside those in ~/.ssh/known_hosts; or "
+        "`accept-new`: of a machine that is not known, the first key that is seen is taken and written there.",
     )  # fmt: skip
     proxy_jump: str | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""What can be wrong with a machine: what was looked at, what was found, what to do; in preflight, logs and waits."""
+"""Faults of a machine: what was looked at, what was found, what to do; in preflight, logs and waits."""
 
 from __future__ import annotations
 

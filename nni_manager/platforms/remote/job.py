@@ -1,4 +1,4 @@
-"""What a machine's keeper is told of a job: where it works there, what it runs, and what it sees."""
+"""The request of a job to a machine's keeper: where it works there, what it runs, and what it sees."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def place_of(handle: JobHandle) -> tuple[str, str]:
 
 
 def _command(command: str, before: str) -> str:
-    """What fails before fails the trial."""
+    """The trial's command after the one before it, whose failure fails the trial."""
     if not before:
         return command
     return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"

@@ -7,6 +7,7 @@ runs the manager. A password or a key file of the config is used alone.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shlex
 import socket
@@ -14,8 +15,10 @@ from typing import Any
 
 import asyncssh
 
-from nni_manager.platforms.remote.address import DEFAULT_PORT, Address, Credential
+from nni_manager.platforms.remote.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential
 from nni_manager.platforms.remote.faults import Fault, MachineFault
+
+log = logging.getLogger(__name__)
 
 #: Seconds until a connection is there, and until one is logged in.
 CONNECT_S = 10.0
@@ -56,7 +59,8 @@ async def _jump(
     user, _, place = hop.rpartition("@")
     host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
     try:
-        key = Credential(key_file=credential.key_file, passphrase=credential.passphrase)
+        accepts_new = ACCEPT_NEW if credential.host_key == ACCEPT_NEW else None
+        key = Credential(key_file=credential.key_file, passphrase=credential.passphrase, host_key=accepts_new)
         return await _connect(host, int(port or DEFAULT_PORT), user, tunnel, key)
     except MachineFault as error:
         fault = error.fault
@@ -109,47 +113,75 @@ def _options(port: int, user: str, credential: Credential, judge: _HostKeys) -> 
 
 
 class _HostKeys:
-    """Judges a key that `known_hosts` does not have. `wanted`: of the config, a fingerprint or a public key."""
+    """Judges a key that `known_hosts` does not have. `wanted`: `hostKey` of the config."""
 
     def __init__(self, host: str, port: int, wanted: str | None) -> None:
+        self._command = f"ssh {shlex.quote(host)}" if port == DEFAULT_PORT else f"ssh -p {port} {shlex.quote(host)}"
         self._host = host
         self._port = port
         self._wanted = wanted
         self.offered: asyncssh.SSHKey | None = None
+        self._unwritten = ""
 
     @property
     def wanted_algorithm(self) -> str:
         """Of a public key: a server with several keys is to show this one."""
         word = (self._wanted or "").split(" ")[0]
-        return "" if word.startswith(("SHA256:", "MD5:")) or word == "ssh-rsa" else word
+        return "" if word.startswith(("SHA256:", "MD5:")) or word in ("ssh-rsa", ACCEPT_NEW) else word
 
-    def accepts(self, key: asyncssh.SSHKey) -> bool:
-        self.offered = key
+    def accepts(self, key: asyncssh.SSHKey, host: str, port: int) -> bool:
+        """`host`, `port`: those that ~/.ssh/config makes of ours."""
+        self._host, self._port, self.offered = host, port, key
         if self._wanted is None:
             return False
+        if self._wanted == ACCEPT_NEW:
+            return not self._is_known() and self._remember(key)
         if self._wanted.startswith("SHA256:"):
             return key.get_fingerprint() == self._wanted
         return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
 
     def fault(self) -> Fault:
         shown = self.offered.get_fingerprint() if self.offered is not None else "of a kind that is not known here"
-        if self._wanted is not None:
+        if self._unwritten:
+            sentence = f"its key {shown} cannot be remembered in ~/.ssh/known_hosts ({self._unwritten})"
+            fix = f"see to the rights of that file, or write `hostKey: {shown}` beside its `host`"
+        elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {shown}, not the `hostKey` of the config"
             fix = "if the machine was installed anew, correct `hostKey`; otherwise somebody stands between"
         elif self._is_known():
             sentence = f"its key has changed: {shown} is not the one in ~/.ssh/known_hosts"
-            place = self._host if self._port == DEFAULT_PORT else f"[{self._host}]:{self._port}"
             fix = (
-                f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(place)}` and log in once with"
-                " `ssh`; otherwise somebody stands between"
+                f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
+                " with `ssh`; otherwise somebody stands between"
             )
         else:
             sentence = f"its key {shown} is not known"
             fix = (
-                f"if `ssh-keygen -lf` shows the same on the machine, log in once with `ssh -p {self._port}"
-                f" {shlex.quote(self._host)}`, or write `hostKey: {shown}` beside its `host`"
+                f"if `ssh-keygen -lf` shows the same on the machine, log in once with `{self._command}`, or write"
+                f" `hostKey: {shown}` beside its `host`; `hostKey: {ACCEPT_NEW}` takes the first key that is seen, as"
+                " `ssh -o StrictHostKeyChecking=accept-new` does"
             )
         return Fault(subject="host key", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
+
+    def _remember(self, key: asyncssh.SSHKey) -> bool:
+        """As `ssh` does; whoever is known is not asked about again."""
+        text = key.export_public_key().decode().split()[:2]
+        folder = os.path.expanduser("~/.ssh")
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            file = os.open(f"{folder}/known_hosts", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(file, "wb") as known:
+                known.write(" ".join([self._place, *text]).encode() + b"\n")
+        except OSError as error:
+            self._unwritten = error.strerror or str(error)
+            return False
+        log.info("the key %s of %s is remembered in ~/.ssh/known_hosts", key.get_fingerprint(), self._place)
+        return True
+
+    @property
+    def _place(self) -> str:
+        """As `known_hosts` has it."""
+        return self._host if self._port == DEFAULT_PORT else f"[{self._host}]:{self._port}"
 
     def _is_known(self) -> bool:
         try:
@@ -164,7 +196,7 @@ class _Client(asyncssh.SSHClient):
         self._judge = judge
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        return self._judge.accepts(key)
+        return self._judge.accepts(key, host, port)
 
 
 def _fault(error: Exception, host: str, port: int, user: str, credential: Credential, judge: _HostKeys) -> Fault:

@@ -1,4 +1,5 @@
-"""One machine of the daemon: its SSH connection, its keeper, and the jobs that run there, whosever experiment's."""
+"""A machine as the daemon has it: its SSH connection, its keeper, and the jobs that run there, whosever
+experiment's."""
 
 from __future__ import annotations
 

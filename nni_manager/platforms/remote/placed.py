@@ -1,4 +1,5 @@
-"""On which machine each job was started: written before it is, so that one whose fate is unknown is looked for there.
+"""The machine that each job was started on: written before it is, so that a job whose submission broke off is looked
+for there.
 
 A line a job, in the service's folder; a later line wins. Not a word about how jobs are: that is the keepers'.
 """

@@ -7,7 +7,6 @@ import base64
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
@@ -25,7 +24,7 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
 from nni_manager.platform_kit.machines.ledger import Demand, Reservation
-from nni_manager.platforms.remote import cleaning, job
+from nni_manager.platforms.remote import cleaning, former, job
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
@@ -33,8 +32,8 @@ from nni_manager.platforms.remote.site import Entry, Site
 
 log = logging.getLogger(__name__)
 
-#: Daemon → experiment and service → machines that it had when it was entered last.
-_FORMER: WeakKeyDictionary[Connections, dict[str, dict[str, Entry]]] = WeakKeyDictionary()
+#: Daemon → experiment and service → machines that it had when it was entered last, with their secrets.
+_FORMER: WeakKeyDictionary[Connections, dict[str, dict[str, former.Section]]] = WeakKeyDictionary()
 #: Seconds that entering waits for machines: those that answer later are used from then on.
 _ENTER_S = 25.0
 
@@ -76,13 +75,7 @@ class RemotePlatform(Platform):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._placed.load)
-        entries = {entry.address.key: entry for entry in _entries(self.settings)}
-        former = _FORMER.setdefault(self.host.connections, {}).setdefault(self._owner, {})
-        # a machine that was taken out of the list keeps its jobs until they end
-        kept = {key: replace(one, is_drained=True) for key, one in former.items() if self._placed.has_jobs_on(key)}
-        former.clear()
-        former.update(kept | entries)
-        self._sites = {key: self._site(entry) for key, entry in former.items()}
+        self._sites = {key: self._site(entry) for key, entry in (await asyncio.to_thread(self._known)).items()}
         self._park = MachinePark(self.host, self._parked(), lambda: self.host.wake("")) if self._gpu_number else None
         for site in self._sites.values():
             site.start()
@@ -124,6 +117,20 @@ class RemotePlatform(Platform):
         finally:
             for task in waiting:
                 task.cancel()
+
+    def _known(self) -> dict[str, Entry]:
+        """Those of the list, and others that were in it and have jobs, which they keep until these end."""
+        folder = self.host.folder / self.host.service
+        mine = _FORMER.setdefault(self.host.connections, {}).setdefault(self._owner, {})
+        listed = former.by_key(_sections(self.settings))
+        left = {**former.load(folder), **mine}
+        kept = {
+            key: {**left[key], "drain": True} for key in left.keys() - listed.keys() if self._placed.has_jobs_on(key)
+        }
+        mine.clear()
+        mine.update(kept | listed)
+        former.save(folder, mine.values())
+        return {key: Entry.of(section) for key, section in mine.items()}
 
     @property
     def _owner(self) -> str:
@@ -197,12 +204,25 @@ class RemotePlatform(Platform):
             return job.handle_of(spec.name, known, "")  # it may run there; what `observe` says of it decides
         if not any(one.is_up for one in self._sites.values()):
             raise PlatformUnavailable(self._why().sentence, refused=True)
-        if self._park is not None:
-            return await self._submit_with_gpus(spec, self._park)
-        site = site or self._choose()
+        if (park := self._park) is not None:
+            return await self._pass_over(spec, lambda: self._start_with_gpus(spec, park))
+        return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
+
+    async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
+        """Machines that start nothing now, such as one whose disk is full: as long as there is another."""
+        for _ in self._sites:
+            try:
+                return await start()
+            except PlatformUnavailable as error:
+                if spec.is_repeat or not error.refused:
+                    raise
+        return NoRoom(why=self.room().why or self._why())
+
+    async def _start_at_best(self, spec: JobSpec, known: str | None) -> JobHandle | NoRoom:
+        site = self._choose() if known is None else self._sites[known]
         return NoRoom(why=self._why()) if site is None else await self._start(spec, site, None)
 
-    async def _submit_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
+    async def _start_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
         found = await park.reserve(spec.name, is_repeat=spec.is_repeat)
         if isinstance(found, NoRoom):
             return found
@@ -218,7 +238,7 @@ class RemotePlatform(Platform):
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
         request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
         key = site.entry.address.key
-        with _counted(machine, spec.name):
+        with _counted(machine, spec.name), _judged(site):
             await asyncio.to_thread(self._placed.put, spec.name, key)
             await site.jobs.submit(spec.name, request, reservation)
         return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
@@ -303,9 +323,13 @@ class RemotePlatform(Platform):
 
 
 def _entries(settings: Json) -> list[Entry]:
+    return [Entry.of(section) for section in _sections(settings)]
+
+
+def _sections(settings: Json) -> list[former.Section]:
     machines = settings["machineList"]
     assert isinstance(machines, list), "the section was judged"
-    return [Entry.of(machine) for machine in machines]
+    return machines
 
 
 def _host(key: str) -> str:
@@ -323,3 +347,15 @@ def _counted(machine: Machine, name: str) -> Iterator[None]:
         if isinstance(error, SubmitRejected) or error.refused:
             machine.running.discard(name)
         raise
+
+
+@contextmanager
+def _judged(site: Site) -> Iterator[None]:
+    """By whether it starts a job."""
+    try:
+        yield
+    except PlatformUnavailable as error:
+        if error.refused:
+            site.set_aside(str(error))
+        raise
+    site.note_start()

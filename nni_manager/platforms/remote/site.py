@@ -1,4 +1,4 @@
-"""One machine of one experiment: its login, its code there, its jobs, and why it takes none."""
+"""A machine as one experiment uses it: its login, its code there, its jobs, and why it takes none."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to log in to a machine for the first time; the last one repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
+#: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
+_ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 #: Seconds that a machine has to take in that a job is to end: whoever stops an experiment waits for that.
 _STOP_PATIENCE_S = 5.0
 #: A machine's clock that is off by less is not worth a word, nor a correction.
@@ -83,6 +85,8 @@ class Site:
         #: Where its code is there; empty: not yet.
         self._archive = ""
         self._progress = ""
+        #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
+        self._aside, self._failures = "", 0
         #: Nothing can be started: the code cannot be packed.
         self.code_error = ""
 
@@ -183,7 +187,9 @@ class Site:
             return f"{host} unreachable since {since} ({fault.sentence if fault else self._trouble or 'connecting'})"
         if self.entry.is_drained:
             return f"{host} is drained"
-        return "" if self._archive else f"{host}: the code is being sent{self._progress}"
+        if self._archive:
+            return ""
+        return f"{host}: {self._aside}" if self._aside else f"{host}: the code is being sent{self._progress}"
 
     @property
     def free_processors(self) -> int:
@@ -214,24 +220,41 @@ class Site:
             self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
 
     def _on_down(self) -> None:
-        self._archive = ""
+        self._archive = self._aside = ""
         if self._shipping is not None:
             self._shipping.cancel()
         self._changed()
 
     # Its code
 
-    async def _ship(self) -> None:
+    async def _ship(self, after_s: float = 0.0) -> None:
+        await asyncio.sleep(after_s)
         try:
             archive = await self._host.code()
             target = f"{self.folder}/{archive.name}"
             await ship(self.machine, archive, target, self._tell_progress)
-            self._archive, self.code_error = target, ""
+            self._archive, self.code_error, self._aside = target, "", ""
         except (PlatformError, OSError) as error:
-            log.warning("%s: the code was not sent: %s", self.entry.address.host, error)
-            self._progress = f" ({error})"
+            return self.set_aside(f"the code was not sent: {error}")
         except InvalidInput as error:
             self.code_error = str(error)
+        self.first.set()
+        self._changed()
+
+    def note_start(self) -> None:
+        """Of a job."""
+        self._failures = 0
+
+    def set_aside(self, why: str) -> None:
+        """It answers, and starts no job: the others go on. After a while it is tried again, with its code, which may be
+        what is missing."""
+        if why != self._aside:
+            log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
+        wait_s = _ASIDE_WAITS_S[min(self._failures, len(_ASIDE_WAITS_S) - 1)]
+        self._archive, self._aside, self._failures = "", why, self._failures + 1
+        if self._shipping is not None and self._shipping is not asyncio.current_task():
+            self._shipping.cancel()
+        self._shipping = asyncio.create_task(self._ship(wait_s), name=f"code to {self.entry.address.host}, again")
         self.first.set()
         self._changed()
 
@@ -278,7 +301,7 @@ class _Jobs(KeeperJobs):
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """Where it is, and times by our clock."""
         report, host = super().report_of(job), self._address.host
-        report = replace(report, place=f"{host}, {report.place}" if report.place else host)
+        report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
         assert isinstance(self._connection, Machine), "what it was entered with"
         offset_ms = self._connection.clock_offset_ms
         return report if abs(offset_ms) < _SKEW_MS else _by_our_clock(report, offset_ms)

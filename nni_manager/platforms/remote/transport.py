@@ -13,7 +13,7 @@ _KEPT_BYTES = 2048
 
 
 class Channel(asyncssh.SSHClientSession[bytes]):
-    """What the far side prints; read in pieces until a protocol takes over."""
+    """The session of one SSH channel: its output, read in pieces until a protocol takes over."""
 
     def __init__(self) -> None:
         self._received = bytearray()

@@ -25,7 +25,7 @@ class Match(Part):
 
 
 class Pending(Part):
-    """What the platform says of a job that waits for its start."""
+    """The state of a job that waits for its start, as the platform tells it."""
 
     after: float = _seconds("When it begins to say so, counted from the job's submission.", 0.0)
     sentence: str = Field(min_length=1, description="For instance 0/3 nodes: insufficient nvidia.com/gpu.")
@@ -35,7 +35,7 @@ class Pending(Part):
 
 
 class Rule(Part):
-    """What happens to the trials that `match` fits. Nothing set: it starts at once and succeeds after a second."""
+    """The course of the trials that `match` fits. Nothing set: it starts at once and succeeds after a second."""
 
     match: Match | None = Field(default=None, description="Which trials; not set: all.")
     delay: float = _seconds("How long a job waits before it starts, or is refused.", 0.0)

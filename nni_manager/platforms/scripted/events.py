@@ -1,4 +1,4 @@
-"""What the scripted cluster tells, and when: by timers, and twice where the script wants that."""
+"""Events of the scripted cluster: told by timers, and twice where the script wants that."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Events:
         self._timers[job_name] = loop.call_later(milliseconds / 1000, self.wake, job_name)
 
     def tell(self, job_name: str, report: JobReport) -> JobReport:
-        """What is told in answer to a question about this job."""
+        """The report that answers a question about this job."""
         if not self._is_doubled:
             return report
         if (stale := self._stale.pop(job_name, None)) is not None:

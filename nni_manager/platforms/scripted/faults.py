@@ -1,4 +1,4 @@
-"""What befalls the scripted cluster itself: outages, refused credentials, no room. By the clock, whoever looks."""
+"""Faults of the scripted cluster itself: outages, refused credentials, no room. By the clock, whoever looks."""
 
 from __future__ import annotations
 

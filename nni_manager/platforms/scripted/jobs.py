@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +23,7 @@ _CLUSTER_FILE = "cluster.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What was submitted, and what was asked of it since. Times are milliseconds since the epoch."""
+    """A job as it was submitted, and the requests since. Times are milliseconds since the epoch."""
 
     name: str
     rule: Rule
@@ -110,12 +108,9 @@ class Jobs:
 
 
 def write_private(path: Path, text: str) -> None:
-    """A temporary name first, for nobody else's eyes, then the right one. Raises OSError."""
+    """Whole, for nobody else's eyes. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with os.fdopen(file, "w") as stream:
-        stream.write(text)
-    os.replace(draft, path)
+    foreign_files.write_whole(str(path.parent), path.name, text.encode(errors="surrogateescape"))
 
 
 def _write(path: Path, entry: dict[str, Any]) -> None:

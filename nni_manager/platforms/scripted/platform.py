@@ -30,9 +30,9 @@ from nni_manager.platforms.scripted.events import Events
 from nni_manager.platforms.scripted.faults import Faults
 from nni_manager.platforms.scripted.jobs import Job, Jobs
 from nni_manager.platforms.scripted.launch import Launch
-from nni_manager.platforms.scripted.pretence import Pretence
 from nni_manager.platforms.scripted.processes import Processes
-from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_deed, rule_for
+from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, is_platform_end, rule_for
+from nni_manager.platforms.scripted.simulated_reports import SimulatedReports
 from nni_manager.platforms.scripted.states import UNHEARD_OF, job_report, next_change_ms
 from trial_runner import protocol
 
@@ -64,13 +64,13 @@ class ScriptedPlatform(Platform):
         self._account = AccountUse(config.account, host)
         self._entered = AsyncExitStack()
         self._events = Events(host, is_doubled=config.duplicate_events)
-        self._pretence = Pretence(host, times=2 if config.duplicate_events else 1)
+        self._simulated_reports = SimulatedReports(host, times=2 if config.duplicate_events else 1)
         self._processes = Processes(host, self._jobs) if config.launch == PROCESS else None
         self._launch = Launch(config, host, self._jobs, self._processes)
         self._placement = machines.placement(config, host, lambda: self._events.wake(""))
         self._pull = Pull(host) if config.launch != NONE and runner.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
-        self._turn_of_fate: asyncio.TimerHandle | None = None
+        self._fault_timer: asyncio.TimerHandle | None = None
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
@@ -106,14 +106,14 @@ class ScriptedPlatform(Platform):
             await self._processes.enter(machines.of_keeper(self._config))
         if self._pull is not None:
             self._pulling = asyncio.create_task(self._pull.run(), name=f"pull {self.host.experiment_id}")
-        self._follow_fate()
+        self._follow_faults()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        if self._turn_of_fate is not None:
-            self._turn_of_fate.cancel()
+        if self._fault_timer is not None:
+            self._fault_timer.cancel()
         if self._placement is not None:
             self._placement.want(0)
         if self._processes is not None:
@@ -141,16 +141,16 @@ class ScriptedPlatform(Platform):
     async def plan(self, jobs: int) -> JobPlan | None:
         return None if self._placement is None else self._placement.plan(jobs)
 
-    def _follow_fate(self) -> None:
+    def _follow_faults(self) -> None:
         """Machines come and go, and room with them, when the script says so."""
         if self._placement is not None:
             away = self._faults.unreachable()
             self._placement.reach({machines.ledger_name(name): why for name, why in away.items()})
         if (wait_s := self._faults.next_change_s()) is not None:
-            self._turn_of_fate = asyncio.get_running_loop().call_later(wait_s + 0.001, self._on_turn_of_fate)
+            self._fault_timer = asyncio.get_running_loop().call_later(wait_s + 0.001, self._on_fault_change)
 
-    def _on_turn_of_fate(self) -> None:
-        self._follow_fate()
+    def _on_fault_change(self) -> None:
+        self._follow_faults()
         self._events.wake("")
 
     # Verbs
@@ -240,7 +240,7 @@ class ScriptedPlatform(Platform):
     async def _remove(self, names: Sequence[str]) -> None:
         for name in names:
             self._events.forget(name)
-            self._pretence.forget(name)
+            self._simulated_reports.forget(name)
             if self._pull is not None:
                 self._pull.forget(name)
             async with self._disk():
@@ -265,9 +265,9 @@ class ScriptedPlatform(Platform):
             return JobReport(state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places))
         now = self._clock() - round(self._config.late_events * 1000)
         if self._config.launch == NONE:
-            await self._pretence.tell(job, now)
+            await self._simulated_reports.tell(job, now)
         report = job_report(job, self._config.launch, process, now)
-        if self._processes is not None and report.state.is_final and is_deed(job.rule):
+        if self._processes is not None and report.state.is_final and is_platform_end(job.rule):
             await self._processes.cancel([name], 0)
         if (change := next_change_ms(job, self._config.launch, process, now)) is not None:
             self._events.wake_in(name, change - now)

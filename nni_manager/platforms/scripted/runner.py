@@ -1,4 +1,4 @@
-"""What a job's runner is started with: a clean environment, a folder, and, for containers, files that say so."""
+"""The start of a job's runner: a clean environment, a folder, and, for containers, files that say so."""
 
 from __future__ import annotations
 

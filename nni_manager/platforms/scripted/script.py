@@ -27,7 +27,7 @@ def _fits(match: Match, spec: JobSpec) -> bool:
     )
 
 
-def is_deed(rule: Rule) -> bool:
+def is_platform_end(rule: Rule) -> bool:
     """The platform itself ends the job."""
     return rule.lost or rule.preempted or rule.cancelled_by_person
 
@@ -40,14 +40,14 @@ def end_after_s(rule: Rule, launch: str) -> float | None:
     """When after its start the script ends the job; None: it does not, its process does."""
     if launch == NONE:
         return DEFAULT_DURATION_S if rule.duration is None else rule.duration
-    if is_deed(rule):
+    if is_platform_end(rule):
         return rule.duration or 0.0
     return rule.duration if says_exit(rule) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What a pretended job reports, and when after its start, in milliseconds."""
+    """A line that a pretended job reports, and when after its start, in milliseconds."""
 
     after_ms: int
     text: str

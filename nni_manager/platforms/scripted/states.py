@@ -21,7 +21,7 @@ from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import Rule
 from nni_manager.platforms.scripted.jobs import Job
-from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, end_after_s, is_deed, says_exit
+from nni_manager.platforms.scripted.script import EXTERNAL, NONE, PROCESS, end_after_s, is_platform_end, says_exit
 
 STATES = {
     "waiting": JobState.PENDING,
@@ -42,7 +42,7 @@ def job_state(native: str) -> JobState:
 
 
 def job_report(job: Job, launch: str, process: JobReport | None, now_ms: int) -> JobReport:
-    """What the cluster says of `job` at `now_ms`. `process`: what the keeper says of it; None: it knows of none."""
+    """The cluster's report on `job` at `now_ms`. `process`: the keeper's report; None: it knows of none."""
     if launch == PROCESS and process is None:
         return UNHEARD_OF
     past = [end for end in _ends(job, launch, process) if (end.ended_ms or 0) <= now_ms]
@@ -80,15 +80,15 @@ def _ends(job: Job, launch: str, process: JobReport | None) -> Iterator[JobRepor
 
 
 def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> JobReport:
-    if is_deed(rule):
-        native, message = _DEEDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
+    if is_platform_end(rule):
+        native, message = _PLATFORM_ENDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
         return _end(native, started_ms, ended_ms, reason=rule.reason, message=message)
     exit_code = 0 if not says_exit(rule) else rule.exit_code
     tail = "" if exit_code == 0 else rule.stderr
     return _exited(exit_code, rule.signal, started_ms, ended_ms, reason=rule.reason, stderr_tail=tail)
 
 
-_DEEDS = {
+_PLATFORM_ENDS = {
     (True, False, False): ("lost", "the scripted cluster has forgotten this job"),
     (False, True, False): ("preempted", "the scripted cluster gave the job's place to another"),
     (False, False, True): ("cancelled", "somebody cancelled the job in the scripted cluster"),

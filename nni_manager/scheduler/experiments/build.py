@@ -20,7 +20,7 @@ from nni_manager.scheduler.turns.actions import Actions, JobFactory
 from nni_manager.scheduler.turns.deliveries import Deliveries, JobMessages
 from nni_manager.scheduler.turns.experiment_loop import ExperimentLoop
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Beats, Changes, DaemonWarnings, LiveSpec
+from nni_manager.scheduler.turns.process_state import Changes, DaemonWarnings, Heartbeats, LiveSpec
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.scheduler.turns.turn import Result
@@ -31,7 +31,7 @@ from nni_manager.store.folder import Folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedParts:
-    """What all experiments of a daemon share."""
+    """The parts that all experiments of a daemon share."""
 
     settings: Settings
     keeper: Keeper
@@ -45,7 +45,7 @@ class SharedParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What works on an experiment."""
+    """The parts that work on one experiment."""
 
     loop: ExperimentLoop
     messages: JobMessages
@@ -76,14 +76,14 @@ class Build:
     def parts(self, on_status: Callable[[Result], Awaitable[None]]) -> Parts:
         """Raises InvalidInput for a platform that cannot be imported."""
         inbox = Inbox()
-        beats = Beats(inbox.wake)
+        heartbeats = Heartbeats(inbox.wake)
         feed = self._feed(inbox)
         messages = self._messages(inbox, feed)
         services = self._services(inbox, messages)
-        actions = self._actions(inbox, feed, services.all, beats)
+        actions = self._actions(inbox, feed, services.all, heartbeats)
         loop = ExperimentLoop(
             experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
-            services=services, actions=actions, beats=beats, trial_listener=self.shared.trial_listener,
+            services=services, actions=actions, heartbeats=heartbeats, trial_listener=self.shared.trial_listener,
             clock=self.shared.clock, safety_poll_s=self.shared.settings.safety_poll_s, changed=self.changes.note,
             on_status=on_status,
         )  # fmt: skip
@@ -117,7 +117,9 @@ class Build:
             services.add(platform, self.secrets, is_removed=True)
         return services
 
-    def _actions(self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], beats: Beats) -> Actions:
+    def _actions(
+        self, inbox: Inbox, feed: TunerFeed, services: Mapping[str, TrainingService], heartbeats: Heartbeats
+    ) -> Actions:
         factory = JobFactory(
             experiment_id=self.row.id, spec=self.spec, folder_of_trials=self.folder.trials,
             caller_environment=self.environment, trial_listener=self.shared.trial_listener, nonce=self.nonce,
@@ -127,7 +129,7 @@ class Build:
             inbox=inbox,
             jobs=factory,
             spec=self.spec,
-            beats=beats,
+            heartbeats=heartbeats,
             want=feed.want,
             clock=self.shared.clock,
         )

@@ -31,7 +31,7 @@ T = TypeVar("T")
 #: Experiments that stay open.
 _MOST_OPEN = 8
 #: Seconds for which files that were just looked at are believed to be the same.
-_BELIEVED_S = 0.5
+_FRESH_S = 0.5
 
 #: Of a database and its write-ahead log, what changes with every write: device, inode, size and time of both.
 _Look = tuple[tuple[int, ...], ...]
@@ -52,9 +52,9 @@ class ClosedExperiment:
         self._looked_s = time.monotonic()
 
     @property
-    def is_believed(self) -> bool:
+    def is_fresh(self) -> bool:
         """Its files were the same a moment ago."""
-        return time.monotonic() - self._looked_s < _BELIEVED_S
+        return time.monotonic() - self._looked_s < _FRESH_S
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Raises _Changed when what is open is not what lies there now."""
@@ -85,7 +85,7 @@ class ClosedExperiments:
         self._open: OrderedDict[str, ClosedExperiment] = OrderedDict()
 
     async def entry(self, id: str) -> Entry:
-        """What the index says of an experiment, open or closed. Raises NotFound."""
+        """The index entry of an experiment, open or closed. Raises NotFound."""
         found = self.known_entry(id)
         if found is None:
             commits = self._index.commits
@@ -105,7 +105,7 @@ class ClosedExperiments:
     def kept(self, id: str) -> ClosedExperiment | None:
         """One whose files were the same a moment ago; None where that takes looking."""
         found, entry = self._open.get(id), self.known_entry(id)
-        if found is None or entry is None or found.folder != entry.folder or not found.is_believed:
+        if found is None or entry is None or found.folder != entry.folder or not found.is_fresh:
             return None
         self._open.move_to_end(id)
         return found

@@ -1,4 +1,4 @@
-"""What becomes of an experiment's folder when it is made, opened again or only read. Everything here blocks."""
+"""An experiment's folder when it is made, opened again or only read. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nni_manager.store.folder import Folder
 from nni_manager.store.ownership import Ownership
 
 
-def make(folder: Folder, submission: Submission, view: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
+def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, data_dir: Path, now_ms: int) -> None:
     """Everything that an experiment is opened from. Raises InvalidInput when the folder cannot be made."""
     try:
         folder.create(data_dir)
@@ -42,7 +42,7 @@ def make(folder: Folder, submission: Submission, view: Endpoint | None, *, data_
                 folder=str(folder.path), now_ms=now_ms, nonce=secrets.token_hex(8),
                 warnings=[warning.told for warning in submission.spec.warnings],
             )  # fmt: skip
-            experiments.set_view(connection, view)
+            experiments.set_endpoint(connection, endpoint)
             for platform in spec.platforms:
                 services.put(connection, platform.service, platform.settings)
             secret_rows.put(connection, submission.secrets)
@@ -81,7 +81,7 @@ def adopt(folder: Folder) -> None:
     nni_folder.adopt(folder, environment=own_environment(), interpreter=sys.executable)
 
 
-def reopen(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
+def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     """Trials that the stop ended wait again, with the same parameters. Answers the status it had.
 
     Raises InvalidInput for secrets that are none of the experiment's, AlreadyOwned, having touched nothing, while
@@ -92,7 +92,7 @@ def reopen(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -
     try:
         adopt(folder)
         migrate.migrate(folder.database, "experiment")
-        return _set_running(folder, view, now_ms, how)
+        return _set_running(folder, endpoint, now_ms, how)
     finally:
         lock.release()
 
@@ -121,7 +121,7 @@ def put_back(folder: Folder, status: ExperimentStatus, ended_ms: int) -> None:
     if status is ExperimentStatus.STOPPED:
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(folder.database, timeout=1)) as connection:
             with connection:
-                experiments.set_view(connection, None)
+                experiments.set_endpoint(connection, None)
                 experiments.set_status(connection, status, ended_ms)
 
 
@@ -139,7 +139,7 @@ def _lock(folder: Folder) -> Ownership:
     return Ownership(folder.lock, f"the experiment folder {folder.path}")
 
 
-def _set_running(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
+def _set_running(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopening) -> ExperimentStatus:
     connection = sqlite3.connect(folder.database, timeout=1)
     try:
         with connection:
@@ -148,7 +148,7 @@ def _set_running(folder: Folder, view: Endpoint | None, now_ms: int, how: Reopen
             experiments.count_to_last_event(connection, now_ms)  # before it is forgotten that it was on hold
             experiments.set_hold(connection, None)
             services.clear_holds(connection)
-            experiments.set_view(connection, view)
+            experiments.set_endpoint(connection, endpoint)
             if how.debug:
                 _switch_debug_on(connection)
             if how.secrets:

@@ -1,4 +1,4 @@
-"""How experiments begin to be open: made, resumed, or viewed. Each may get a port of its own.
+"""The launcher of experiments: made, resumed, or viewed. Each may get a port of its own.
 
 The port is opened before anything else is touched, so that a port that is taken costs nothing, and is given back when
 the rest fails.
@@ -41,10 +41,10 @@ class Launcher:
             findings = await preflight.look(
                 spec, submission.secrets, self._shared, Folder(Path(spec.working_directory) / id_)
             )
-            async with self._viewed(id_, submission.view) as view:
+            async with self._with_endpoint(id_, submission.endpoint) as endpoint:
                 preflight.warn(findings, self._shared.warnings, id_)
                 try:
-                    await self._create(id_, submission, view)
+                    await self._create(id_, submission, endpoint)
                 except BaseException:
                     self._shared.warnings.clear(id_)
                     raise
@@ -68,11 +68,11 @@ class Launcher:
         await self._supervisor.settle(id)
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
-            async with self._viewed(id, how.view, entry.view) as view:
+            async with self._with_endpoint(id, how.endpoint, entry.endpoint) as endpoint:
                 await self._supervisor.closed_ones.let_go(id)
                 await asyncio.to_thread(experiment_folder.upgrade, entry.folder)
                 status, now_ms = ExperimentStatus.VIEWED, self._shared.clock()
-                viewed = replace(entry, status=status, is_open=False, view=view, launched_ms=now_ms)
+                viewed = replace(entry, status=status, is_open=False, endpoint=endpoint, launched_ms=now_ms)
                 await self._supervisor.write(lambda c: index.put(c, viewed))
                 self._supervisor.give_up(id)
                 self._supervisor.viewed.add(id)
@@ -80,17 +80,17 @@ class Launcher:
     # The port
 
     @asynccontextmanager
-    async def _viewed(
+    async def _with_endpoint(
         self, id: str, wish: EndpointWish | None, before: Endpoint | None = None
     ) -> AsyncIterator[Endpoint | None]:
-        """`before`: the view it has, which stays when no other is asked for, and comes back on a failure."""
+        """`before`: the endpoint it has, which stays when no other is asked for, and comes back on a failure."""
         if wish is None or (before is not None and not wish.is_explicit):
             yield before
             return
         listener = self._shared.endpoints
-        view = await listener.open(id, wish)
+        endpoint = await listener.open(id, wish)
         try:
-            yield view
+            yield endpoint
         except BaseException:
             await listener.close(id)
             if before is not None:
@@ -99,12 +99,12 @@ class Launcher:
 
     # Making
 
-    async def _create(self, id_: str, submission: Submission, view: Endpoint | None) -> None:
+    async def _create(self, id_: str, submission: Submission, endpoint: Endpoint | None) -> None:
         folder = Folder(Path(submission.spec.working_directory) / id_)
         # until it is listed, whoever starts after a kill removes what there is of it
         await self._supervisor.write(lambda c: _announce(c, id_, folder))
         try:
-            await self._make(folder, submission, view)
+            await self._make(folder, submission, endpoint)
             entry = await asyncio.to_thread(index.read_folder, folder)
             await self._supervisor.write(lambda c: index.put(c, entry))
             experiment = await self._supervisor.open(entry)
@@ -117,10 +117,10 @@ class Launcher:
             with suppress(PlatformUnavailable):  # its loop goes on trying, and says so
                 await self._shared.trial_listener.open(id_)  # what is to be known of that is told with the answer
 
-    async def _make(self, folder: Folder, submission: Submission, view: Endpoint | None) -> None:
+    async def _make(self, folder: Folder, submission: Submission, endpoint: Endpoint | None) -> None:
         data_dir, now_ms = self._shared.settings.data_dir, self._shared.clock()
         making = asyncio.ensure_future(
-            asyncio.to_thread(experiment_folder.make, folder, submission, view, data_dir=data_dir, now_ms=now_ms)
+            asyncio.to_thread(experiment_folder.make, folder, submission, endpoint, data_dir=data_dir, now_ms=now_ms)
         )
         try:
             await asyncio.shield(making)
@@ -140,18 +140,23 @@ class Launcher:
                 f"the folder {folder.path} is experiment {found.id}'s; ask for that, or rename the folder"
             )
         known = await self._supervisor.index.read(lambda c: index.find(c, id))
-        return replace(found, view=known.view if known is not None else None)
+        return replace(found, endpoint=known.endpoint if known is not None else None)
 
     async def _open_again(self, entry: Entry, how: Reopening) -> None:
         id_, now_ms = entry.id, self._shared.clock()
-        async with self._viewed(id_, how.view, entry.view) as view:
+        async with self._with_endpoint(id_, how.endpoint, entry.endpoint) as endpoint:
             opened = replace(
-                entry, status=ExperimentStatus.RUNNING, ended_ms=None, is_open=True, view=view, launched_ms=now_ms
+                entry,
+                status=ExperimentStatus.RUNNING,
+                ended_ms=None,
+                is_open=True,
+                endpoint=endpoint,
+                launched_ms=now_ms,
             )
             # the index first: who finds a stopped folder called open there corrects it, and not the other way round
             async with self._listed(opened):
                 await self._supervisor.closed_ones.let_go(id_)
-                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, view, now_ms, how)
+                status = await asyncio.to_thread(experiment_folder.reopen, entry.folder, endpoint, now_ms, how)
                 try:
                     await self._supervisor.open(opened)
                 except BaseException:
@@ -177,10 +182,10 @@ class Launcher:
             raise Conflict(f"experiment {entry.id} is being stopped; resume it when it is (`nnictl resume {entry.id}`)")
         if entry.folder.path != experiment.folder.path:
             raise Conflict(f"experiment {entry.id} is at work in {experiment.folder.path}; stop that one first")
-        async with self._viewed(entry.id, how.view, entry.view) as view:
-            if view != entry.view:
-                await experiment.database.try_write(lambda c: experiments.set_view(c, view))
-                await self._supervisor.write(lambda c: index.set_view(c, entry.id, view))
+        async with self._with_endpoint(entry.id, how.endpoint, entry.endpoint) as endpoint:
+            if endpoint != entry.endpoint:
+                await experiment.database.try_write(lambda c: experiments.set_endpoint(c, endpoint))
+                await self._supervisor.write(lambda c: index.set_endpoint(c, entry.id, endpoint))
         if how.secrets:
             await experiment.renew(how.secrets)
         await experiment.loop.feed.reset()

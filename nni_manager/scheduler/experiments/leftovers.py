@@ -22,7 +22,7 @@ from nni_manager.domain.experiment import ExperimentWarning, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S
-from nni_manager.scheduler.experiments.preflight import lone_host
+from nni_manager.scheduler.experiments.preflight import standalone_host
 from nni_manager.store import experiments, jobs, leftover_jobs, secrets, services, stored_config
 from nni_manager.store.connection import connect_readonly
 from nni_manager.store.database import Database
@@ -37,7 +37,7 @@ MAY_STILL_RUN = "MAY_STILL_RUN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """What became of some."""
+    """The result of ending some."""
 
     left: LeftoverJobs
     #: Why they could not be ended; empty: they were.
@@ -57,11 +57,11 @@ class Leftovers:
         self._ending: dict[tuple[str, str], asyncio.Task[str]] = {}
 
     async def load(self) -> None:
-        """What daemons before this one noted. Raises StoreError."""
+        """Reads the leftovers that daemons before this one noted. Raises StoreError."""
         self._known = {_key(left): left for left in await self._index.read(leftover_jobs.load)}
 
     async def close(self) -> None:
-        """What is being ended now is left to the next daemon."""
+        """Stops ending leftovers; those under way are left to the next daemon."""
         tasks = tuple(self._ending.values())
         for task in tasks:
             task.cancel()
@@ -97,7 +97,7 @@ class Leftovers:
         return [Ended(left=left, trouble=trouble) for left, trouble in zip(chosen, troubles, strict=True)]
 
     def warnings_of(self, experiment_id: str) -> tuple[ExperimentWarning, ...]:
-        """What may still run of an experiment, each of its services a sentence."""
+        """Warnings of jobs of an experiment that may still run, one for each of its services."""
         return tuple(
             ExperimentWarning(code=MAY_STILL_RUN, message=_sentence(left))
             for left in self._known.values()
@@ -141,7 +141,7 @@ class Leftovers:
     async def _clean(self, left: LeftoverJobs) -> None:
         service = PlatformSpec(name=left.platform, service=left.service, settings=left.section)
         folder = self._folder / left.experiment_id
-        host = lone_host(left.experiment_id, left.service, folder, self._connections)
+        host = standalone_host(left.experiment_id, left.service, folder, self._connections)
         adapter = registry.adapter_of(service)
         try:
             platform = adapter(credentials.filled(service, left.secrets), host)
@@ -193,7 +193,7 @@ def jobs_of_closed(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJob
 
 
 def files_of(entry: Entry, now_ms: int, sentence: str) -> list[LeftoverJobs]:
-    """What stays on services that keep more than jobs, of one whose jobs are all forgotten. Blocks."""
+    """Files that stay on services which keep more than jobs, of an experiment whose jobs are all forgotten. Blocks."""
     try:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
             row, used = experiments.load(connection), jobs.services_used(connection)

@@ -60,7 +60,7 @@ class OpenExperiment:
         return self._spec.now
 
     def code_archive(self, service: str) -> CodeArchive | None:
-        """What is sent to jobs of this training service; None: nothing is."""
+        """The code that is sent to jobs of this training service; None: none is."""
         return self._services.code(service)
 
     def go_by(self, spec: ExperimentSpec) -> None:
@@ -141,7 +141,7 @@ async def open_experiment(
 
 
 class _Stored(NamedTuple):
-    """What an experiment is opened from."""
+    """Rows that an experiment is opened from."""
 
     row: ExperimentRow
     environment: dict[str, str]

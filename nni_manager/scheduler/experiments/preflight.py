@@ -1,4 +1,5 @@
-"""What an adapter is lent that works for no loop: to look before an experiment begins, or to clean up after its end."""
+"""Preflight of an adapter before an experiment begins, and the host of an adapter that works for no loop, also for
+cleaning up after an experiment's end."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
 
 
-def lone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
+def standalone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
     """Nothing it is told is kept. `folder`: the experiment's; it need not be there."""
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
@@ -58,7 +59,7 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedP
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
 
     def host(service: PlatformSpec) -> Host:
-        return lone_host(folder.path.name, service.service, folder.path, shared.connections)
+        return standalone_host(folder.path.name, service.service, folder.path, shared.connections)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}

@@ -18,7 +18,7 @@ from nni_manager.domain.parameters import Parameters, ParameterSource
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial import StopRequest
-from nni_manager.platform_kit.keeper import abandoned
+from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.client import Keeper
 from nni_manager.scheduler import job_plans, service_changes
 from nni_manager.scheduler.experiments import experiment_folder, leftovers
@@ -41,7 +41,7 @@ T = TypeVar("T")
 #: What an experiment is read from.
 Readable = OpenExperiment | ClosedExperiment
 
-#: Neither another view nor another folder.
+#: Neither another endpoint nor another folder.
 _AS_IT_WAS = Reopening()
 
 
@@ -119,7 +119,7 @@ class Service:
     async def resume(self, id: str, how: Reopening = _AS_IT_WAS) -> None:
         """Opens a stopped experiment again; clears the hold or the error of one at work.
 
-        Raises AlreadyOwned for a view's port that somebody has.
+        Raises AlreadyOwned for an endpoint's port that somebody has.
         """
         async with self._supervisor.turn(id):
             await self._launcher.resume(id, how)
@@ -128,7 +128,7 @@ class Service:
         """Opens a stopped experiment for reading only; `stop` ends that.
 
         With a directory also one that this daemon does not know, for instance because its folder was copied here.
-        Raises AlreadyOwned for a view's port that somebody has.
+        Raises AlreadyOwned for an endpoint's port that somebody has.
         """
         async with self._supervisor.turn(id):
             await self._launcher.view(id, how)
@@ -238,11 +238,11 @@ class Service:
         return await self._supervisor.closed_ones.read(id, choose)
 
     def readable_at_once(self, id: str) -> Readable | None:
-        """What is read of an experiment, open or closed; None where that takes looking, or there is none."""
+        """The experiment to read, open or closed; None where finding it takes time, or there is none."""
         return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
 
     def live(self, id: str) -> Live:
-        """What no database knows of it."""
+        """Facts about it that are in no database."""
         experiment = self._supervisor.get(id)
         hold = experiment.loop.derived_hold if experiment is not None else self._supervisor.not_opened.get(id)
         warnings = (*self._shared.warnings.of(id), *self._shared.leftovers.warnings_of(id))
@@ -280,12 +280,12 @@ class Service:
         self._supervisor.on_closed = callback
 
     def problem(self, id: str) -> str:
-        """Why its view is not open; empty when all is well."""
+        """Why its endpoint is not open; empty when all is well."""
         return self._shared.endpoints.problem(id)
 
-    def view_url(self, view: Endpoint) -> str:
+    def endpoint_url(self, endpoint: Endpoint) -> str:
         """``http://host:port/prefix/``."""
-        return self._shared.endpoints.url(view)
+        return self._shared.endpoints.url(endpoint)
 
     # Helpers
 
@@ -295,7 +295,7 @@ class Service:
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
             return
         if hold is not None:  # what they reported is taken in when it can be opened again
-            await abandoned.end(self._shared.keeper, entry.id, forget=False)
+            await orphaned_jobs.end(self._shared.keeper, entry.id, forget=False)
         status, ended_ms = ExperimentStatus.STOPPED, entry.ended_ms or self._shared.clock()
         comes_back = hold is not None and hold.code is HoldCode.STORE_UNAVAILABLE
         await self._supervisor.write(lambda c: index.set_status(c, entry.id, status, ended_ms, is_open=comes_back))
@@ -353,7 +353,7 @@ def _change(connection: sqlite3.Connection, before: ExperimentSpec, after: Exper
 
 
 def _go_on(connection: sqlite3.Connection, before: ExperimentSpec, after: ExperimentSpec, now_ms: int) -> None:
-    """What is done goes on where the change gives it something to do."""
+    """Takes a DONE experiment up again where the change gives it something to do."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
     is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more

@@ -1,4 +1,4 @@
-"""What somebody asks for when an experiment is to be open, a new one or one that exists; and the port that shows it."""
+"""Requests to open an experiment, a new one or one that exists; and the port that shows it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Submission:
     interpreter: str = ""
     #: Reference → value, of the secrets that `spec` refers to.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: None: no view.
-    view: EndpointWish | None = None
+    #: None: no endpoint.
+    endpoint: EndpointWish | None = None
     #: A folder of code that a client sent; `spec` names it, and the experiment gets a copy of its own. None: no such.
     sent_code: Path | None = None
 
@@ -35,8 +35,8 @@ class Submission:
 class Reopening:
     """How an experiment that exists is opened again."""
 
-    #: None: the view it has, if it has one.
-    view: EndpointWish | None = None
+    #: None: the endpoint it has, if it has one.
+    endpoint: EndpointWish | None = None
     #: The folder of the experiment, or the one that holds it, when the daemon is not to look where it knows one.
     directory: Path | None = None
     #: Switches `debug` on.
@@ -46,23 +46,23 @@ class Reopening:
 
 
 class Endpoints(Protocol):
-    """Built by `app`, which owns the sockets. An experiment has one view at most."""
+    """Built by `app`, which owns the sockets. An experiment has one endpoint at most."""
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
-        """Opens a view at once, also of an experiment that is about to be made; one it has already is exchanged.
+        """Opens an endpoint at once, also of an experiment that is about to be made; one it has already is exchanged.
 
         None: nobody asked for a port, and the service shows the experiment, or nothing is to listen. Raises
         AlreadyOwned, naming who holds the port, Conflict or InvalidInput.
         """
 
-    def restore(self, experiment_id: str, view: Endpoint) -> None:
-        """Opens a recorded view as soon as it can be had; meanwhile `problem` says why it is not open."""
+    def restore(self, experiment_id: str, endpoint: Endpoint) -> None:
+        """Opens a recorded endpoint as soon as it can be had; meanwhile `problem` says why it is not open."""
 
     async def close(self, experiment_id: str) -> None:
         """Closes the port and its connections, or gives up restoring it. Idempotent."""
 
-    def url(self, view: Endpoint) -> str:
+    def url(self, endpoint: Endpoint) -> str:
         """``http://host:port/prefix/``."""
 
     def problem(self, experiment_id: str) -> str:
-        """Why a recorded view is not open; empty when all is well."""
+        """Why a recorded endpoint is not open; empty when all is well."""

@@ -225,10 +225,10 @@ class Supervisor:
             self.on_change()
 
     def _restore(self, entries: Sequence[Entry]) -> None:
-        """What a daemon that ended or was killed had open besides experiments at work."""
+        """Restores endpoints, and experiments open for reading, of a daemon that ended or was killed."""
         for entry in entries:
-            if entry.view is not None:
-                self.shared.endpoints.restore(entry.id, entry.view)
+            if entry.endpoint is not None:
+                self.shared.endpoints.restore(entry.id, entry.endpoint)
             if entry.status is ExperimentStatus.VIEWED:
                 self.viewed.add(entry.id)
 
@@ -305,7 +305,7 @@ class Supervisor:
             self.look_whether_empty()
 
     async def _close(self, experiment: OpenExperiment) -> None:
-        """A view ends with its experiment, not with its loop: one in ERROR is still looked at."""
+        """An endpoint ends with its experiment, not with its loop: one in ERROR is still looked at."""
         try:
             if experiment.loop.closed.is_set():
                 await self._note_left(experiment, running=False)
@@ -322,7 +322,7 @@ class Supervisor:
         await self.note(lambda c: index.set_status(c, id, result.status, result.ended_ms, is_open=is_open))
 
     async def _note_left(self, experiment: OpenExperiment, *, running: bool) -> None:
-        """What its services could not end or remove."""
+        """Notes the jobs that its services could not end or remove."""
         troubles = {one.name: one.trouble for one in experiment.loop.live_services}
         now_ms = self.shared.clock()
         try:

@@ -1,4 +1,5 @@
-"""What a plan may decide: records, written in the plan's own transaction, and calls, made after its commit."""
+"""The decisions that a plan may take: records, written in the plan's own transaction, and calls, made after its
+commit."""
 
 from __future__ import annotations
 

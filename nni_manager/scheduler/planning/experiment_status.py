@@ -1,4 +1,4 @@
-"""What becomes of an experiment: it goes on, is put on hold, runs out of trials, is done, stopped, or cannot go on."""
+"""The experiment's next status: it goes on, is put on hold, runs out of trials, is done, stopped, or cannot go on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def same_failure(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     sentence = (
         f"the first {SAME_FAILURES} trials all failed in the same way: {in_words(example.reason, example.message)};"
         f" {_last_words(example)}`nnictl log trial {snapshot.experiment.id} -T {example.trial_id}` shows all that trial"
-        f" {example.trial_id} wrote; put it right, then `nnictl resume {snapshot.experiment.id}`"
+        f" {example.trial_id} wrote; put its code right, then `nnictl resume {snapshot.experiment.id}`; another"
+        " trialCommand takes another experiment"
     )
     return Hold(code=HoldCode.SAME_FAILURE, sentence=sentence, details=printable(example.stderr_tail))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nni_manager.domain.evidence import (
     NEVER_HEARD,
-    PLATFORM_DEEDS,
+    PLATFORM_CAUSED,
     UNHEARD,
     AttemptEnd,
     RunnerWord,
@@ -90,7 +90,7 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
 
 
 def _finding(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, decisions: Decisions) -> AttemptEnd | None:
-    """What platform and runner say of the attempt's end, once it is worth deciding on."""
+    """The attempt's end by the words of platform and runner, once it is worth deciding on."""
     service = snapshot.service(job.service)
     platform = _platform_end(job) or _lost_sight_of(snapshot, service, job, decisions)
     runner = RunnerWord.parse(job.runner_exit) if job.runner_exit is not None else None
@@ -164,7 +164,7 @@ def _lost_sight_of(snapshot: Snapshot, service: Service, job: AttemptRow, decisi
 
 
 def _platform_end(job: AttemptRow) -> JobReport | None:
-    """What the platform says of an end; None while it says nothing of one."""
+    """The platform's report on the end; None while it reports none."""
     if job.state == jobs.INTENT or not JobState(job.state).is_final:
         return None
     return JobReport(
@@ -198,11 +198,12 @@ def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, platfor
     if platform.state is JobState.SUCCEEDED:
         return _had_a_runner(job) or snapshot.service(job.service).state.expects_runner
     is_asked = trial.asked is not None or snapshot.is_stopping
-    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_DEEDS and not is_asked)
+    has_more = platform.state is JobState.FAILED or (platform.state in PLATFORM_CAUSED and not is_asked)
     return has_more and _had_a_runner(job)
 
 
 def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: AttemptEnd, decisions: Decisions) -> None:
+    """The attempt has ended: the trial is tried again, or gets its last status."""
     by_platform, by_user = snapshot.retries.get(trial.id, (0, 0))
     verdict = outcome(
         finding.report,
@@ -228,6 +229,7 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: AttemptRow, finding: Atte
 
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
+    """The trial is tried again: this attempt is given up, and the trial waits for a slot."""
     account = jobs.PLATFORM if verdict.reason in PLATFORM_FAILURES else jobs.USER_CODE
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
@@ -254,7 +256,7 @@ def _finish(
 
 
 def _out_of_reach(snapshot: Snapshot, job: AttemptRow, decisions: Decisions) -> JobReport | None:
-    """What is said of a trial of a stopping experiment whose end cannot be waited for: nobody can be asked."""
+    """A report in place of an end that cannot be waited for: the experiment is stopping, and nobody can be asked."""
     since_ms, state = snapshot.here.stopping_since_ms, snapshot.service(job.service).state
     is_away = not state.is_ready or state.away_since_ms is not None
     if not snapshot.is_stopping or since_ms is None or not (is_away or job.unreachable_ms is not None):

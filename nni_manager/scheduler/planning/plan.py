@@ -239,6 +239,7 @@ def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice:
 
 
 def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
+    """The wait reason of a trial that has no job: a hold, no service for it, or no slot."""
     if snapshot.hold is not None:
         return Wait(code=WaitCode.HOLD, sentence=f"the experiment is on hold: {snapshot.hold.sentence}")
     if snapshot.experiment.status is ExperimentStatus.ERROR:
@@ -271,7 +272,7 @@ def _start_reason(snapshot: Snapshot, job: AttemptRow) -> Wait:
 
 
 def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decisions) -> None:
-    """What changes from one moment to the next is written once a second."""
+    """Notes why the trial waits; a sentence that changes from one moment to the next is written once a second."""
     is_same_code = trial.wait_code == wait.code
     if is_same_code and (trial.wait_sentence, trial.wait_details) == (wait.sentence, json.dumps(wait.details)):
         return

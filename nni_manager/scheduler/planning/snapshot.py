@@ -1,4 +1,4 @@
-"""One picture of an experiment: what the store holds, and what only this process knows."""
+"""The snapshot of an experiment: what the store holds, and what only this process knows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """What only this process knows of one training service."""
+    """A training service as only this process knows it."""
 
     #: It is connected, or was and cannot be asked now; otherwise it takes nothing.
     is_ready: bool = True
@@ -74,7 +74,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """What no database knows. Lost with the process, and found out again by the next one."""
+    """The part of a snapshot that is in no database: lost with the process, and found out again by the next one."""
 
     now_ms: int
     #: When this process first saw that the experiment is to be stopped.

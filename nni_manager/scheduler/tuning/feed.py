@@ -1,4 +1,4 @@
-"""What an experiment wants of its tuner, and what came of it.
+"""The experiment's requests to its tuner and assessor, and their answers.
 
 The loop says what it wants (`want`, `tell`, `judge`…) and goes on; one task turns that into calls. The process is
 started when first needed, told the past from the store, and may die at any moment: what it knew is in the store, what
@@ -21,7 +21,7 @@ from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.experiments.experiment_log import write_text
 from nni_manager.scheduler.planning.snapshot import Proposal
 from nni_manager.scheduler.tuning.host import HostPlace
-from nni_manager.scheduler.tuning.judging import Verdicts
+from nni_manager.scheduler.tuning.judging import Assessments
 from nni_manager.scheduler.tuning.watched import WatchedTuner
 from nni_manager.scheduler.turns.process_state import LiveSpec
 from nni_manager.store import history
@@ -69,7 +69,7 @@ class TunerFeed:
         self.next_parameter_id = 0
         self._resting = False
         self._results: list[Item] = []
-        self._verdicts = Verdicts(database)
+        self._assessments = Assessments(database)
         self._changes: list[tuple[str, Item]] = []
 
     @property
@@ -100,7 +100,7 @@ class TunerFeed:
         if self.exhausted:  # it may have more to say now
             self.asked += 1
         for result in results:
-            self._verdicts.drop(result["trial_id"])
+            self._assessments.drop(result["trial_id"])
         if not self._tuner.is_started and not self.asked:
             self._results.clear()  # the next process learns them from the store
         elif self.asked or not self.ahead or len(self._results) >= MAX_AHEAD:
@@ -109,7 +109,7 @@ class TunerFeed:
     def judge(self, trial_id: str) -> None:
         """The trial has new intermediate results."""
         if self.spec.assessor is not None:
-            self._verdicts.want(trial_id)
+            self._assessments.want(trial_id)
             self._work.set()
 
     def change_search_space(self) -> None:
@@ -146,7 +146,7 @@ class TunerFeed:
     async def run(self) -> None:
         """Ends only by cancellation, and ends the process then."""
         self._work.set()  # there may be something left from an earlier run
-        await self._tuner.end_strays()
+        await self._tuner.end_orphans()
         try:
             while True:
                 await self._work.wait()
@@ -161,7 +161,7 @@ class TunerFeed:
     async def _turn(self) -> None:
         """One round of calls, in the order that lets a proposal know every result."""
         if not self._tuner.is_started:
-            if not (self.asked or self._verdicts.are_wanted):
+            if not (self.asked or self._assessments.are_wanted):
                 return
             await self._start_tuner()
         while self._changes:
@@ -171,7 +171,7 @@ class TunerFeed:
         if self._results:
             results, self._results = self._results, []
             await self._tuner.call("learn", results=results)
-        if self._verdicts.are_wanted:
+        if self._assessments.are_wanted:
             await self._judge()
         if self.asked and not self._results:
             await self._propose()
@@ -206,7 +206,7 @@ class TunerFeed:
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
         if assessed:
-            self._verdicts.begin_again(trial["trial_id"] for trial in open_trials)
+            self._assessments.begin_again(trial["trial_id"] for trial in open_trials)
 
     async def _propose(self) -> None:
         count = self.asked
@@ -222,7 +222,7 @@ class TunerFeed:
         self._wake()
 
     async def _judge(self) -> None:
-        bad = await self._verdicts.ask(self._tuner.call)
+        bad = await self._assessments.ask(self._tuner.call)
         if bad:
             self.judged_bad += bad
             self._wake()
@@ -260,7 +260,7 @@ class TunerFeed:
         self._wake()
 
     async def _drop_tuner(self, *, kill: bool = False) -> None:
-        """What was asked of it must be asked again."""
+        """Ends the tuner's process; its open requests must be made again."""
         await self._tuner.end(kill=kill)
         self.proposals.clear()
         if self.failure is not None:

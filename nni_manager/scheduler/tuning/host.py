@@ -1,4 +1,4 @@
-"""A child process that runs an experiment's tuner, its assessor or both, seen from the daemon.
+"""The tuner host seen from the daemon: a child process that runs an experiment's tuner, its assessor or both.
 
 `trial_runner.tuner_host` is the other end. Calls are serialised: one is under way at a time. This class knows how to
 start, ask, look into and end the process; when to do so is `watched`'s and `feed`'s business.
@@ -19,7 +19,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.platform_kit.payload import TUNER_HOST
-from nni_manager.scheduler.tuning import strays
+from nni_manager.scheduler.tuning import orphans
 from nni_manager.store import nni_format
 from trial_runner import protocol
 from trial_runner.tuner_host.process import CHECKPOINT_FOLDER, STACK_FILE
@@ -54,10 +54,10 @@ class TunerHost:
         """`command`: a Python and what it is to run, started in `directory`; `folder`: working directory and place of
         the tuner's checkpoints. Raises TunerDied when it cannot start."""
         log_file, stack_file = log_folder / "dispatcher.log", log_folder / "tuner-stack.txt"
-        mark = strays.new_mark(log_folder)
-        surroundings = {
+        mark = orphans.new_mark(log_folder)
+        variables = {
             **environment,
-            strays.MARK_VARIABLE: mark,
+            orphans.MARK_VARIABLE: mark,
             protocol.ENV_GPUS: gpus,
             STACK_FILE: str(stack_file),
             CHECKPOINT_FOLDER: str(folder),
@@ -68,7 +68,7 @@ class TunerHost:
                 nni_format.nni_log_name(log_file)
                 process = await asyncio.create_subprocess_exec(
                     *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-                    cwd=directory, env=surroundings, start_new_session=True,
+                    cwd=directory, env=variables, start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
             raise TunerDied(f"the tuner cannot be started with {command[0]}: {error}") from error
@@ -97,7 +97,7 @@ class TunerHost:
         return message["result"]
 
     async def stacks(self) -> str:
-        """What every thread of the process is doing right now; empty when it does not tell."""
+        """The stack of every thread of the process; empty when it does not tell."""
         with contextlib.suppress(OSError):  # a disk that cannot be written costs the stack, nothing else
             self._stack_file.write_bytes(b"")  # the process holds it open for appending
         with contextlib.suppress(ProcessLookupError):
@@ -116,11 +116,12 @@ class TunerHost:
         self._process.stdin.close()
         if not kill and self._process.returncode is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _END_TIMEOUT_S)
+                async with asyncio.timeout(_END_TIMEOUT_S):
+                    await self._process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
-        await asyncio.to_thread(strays.end_strays, self._mark)
+        await asyncio.to_thread(orphans.end_orphans, self._mark)
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -159,7 +160,7 @@ _FOR_BOTH = ("start", "learn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlace:
-    """What the processes are started with."""
+    """The Python, environment and folders that the processes are started with."""
 
     #: The Python of users' classes.
     interpreter: str

@@ -1,4 +1,4 @@
-"""What the assessor is asked: which trials have new intermediate results, and how many of theirs it has seen."""
+"""The assessor's questions: which trials have new intermediate results, and how many of theirs it has seen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nni_manager.store.database import Database
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
-class Verdicts:
-    """Of one experiment."""
+class Assessments:
+    """The trials of one experiment that the assessor is to judge."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

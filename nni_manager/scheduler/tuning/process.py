@@ -79,7 +79,7 @@ def _result(item: Message) -> Result:
 
 
 def _assignment(item: Message) -> dict[str, Any]:
-    """What is said of every trial: whose it is, its parameters, and where they came from."""
+    """The fields that every message about a trial has: its id, its parameters, and where they came from."""
     told = {name: item[name] for name in ("parameter_id", "parameters", "trial_id")}
     return {**told, "source": ParameterSource(item["source"])}
 

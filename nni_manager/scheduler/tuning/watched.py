@@ -15,7 +15,7 @@ from typing import Any
 from nni_manager.domain.errors import TunerDied
 from nni_manager.domain.experiment import ExperimentSpec, Hold, HoldCode
 from nni_manager.scheduler.experiments.experiment_log import write_text
-from nni_manager.scheduler.tuning import strays
+from nni_manager.scheduler.tuning import orphans
 from nni_manager.scheduler.tuning.host import HostPlace, TunerHosts
 
 log = logging.getLogger(__name__)
@@ -33,11 +33,11 @@ class WatchedTuner:
         #: The present call takes too long; ends by itself.
         self.silence: Hold | None = None
 
-    async def end_strays(self) -> None:
+    async def end_orphans(self) -> None:
         """Ends what a tuner left whose daemon was killed."""
         log_folder = self._place.log_folder
         if (log_folder / "dispatcher.log").exists():  # there was one
-            count = await asyncio.to_thread(strays.end_strays, strays.mark_prefix(log_folder))
+            count = await asyncio.to_thread(orphans.end_orphans, orphans.mark_prefix(log_folder))
             if count:
                 log.warning("%d processes that an earlier tuner had left were ended", count)
 

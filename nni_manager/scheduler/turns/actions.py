@@ -1,4 +1,4 @@
-"""Makes the job of an attempt: what the plan decided, and what only this process knows of the experiment."""
+"""The actions of a plan, carried out: jobs are made, submitted and cancelled, and the tuner is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nni_manager.platform_kit.payload import job_spec
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.decisions import Submit
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Beats, LiveSpec
+from nni_manager.scheduler.turns.process_state import Heartbeats, LiveSpec
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener, runner_environment
 
@@ -73,14 +73,14 @@ class Actions:
     """The hands of one experiment. `want`: asks the tuner for so many proposals."""
 
     def __init__(
-        self, *, services: Mapping[str, TrainingService], inbox: Inbox, jobs: JobFactory, spec: LiveSpec, beats: Beats,
-        want: Callable[[int], None], clock: Clock,
+        self, *, services: Mapping[str, TrainingService], inbox: Inbox, jobs: JobFactory, spec: LiveSpec,
+        heartbeats: Heartbeats, want: Callable[[int], None], clock: Clock,
     ) -> None:  # fmt: skip
         self._services = services
         self._inbox = inbox
         self._jobs = jobs
         self._spec = spec
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._clock = clock
         self._group: asyncio.TaskGroup
         #: Jobs whose submission is under way.
@@ -172,7 +172,7 @@ class Actions:
     def _forget(self, call: d.Forget) -> None:
         service = self._services[call.service]
         service.cancelled.discard(call.handle.job_name)
-        self._beats.drop(call.handle.job_name)
+        self._heartbeats.drop(call.handle.job_name)
         service.forgetting.add([call])
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

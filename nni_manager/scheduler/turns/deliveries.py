@@ -95,7 +95,7 @@ def _doubt(name: str, lines: Sequence[str]) -> str:
 
 
 def delivery(receipt: Receipt) -> Delivery:
-    """What an adapter is told of it."""
+    """The receipt as an adapter gets it."""
     return Delivery(resend=receipt.stored is Stored.GAP)
 
 

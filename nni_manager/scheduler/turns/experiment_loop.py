@@ -21,7 +21,7 @@ from nni_manager.scheduler.services import Services
 from nni_manager.scheduler.tuning.feed import TunerFeed
 from nni_manager.scheduler.turns.actions import Actions
 from nni_manager.scheduler.turns.inbox import Inbox
-from nni_manager.scheduler.turns.process_state import Beats, LiveSpec, tally
+from nni_manager.scheduler.turns.process_state import Heartbeats, LiveSpec, tally
 from nni_manager.scheduler.turns.training_service import TrainingService
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.scheduler.turns.turn import Result, Seen, take_turn
@@ -30,7 +30,7 @@ from nni_manager.store.database import Database
 log = logging.getLogger(__name__)
 
 #: Seconds between two tries to open the trial listener.
-_DOOR_WAIT_S = 2.0
+_LISTENER_WAIT_S = 2.0
 
 
 class ExperimentLoop:
@@ -39,7 +39,7 @@ class ExperimentLoop:
 
     def __init__(
         self, *, experiment_id: str, spec: LiveSpec, database: Database, inbox: Inbox, feed: TunerFeed,
-        services: Services, actions: Actions, beats: Beats, trial_listener: TrialListener, clock: Clock,
+        services: Services, actions: Actions, heartbeats: Heartbeats, trial_listener: TrialListener, clock: Clock,
         safety_poll_s: float, changed: Callable[[], None],
         on_status: Callable[[Result], Awaitable[None]],
     ) -> None:  # fmt: skip
@@ -55,7 +55,7 @@ class ExperimentLoop:
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._opening: asyncio.Task[None] | None = None
         self._actions = actions
-        self.beats = beats
+        self.heartbeats = heartbeats
         self._runner_listener = trial_listener
         self._clock = clock
         self._clock_steps = ClockSteps(clock)
@@ -113,9 +113,9 @@ class ExperimentLoop:
                 if not self.closed.is_set():
                     await self._wait()
             await self._close()
-            for organ in (feeding, self._opening, *self._lives.values()):
-                if organ is not None:
-                    organ.cancel()
+            for task in (feeding, self._opening, *self._lives.values()):
+                if task is not None:
+                    task.cancel()
 
     def live(self) -> None:
         """Services that do not live yet begin to, and what they need of the daemon is opened."""
@@ -158,9 +158,9 @@ class ExperimentLoop:
             except PlatformUnavailable as error:
                 trouble = Hold(code=HoldCode.PLATFORM_UNAVAILABLE, sentence=str(error))
                 self._say_no_listener(trouble)
-                await asyncio.sleep(_DOOR_WAIT_S)
+                await asyncio.sleep(_LISTENER_WAIT_S)
             else:
-                self.beats.begin()
+                self.heartbeats.begin()
                 return self._say_no_listener(None) if trouble is not None else None
 
     def _say_no_listener(self, trouble: Hold | None) -> None:
@@ -184,15 +184,15 @@ class ExperimentLoop:
         await self._act(result)
 
     async def _record(self, seen: Seen) -> Result:
-        spec, here = self._spec.now, self._surroundings()
+        spec, here = self._spec.now, self._process_state()
         told, assessed = self.feed.told, spec.assessor is not None
         with tally.turns.measured():
             return await self.database.write(lambda c: take_turn(c, spec, seen, here, told=told, assessed=assessed))
 
-    def _surroundings(self) -> ProcessState:
-        """What no database knows, as it is now."""
+    def _process_state(self) -> ProcessState:
+        """The state that is in no database, as it is now."""
         feed = self.feed
-        listening_ms, silent_ms = self.beats.silence_ms()
+        listening_ms, silent_ms = self.heartbeats.silence_ms()
         return ProcessState(
             now_ms=self._clock(),
             listening_ms=listening_ms,

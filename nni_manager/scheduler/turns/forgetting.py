@@ -86,7 +86,7 @@ class Forgetting:
         self._go_on()
 
     def hear(self, reports: Mapping[str, JobReport]) -> None:
-        """What was observed, of whatever jobs."""
+        """Takes reports on any jobs: one that has ended by its platform's word, too, can be forgotten."""
         for name in self._unheard.keys() & reports.keys():
             if reports[name].state.is_final:
                 job, _ = self._unheard.pop(name)
@@ -94,7 +94,7 @@ class Forgetting:
                 self._be_ready(replace(job, runner_word=""))
                 self._go_on()
 
-    def leave_time(self, job_name: str) -> None:
+    def wait_longer(self, job_name: str) -> None:
         """Its runner is still delivering: forgotten now, it would be cut off. Quiet for any other job."""
         if job_name in self._unheard:
             job, until = self._unheard[job_name]

@@ -25,7 +25,7 @@ _WEIGHT = {state: 3 if state.is_final else 0 for state in JobState} | {JobState.
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a turn has taken over: it must be called `stored` or `failed`."""
+    """The part of the inbox that a turn has taken over: it must be called `stored` or `failed`."""
 
     seen: Seen
     _waiting: tuple[asyncio.Future[Receipt], ...]
@@ -47,7 +47,7 @@ class Taken:
 
 @dataclass(slots=True)
 class _News:
-    """What came since the last turn."""
+    """The events since the last turn."""
 
     handles: list[JobHandle] = field(default_factory=list)
     reports: dict[str, JobReport] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class Inbox:
         return Taken(seen, tuple(news.waiting))
 
     def stored(self) -> None:
-        """What was taken last is in the store."""
+        """Notes that the part taken last is in the store."""
         self._hold_taken, self._holds_taken = None, {}
 
     @property

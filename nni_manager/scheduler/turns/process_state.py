@@ -1,5 +1,5 @@
-"""What only this process knows of experiments at work: their config as it is now, who watches them, counters, signs of
-life, warnings.
+"""The state of experiments at work that only this process knows: their config as it is now, who watches them, counters,
+signs of life, warnings.
 
 Nothing here is stored: the next process finds it out again.
 """
@@ -65,7 +65,7 @@ _LONG_S = 20.0
 _STALL_S = 60.0
 
 
-class Beats:
+class Heartbeats:
     """Of one experiment. `news`: somebody who was not heard for long is heard again."""
 
     def __init__(self, news: Callable[[], None]) -> None:
@@ -95,12 +95,12 @@ class Beats:
         if self._since_s is None:
             return None, {}
         now_s = asyncio.get_running_loop().time()
-        self._forgive(now_s - self._looked_s)
+        self._discount_stall(now_s - self._looked_s)
         self._looked_s = now_s
         heard = {name: round(1000 * (now_s - heard_s)) for name, heard_s in self._heard_s.items()}
         return round(1000 * (now_s - self._since_s)), heard
 
-    def _forgive(self, gap_s: float) -> None:
+    def _discount_stall(self, gap_s: float) -> None:
         if gap_s > _STALL_S and self._since_s is not None:
             self._since_s += gap_s
             self._heard_s = {name: heard_s + gap_s for name, heard_s in self._heard_s.items()}

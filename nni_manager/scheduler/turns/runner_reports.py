@@ -1,4 +1,4 @@
-"""Where trial runners report: their words become evidence and results of their attempt, never verdicts."""
+"""Reports of trial runners: their words become evidence and results of their attempt, never verdicts."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class RunnerReports:
         job is left in peace as long as it goes on.
         """
         experiment, side = await self._greeted(who, decided_too=True)
-        experiment.loop.services[side.service].forgetting.leave_time(side.job_name)
+        experiment.loop.services[side.service].forgetting.wait_longer(side.job_name)
         if file not in protocol.LOG_FILES:
             raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
         attempt, trials = attempt_directory(who.trial_id, who.attempt), experiment.folder.trials
@@ -165,7 +165,7 @@ class RunnerReports:
         )
         if not is_greeting and who.container and side.container not in ("", who.container):
             raise AttemptDecided(runners.SUPERSEDED)
-        experiment.loop.beats.hear(side.job_name)
+        experiment.loop.heartbeats.hear(side.job_name)
         return experiment, side
 
     async def _closed(self, experiment_id: str) -> Exception:

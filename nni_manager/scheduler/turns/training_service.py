@@ -19,7 +19,7 @@ from nni_manager.domain.clock import Clock
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Hold, HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
-from nni_manager.domain.service import LiveService, ServiceStatus, Wait
+from nni_manager.domain.service import LiveService, ServiceStatus, Wait, WaitCode
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, NoRoom, Platform
 from nni_manager.scheduler.planning import decisions as d
 from nni_manager.scheduler.planning.snapshot import ServiceState
@@ -120,6 +120,7 @@ class TrainingService:
     def live(self) -> LiveService:
         """As people see it."""
         now = self.state
+        self._note_status()
         return LiveService(
             name=self.name, platform=self.spec.name, status=self._status, since_ms=self._status_since_ms,
             trouble=now.trouble, free=now.free, full=now.full,
@@ -143,6 +144,7 @@ class TrainingService:
         if not job_name:
             self._full = None
             self.cancelled.clear()  # it may have been connected again, and stops sent before may not have arrived
+            self._note_status()
             self._inbox.wake()
         self.observer.wake(job_name)
 
@@ -159,7 +161,7 @@ class TrainingService:
 
     @property
     def wanted(self) -> PlatformSpec:
-        """What it goes by, or is about to."""
+        """The spec that it goes by, or is about to."""
         return self.spec if self._next is None else self._next[0]
 
     # Its life
@@ -359,10 +361,16 @@ class TrainingService:
 
     def _note_status(self) -> None:
         is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
-        status = ServiceStatus.AWAY if self.trouble is not None else is_up
+        status = ServiceStatus.AWAY if self.trouble is not None or self._has_no_machine else is_up
         if status is not self._status:
             self._status, self._status_since_ms = status, self._clock()
             self._inbox.wake()
+
+    @property
+    def _has_no_machine(self) -> bool:
+        """It was entered, and none of its machines can be reached."""
+        why = self._full or (self.platform.room().why if self.is_entered else None)
+        return why is not None and why.code is WaitCode.MACHINE_DOWN
 
     def _shut(self, why: Wait) -> None:
         """No room: not asked again before room changes, or a while is over."""

@@ -1,4 +1,4 @@
-"""What experiments need of the trial listener: open while they run, its address, and a token for each job."""
+"""The trial listener as experiments need it: open while they run, its address, and a token for each job."""
 
 from __future__ import annotations
 

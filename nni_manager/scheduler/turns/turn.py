@@ -28,7 +28,7 @@ _COUNT_EVERY_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What happened since the last turn and is not in the store yet."""
+    """The events since the last turn that are not in the store yet."""
 
     handles: tuple[JobHandle, ...] = ()
     #: Job name → evidence.
@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What the turn decided, for the loop to act on."""
+    """The result of a turn, for the loop to act on."""
 
     #: What became of the last lines, in their order.
     receipts: tuple[Receipt, ...]

@@ -129,11 +129,15 @@ class _Watch:
                 if queue.empty():  # else it would tell a later version than what it was told so far
                     yield self._bookmark()
                 continue
-            if change is None:
-                self.broken = True
-                return
-            if line := self._told(change):
-                yield line
+            while True:  # all that waits, or a watch would fall behind whoever keeps the server busy
+                if change is None:
+                    self.broken = True
+                    return
+                if line := self._told(change):
+                    yield line
+                if queue.empty():
+                    break
+                change = queue.get_nowait()
 
     def _all(self) -> list[Object]:
         return self._store.all(self._target.kind.key, self._target.namespace or None)

@@ -127,7 +127,10 @@ def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(ds
 
 @pytest.mark.parametrize("job_type", ["PyTorchJob", "TFJob"])
 def test_one_of_two_containers_reports(dsw: Dsw, job_type: str) -> None:
-    command = f'echo "$RANK$TF_CONFIG" > who; {REPORT}'
+    meeting = dsw.folder / "meeting"
+    meeting.mkdir()
+    both_run = f'mktemp -p {meeting} > /dev/null; until [ "$(ls {meeting} | wc -l)" = 2 ]; do sleep 0.05; done'
+    command = f'echo "$RANK$TF_CONFIG" > who; {both_run}; {REPORT}'
     id = dsw.create(command, trials=1, jobType=job_type, podCount=2)
     dsw.daemon.wait(id, "DONE", timeout_s=90)
     (trial,) = dsw.check(id, 1)

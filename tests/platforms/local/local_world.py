@@ -18,7 +18,7 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.keeper.leaving import job_report
+from nni_manager.platform_kit.keeper.forgetting import job_report
 from nni_manager.platform_kit.testing import Feature, Recorder
 from nni_manager.platforms.local.platform import LocalPlatform
 from tests.platforms.keeper_world import KeeperWorld, job_spec

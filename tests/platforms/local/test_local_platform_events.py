@@ -12,7 +12,7 @@ import pytest
 from nni_manager.domain.errors import PlatformUnavailable, StoreUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.keeper.client import Keeper, Listener
-from nni_manager.platform_kit.keeper.leaving import job_report
+from nni_manager.platform_kit.keeper.forgetting import job_report
 from nni_manager.platform_kit.testing import DeliveredLines, Recorder, unreachable_keeper
 from nni_manager.platforms.local.platform import LocalPlatform
 from trial_runner import protocol

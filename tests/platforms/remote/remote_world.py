@@ -21,7 +21,7 @@ from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.keeper.client import Keeper
-from nni_manager.platform_kit.keeper.leaving import job_report
+from nni_manager.platform_kit.keeper.forgetting import job_report
 from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.remote.address import Address
 from nni_manager.platforms.remote.config import RemoteConfig

@@ -82,12 +82,31 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
 
 async def test_an_unknown_host_key_is_shown_and_can_be_accepted(machine: InProcessMachine) -> None:
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
-    assert f"`hostKey: {machine.fingerprint}`" in finding.fix
+    assert f"`hostKey: {machine.fingerprint}`" in finding.fix and "`hostKey: accept-new`" in finding.fix
     assert machine.refused_logins == 0, "no password goes to whom one does not know"
     _know(machine, machine.host_key)
     await only(machine.entry(hostKey=None), "login", Severity.FINE)
     text = machine.host_key.export_public_key().decode().strip()
     await only(machine.entry(hostKey=text), "login", Severity.FINE)
+
+
+async def test_a_new_host_key_is_taken_once_and_no_other_after_it(machine: InProcessMachine) -> None:
+    await only(machine.entry(hostKey="accept-new"), "login", Severity.FINE)
+    await only(machine.entry(hostKey=None), "login", Severity.FINE)
+    text, mode = _known_hosts()
+    assert [line.split()[0] for line in text.splitlines()] == [f"[127.0.0.1]:{machine.port}"]
+    assert mode == 0o600
+    await machine.stop()
+    machine.host_key = asyncssh.generate_private_key("ssh-ed25519")
+    await machine.start()
+    finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
+    assert "has changed" in finding.sentence and machine.refused_logins == 0
+
+
+async def test_a_new_host_key_that_cannot_be_remembered(machine: InProcessMachine) -> None:
+    os.mkdir(f"{os.environ['HOME']}/.ssh/known_hosts")
+    finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
+    assert "cannot be remembered" in finding.sentence
 
 
 async def test_a_host_key_that_has_changed(machine: InProcessMachine) -> None:
@@ -197,6 +216,12 @@ def _key(path: Path, kind: str = "ssh-ed25519", passphrase: str | None = None) -
 
 def _write_config(text: str) -> None:
     Path(os.environ["HOME"], ".ssh", "config").write_text(text)
+
+
+def _known_hosts() -> tuple[str, int]:
+    """Text and mode."""
+    path = Path(os.environ["HOME"], ".ssh", "known_hosts")
+    return path.read_text(), path.stat().st_mode & 0o777
 
 
 def _know(machine: InProcessMachine, key: asyncssh.SSHKey) -> None:

@@ -49,7 +49,7 @@ def make(path: Path) -> None:
     experiments.add_import(connection, '[{"parameter": {"x": 0.5}, "value": 1}]', 1012)
     experiments.set_hold(connection, Hold(code=HoldCode.TUNER_RAISED, sentence="the tuner raised", details="Traceback"))
     secrets.put(connection, {"${TOKEN}": "not-a-real-token"})
-    experiments.set_view(connection, Endpoint(port=8080, prefix="my/pre"))
+    experiments.set_endpoint(connection, Endpoint(port=8080, prefix="my/pre"))
     connection.execute("PRAGMA journal_mode=DELETE")
     connection.execute("VACUUM")
     connection.close()

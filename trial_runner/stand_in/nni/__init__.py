@@ -6,7 +6,7 @@ modules `tuner`, `assessor` and `utils`. Everything else says that it needs the 
 
 import nni_upstream
 
-if not nni_upstream.hand_over(__name__, __file__):
+if not nni_upstream.use_real_nni(__name__, __file__):
     from nni.absent import attribute as __getattr__  # noqa: F401 - Python asks it for missing names
     from nni.trial import (
         get_current_parameter,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AssessResult(Enum):
-    """What an assessor thinks of a trial."""
+    """An assessor's judgement on a trial."""
 
     #: Go on.
     Good = True

@@ -1,4 +1,5 @@
-"""What trial code calls: its parameters, its results, its ids. Outside an experiment it runs by itself, in words."""
+"""The functions that trial code calls: its parameters, its results, its ids. Outside an experiment they work by
+themselves, in words."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ get_next_parameters = get_next_parameter
 
 
 def get_current_parameter(tag: str | None = None) -> Any:
-    """What `get_next_parameter` answered, or its entry `tag`; None before that was called."""
+    """The answer of `get_next_parameter`, or its entry `tag`; None before that was called."""
     if _record is None:
         return None
     return _record["parameters"] if tag is None else _record["parameters"][tag]

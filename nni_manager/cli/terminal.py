@@ -1,0 +1,35 @@
+"""What the terminal can show: its width and its colours. Where output goes elsewhere it has neither."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import click
+
+#: What a status is shown in; others are as all text is.
+_COLOURS = {
+    "SUCCEEDED": "green", "DONE": "green", "RUNNING": "cyan", "FAILED": "red", "SYS_CANCELED": "red", "ERROR": "red",
+    "ON HOLD": "red", "UNKNOWN": "yellow", "EARLY_STOPPED": "yellow", "STOPPING": "yellow",
+}  # fmt: skip
+
+
+def width() -> int | None:
+    """Columns; None: there is no terminal, so nothing is cut, wrapped or left out."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def coloured_status(text: str) -> str:
+    """`text` may have blanks around the status, and a sentence after its colon."""
+    colour = _COLOURS.get(text.partition(":")[0].strip())
+    return click.style(text, fg=colour) if colour and _has_colours() else text
+
+
+def heading(text: str) -> str:
+    return click.style(text, bold=True) if text and _has_colours() else text
+
+
+def _has_colours() -> bool:
+    """NO_COLOR switches them off, whatever it says: no-color.org."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,99 @@
+"""The list of trials as people read it: a column for each parameter, and why a trial waits or failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nni_manager.cli import table
+from nni_manager.cli.output import compact, duration, flat, number
+from nni_manager.cli.table import Column, Row
+from nni_manager.domain.reason_words import in_words
+from nni_manager.domain.trial import TrialStatus
+
+Trial = Mapping[str, Any]
+
+_FIRST = (
+    Column(header="NO"), Column(header="ID"), Column(header="STATUS", is_status=True), Column(header="RESULT"),
+    Column(header="TIME"),
+)  # fmt: skip
+_LAST = (Column(header="WHERE", least=12, dispensable=2), Column(header="WHY", is_note=True))
+#: How a parameter that is no object is called.
+_NAMELESS = "PARAMETERS"
+#: Digits of parameters where there is room, and where there is not.
+_DIGITS, _FEW_DIGITS = 6, 4
+#: Words and headers are cut down to so many characters, numbers never.
+_LEAST_WORD, _LEAST_HEADER = 8, 5
+
+
+def text(trials: Sequence[Trial], width: int | None) -> str:
+    """`width`: of the terminal; None: there is none."""
+    columns, rows = _of(trials, _DIGITS)
+    if width is not None and table.natural_width(columns, rows) > width:
+        columns, rows = _of(trials, _FEW_DIGITS, with_place=len({row[-2] for row in rows}) > 1)
+    made = table.layout(columns, rows, width)
+    hidden = [header for header in made.left_out if header != "WHERE"]
+    more = f"\n… and {', '.join(hidden)}: a wider terminal shows more, --json shows all" if hidden else ""
+    return made.text + more
+
+
+def result(trial: Trial) -> str:
+    """Without a number, as for NaN or a list: what was reported. While it runs: its last intermediate result."""
+    value = trial["finalValue"]
+    if value is None and trial["lastValue"] is not None and not TrialStatus(trial["status"]).is_final:
+        return f"{number(trial['lastValue'])} so far"
+    return number(value) if value is not None else str(trial["finalResult"] or "")
+
+
+def time_taken(trial: Trial) -> str:
+    """Of one that runs: until now."""
+    started, ended = trial["startedMs"], trial["endedMs"]
+    if started is None:
+        return ""
+    return duration((ended if ended is not None else time.time() * 1000) / 1000 - started / 1000)
+
+
+def why(trial: Trial) -> str:
+    if trial["wait"]:
+        return str(trial["wait"]["sentence"])
+    return in_words(trial["reason"], trial["message"])
+
+
+def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tuple[list[Column], list[Row]]:
+    """Without a place: that says nothing where all trials have the same."""
+    shown = [dict(_cells(trial["parameters"], digits)) for trial in trials]
+    names = list(dict.fromkeys(name for cells in shown for name in cells))
+    columns = [*_FIRST, *(_column(name, [cells.get(name, "") for cells in shown]) for name in names), *_LAST]
+    return columns, [_row(trial, cells, names, with_place) for trial, cells in zip(trials, shown, strict=True)]
+
+
+def _row(trial: Trial, cells: Mapping[str, str], names: Sequence[str], with_place: bool) -> Row:
+    place = (trial["place"] or trial["service"] or "") if with_place else ""
+    return (
+        str(trial["sequenceId"]), trial["id"], trial["status"], result(trial), time_taken(trial),
+        *(cells.get(name, "") for name in names), place, why(trial),
+    )  # fmt: skip
+
+
+def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[str, str]]:
+    """Of a nested choice: its name, and beside it what belongs to that."""
+    if not isinstance(parameters, Mapping):
+        yield _NAMELESS, compact(parameters)
+        return
+    for name, value in parameters.items():
+        header = flat(place if name == "_name" and place else f"{place}.{name}" if place else str(name))
+        if isinstance(value, Mapping) and "_name" in value:
+            yield from _cells(value, digits, header)
+        else:
+            yield header, value if isinstance(value, str) else number(value, digits) or compact(value)
+
+
+def _column(name: str, cells: Sequence[str]) -> Column:
+    widest = max(map(len, cells), default=0)
+    least = widest if _are_numbers(cells) else min(widest, _LEAST_WORD)
+    return Column(header=name, least=min(max(least, _LEAST_HEADER), max(widest, len(name))), dispensable=1)
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return all(cell == "" or cell[-1].isdigit() for cell in cells)

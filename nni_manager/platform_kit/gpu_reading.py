@@ -1,0 +1,93 @@
+"""A keeper's reading of its machine's GPUs: the cards, and the processes on them that are none of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_GIB = 2**30
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """A process that computes on a card and belongs to no job of this keeper."""
+
+    pid: int
+    #: Empty: the keeper cannot see it, as from inside a container.
+    user: str
+    #: None: not told.
+    memory_bytes: int | None
+
+    def __str__(self) -> str:
+        """``pid 4242 of user x, 11 GiB``."""
+        user = f" of user {self.user}" if self.user else ""
+        return f"pid {self.pid}{user}" + (f", {in_words(self.memory_bytes)}" if self.memory_bytes else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One GPU."""
+
+    index: int
+    #: Empty: not told; then its machine and its index name it.
+    uuid: str = ""
+    name: str = ""
+    #: None: not told.
+    memory_bytes: int | None = None
+    #: What is used by others than our jobs.
+    foreign_bytes: int = 0
+    foreign: tuple[Foreign, ...] = ()
+    #: Job → bytes that it uses.
+    used_by_job: Mapping[str, int] = field(default_factory=dict)
+    #: Why nobody can use it, in the driver's words; empty: it is well.
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All cards of a machine at a moment."""
+
+    cards: tuple[Card, ...]
+    #: What was asked: nvml or nvidia-smi.
+    source: str = ""
+    #: Why they could not be read; empty: they were.
+    error: str = ""
+    #: There is no driver on the machine, so that there is no use in waiting.
+    is_absent: bool = False
+
+    @classmethod
+    def parse(cls, told: object) -> Reading:
+        """`told`: the *reading* of the wire contract; something else comes from a keeper that knows of no GPUs."""
+        if not isinstance(told, Mapping):
+            sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
+            return cls(cards=(), error=sentence)
+        cards = tuple(_card(entry) for entry in told.get("cards", ()))
+        source, error = str(told.get("source", "")), str(told.get("error", ""))
+        return cls(cards=cards, source=source, error=error, is_absent=bool(told.get("is_absent")))
+
+
+def in_words(size: int) -> str:
+    """``11 GiB``, ``1.5 GiB``, ``512 MiB``."""
+    if size < _GIB:
+        return f"{round(size / _MIB)} MiB"
+    return f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"
+
+
+def _card(told: Mapping[str, Any]) -> Card:
+    processes = told["processes"]
+    ours = {p["job"]: 0 for p in processes if p["job"] is not None}
+    for process in processes:
+        if process["job"] is not None:
+            ours[process["job"]] += process["memory_bytes"] or 0
+    return Card(
+        index=told["index"], uuid=told["uuid"], name=told["name"], memory_bytes=told["memory_bytes"],
+        foreign_bytes=max(0, (told["used_bytes"] or 0) - sum(ours.values())),
+        foreign=tuple(
+            Foreign(pid=process["pid"], user=process["user"], memory_bytes=process["memory_bytes"])
+            for process in processes
+            if process["is_compute"] and process["job"] is None
+        ),
+        used_by_job=ours, error=told["error"],
+    )  # fmt: skip

@@ -1,0 +1,198 @@
+"""The jobs of one training service at a keeper: their states as ours, the delivery of their results, and how they are
+forgotten.
+
+The keeper's states of a job as ours:
+
+=======  ==========================================
+keeper   JobState
+=======  ==========================================
+RUNNING  RUNNING
+ENDED    SUCCEEDED for exit code 0, FAILED otherwise
+LOST     LOST
+=======  ==========================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from nni_manager.domain.errors import PlatformError, PlatformUnavailable
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.contract import Host
+from trial_runner import protocol
+
+
+def job_report(job: Mapping[str, Any]) -> JobReport:
+    """`job` as in `trial_runner.protocol`."""
+    return JobReport(
+        state=_state(job),
+        exit_code=job.get("exit_code"),
+        signal=job.get("signal"),
+        stderr_tail=job.get("stderr_tail") or "",
+        message=job.get("message") or "",
+        started_ms=job.get("started_ms"),
+        ended_ms=job.get("ended_ms"),
+        place=(job.get("reservation") or {}).get("place", ""),
+    )
+
+
+def _state(job: Mapping[str, Any]) -> JobState:
+    if job["state"] == protocol.RUNNING:
+        return JobState.RUNNING
+    if job["state"] == protocol.ENDED:
+        return JobState.SUCCEEDED if job.get("exit_code") == 0 else JobState.FAILED
+    return JobState.LOST if job["state"] == protocol.LOST else JobState.UNKNOWN
+
+
+class Tell(Protocol):
+    def __call__(self, name: str, report: JobReport, *, is_news: bool = True) -> None:
+        """This is known of the job now; `is_news`: somebody should look at it."""
+
+
+class Deliveries:
+    """Results of one training service's jobs on their way to the scheduler, and the ends that wait for them."""
+
+    def __init__(self, host: Host, tell: Tell) -> None:
+        self._host = host
+        self._tell = tell
+        #: By job: results handed over and not stored yet, and the end that waits for them.
+        self._pending: dict[str, set[asyncio.Task[None]]] = {}
+        self._held_ends: dict[str, JobReport] = {}
+
+    def add(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> asyncio.Task[None]:
+        delivery = asyncio.create_task(
+            self._deliver(job_name, outbox, start, end, lines), name=f"results of {job_name}"
+        )
+        self._pending.setdefault(job_name, set()).add(delivery)
+        delivery.add_done_callback(lambda done: self._on_delivered(job_name, done))
+        return delivery
+
+    def hold_end(self, job_name: str, report: JobReport) -> bool:
+        """Whether it waits for results, after which it is told."""
+        if job_name not in self._pending:
+            return False
+        self._held_ends[job_name] = report
+        return True
+
+    def drop_ends(self) -> None:
+        """The next connection tells of them again."""
+        self._held_ends.clear()
+
+    async def settled(self) -> None:
+        """All that was handed over is stored, or is not going to be."""
+        if tasks := self._all():
+            await asyncio.wait(tasks)
+
+    async def cancel(self) -> None:
+        tasks = self._all()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        """Raises when a stretch before these lines is missing: the next connection follows from what is stored."""
+        ended = self._held_ends.get(job_name) if len(self._pending[job_name]) == 1 else None
+        delivery = await self._host.deliver(job_name, outbox, start, end, lines, ended)
+        if delivery.resend:
+            raise PlatformUnavailable(f"job {job_name}: what {outbox} holds before byte {start} is not stored")
+        if ended is not None and self._held_ends.pop(job_name, None) is not None:
+            self._tell(job_name, ended, is_news=False)  # told with the lines
+
+    def _on_delivered(self, job_name: str, delivery: asyncio.Task[None]) -> None:
+        pending = self._pending[job_name]
+        pending.discard(delivery)
+        if not pending:
+            del self._pending[job_name]
+        if delivery.cancelled() or delivery.exception() is not None:
+            self._held_ends.pop(job_name, None)
+        elif not pending and job_name in self._held_ends:
+            self._tell(job_name, self._held_ends.pop(job_name))
+
+    def _all(self) -> set[asyncio.Task[None]]:
+        return set().union(*self._pending.values())
+
+
+#: Seconds that `send_off` waits for a process which has said its last word and is about to end.
+_LAST_MOMENT_S = 2.0
+
+#: Of these jobs, those that the adapter knows; the others are ended.
+Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
+
+
+class KeptJobs(Protocol):
+    """The jobs of one training service at their keeper; methods raise PlatformUnavailable."""
+
+    async def listed(self) -> dict[str, dict[str, Any]]:
+        """Name → job."""
+
+    async def cancel(self, names: Sequence[str], grace_s: float) -> None:
+        """Asks them to end."""
+
+    async def request(self, verb: str, **arguments: Any) -> Any:
+        """Asks the keeper."""
+
+
+class ForgottenJobs:
+    """Jobs of one training service that are to be forgotten; `in` it are those whose end is waited for."""
+
+    def __init__(self, jobs: KeptJobs, known: Known | None) -> None:
+        self._jobs = jobs
+        self._known = known
+        self._names: set[str] = set()
+        self._gone = asyncio.Event()
+        self._sweeping: set[asyncio.Task[None]] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    async def send_off(self, names: Sequence[str]) -> None:
+        """Ends those that run, and waits a moment for that."""
+        if not names:
+            return
+        self._names.update(names)  # before the keeper is asked: an end is told once, perhaps meanwhile
+        jobs = await self._jobs.listed()
+        running = {name for name in names if name in jobs and jobs[name]["state"] == protocol.RUNNING}
+        self._names -= set(names) - running
+        await self._end(running & self._names)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_MOMENT_S):
+                while running & self._names:
+                    self._gone.clear()
+                    await self._gone.wait()
+
+    async def end_unknown(self) -> None:
+        """Jobs that nobody knows, or that were forgotten while they ran, on a new connection."""
+        if self._known is None and not self._names:
+            return
+        jobs = await self._jobs.listed()
+        known = await self._known(jobs) if self._known is not None else jobs
+        self._names = {name for name in jobs if name in self._names or name not in known}
+        await self._end(self._names)
+
+    def note_end(self, name: str, wake: Callable[[str], None]) -> None:
+        """No process of it is left, and nobody else has the keeper forget it. `wake`: told of that."""
+        self._names.discard(name)
+        self._gone.set()
+        task = asyncio.create_task(self._forget(name, wake), name=f"forget {name}")
+        self._sweeping.add(task)
+        task.add_done_callback(self._sweeping.discard)
+
+    async def cancel(self) -> None:
+        """Ends the tasks; a job that is not forgotten yet is found again by whoever connects next."""
+        for task in tuple(self._sweeping):
+            task.cancel()
+        await asyncio.gather(*self._sweeping, return_exceptions=True)
+
+    async def _end(self, names: Collection[str]) -> None:
+        """They may have been told of already, or never on this connection."""
+        if names:
+            await self._jobs.cancel(sorted(names), 0)
+            await self._jobs.request("follow", jobs={name: {} for name in names})
+
+    async def _forget(self, name: str, wake: Callable[[str], None]) -> None:
+        with suppress(PlatformError):  # it is found again on the next connection
+            await self._jobs.request("forget", names=[name])
+            wake(name)

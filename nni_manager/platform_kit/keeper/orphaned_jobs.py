@@ -1,0 +1,73 @@
+"""Jobs of an experiment that nobody can work on now, at a keeper: they are ended, and forgotten only if it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from nni_manager.platform_kit.keeper.client import Job, Keeper
+from trial_runner import protocol
+
+#: Seconds between two looks whether they have ended. Their ends would only be told to somebody who follows them, and
+#: with them everything they ever reported, which nobody could store.
+_LOOK_S = 0.1
+
+
+async def end(keeper: Keeper, experiment_id: str, *, forget: bool, owner: str | None = None) -> None:
+    """Returns when all jobs of an experiment, or of one of its services (`owner`), have ended.
+
+    Unless it is to `forget` them, the keeper keeps their ends and what they reported until somebody takes them in.
+    Raises PlatformUnavailable.
+    """
+
+    async def end_all() -> None:
+        jobs = await _end_running(keeper, experiment_id, owner)
+        if jobs and forget:
+            await keeper.request("forget", names=list(jobs))
+
+    await at(keeper, f"cleaner of {owner or experiment_id}", end_all)
+
+
+async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Works with a keeper to which nobody else may be connected."""
+    await keeper.listen(listener, _IgnoringListener())
+    try:
+        await work()
+    finally:
+        keeper.leave(listener)
+
+
+async def _end_running(keeper: Keeper, experiment_id: str, owner: str | None) -> dict[str, Job]:
+    """Name → job, all ended."""
+    asked: set[str] = set()
+    while True:
+        listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
+        # owners are ``service:experiment``
+        jobs = {
+            name: job
+            for name, job in listed.items()
+            if job["owner"].rpartition(":")[2] == experiment_id and owner in (None, job["owner"])
+        }
+        running = {name for name, job in jobs.items() if job["state"] == protocol.RUNNING}
+        for name in running - asked:
+            await keeper.request("signal", name=name)
+        if not running:
+            return jobs
+        asked |= running
+        await asyncio.sleep(_LOOK_S)
+
+
+class _IgnoringListener:
+    """Listens only so that there is a connection."""
+
+    async def on_connected(self) -> None:
+        pass
+
+    async def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
+        pass
+
+    def on_ended(self, job_name: str, job: Job) -> None:
+        pass
+
+    def on_disconnected(self) -> None:
+        pass

@@ -1,0 +1,71 @@
+"""Which channel the pods of a job have chosen: those that may choose push where they reach us, and else wait for us.
+
+Whether pods reach this machine is found out by those that have to. Each tries for a few seconds; only what runs longer
+is asked, once, by a command that is started in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from nni_manager.platform_kit.kubernetes.client import Object
+from trial_runner import protocol
+
+#: Seconds after which a pod that runs has tried, and those between two questions to one that has not.
+_TRIED_S = 6.0
+_AGAIN_S = 2.0
+
+#: A pod → what its runner says: push, exec, or empty while it tries.
+Ask = Callable[[Object], Awaitable[str]]
+
+
+class Choices:
+    """Of the pods of one job; `on_chosen` hears of each once."""
+
+    def __init__(self, ask: Ask, on_chosen: Callable[[str], None]) -> None:
+        self._ask = ask
+        self._on_chosen = on_chosen
+        #: uid → channel.
+        self._chosen: dict[str, str] = {}
+        #: uid → when it is asked next, by the loop's clock.
+        self._due_s: dict[str, float] = {}
+
+    async def of(self, pod: Object) -> str:
+        """Empty: not known yet. `pod` runs."""
+        uid, told = str(pod["metadata"].get("uid")), told_channel(pod)
+        if told != protocol.PUSH_OR_EXEC:
+            self._chosen[uid] = told
+        now_s = asyncio.get_running_loop().time()
+        if uid not in self._chosen and now_s >= self._due_s.setdefault(uid, now_s + _TRIED_S):
+            self._due_s[uid] = now_s + _AGAIN_S
+            if channel := await self._ask(pod):
+                self._chosen[uid] = channel
+                self._on_chosen(channel)
+        return self._chosen.get(uid, "")
+
+    def of_now(self, pod: Object) -> str:
+        """The same, from memory."""
+        return self._chosen.get(str(pod["metadata"].get("uid")), "")
+
+    def due_s(self, pods: Iterable[Object]) -> float | None:
+        """When the next of these is to be asked; None: none is."""
+        uids = [str(pod["metadata"].get("uid")) for pod in pods]
+        return min((self._due_s[uid] for uid in uids if uid in self._due_s and uid not in self._chosen), default=None)
+
+
+def runner_container(pod: Object) -> Object:
+    """The container that a runner was put into; empty: there is none."""
+    containers: list[Object] = (pod.get("spec") or {}).get("containers") or []
+    return next((one for one in containers if _variable(one, protocol.ENV_CHANNEL)), {})
+
+
+def told_channel(pod: Object) -> str:
+    """What its runner was told to do."""
+    return _variable(runner_container(pod), protocol.ENV_CHANNEL)
+
+
+def _variable(container: Object, name: str) -> str:
+    """The last of that name counts."""
+    found = [one.get("value") for one in container.get("env") or () if one.get("name") == name]
+    return str(found[-1] or "") if found else ""

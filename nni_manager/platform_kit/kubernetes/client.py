@@ -1,0 +1,201 @@
+"""Calls of a cluster's API, in JSON as it comes: kubernetes-asyncio connects and signs, its models are left aside.
+
+Reading each watched object into models would cost more than everything else we do with it.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit.kubernetes.access import Access, load, private_folder
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+Object = dict[str, Any]
+Query = Sequence[tuple[str, str]]
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+#: Seconds to connect, and for a whole answer.
+_CONNECT_S = 5.0
+_ANSWER_S = 20.0
+#: Bytes of an answer that are read ahead; a watched object may have more than a megabyte.
+_BUFFER = 2**21
+
+
+@dataclass(eq=False, kw_only=True)
+class Refusal(Exception):
+    """An answer that is no success; `Status` of the API, as far as it was one."""
+
+    status: int
+    #: ``AlreadyExists``, ``NotFound``, ``Forbidden``, …
+    reason: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    retry_after_s: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message or self.reason} ({self.status} {self.reason})".strip()
+
+
+class Client:
+    """Made by `connect`; `close` it."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+
+    @property
+    def host(self) -> str:
+        return str(self._api.configuration.host)
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def call(
+        self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
+        limit_s: float = _ANSWER_S,
+    ) -> Object:  # fmt: skip
+        """The answer's object. Raises Refusal, and PlatformUnavailable when there is no answer."""
+        data = await self.read(method, path, query=query, body=body, content_type=content_type, limit_s=limit_s)
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise PlatformUnavailable(f"{self.host}{path} answers with something that is no object of Kubernetes")
+        return answer
+
+    async def read(
+        self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
+        limit_s: float = _ANSWER_S,
+    ) -> bytes:  # fmt: skip
+        """The same, as bytes."""
+        limit = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S)
+        async with self._answer(method, path, query, body, content_type, limit) as answer:
+            return await answer.read()
+
+    @asynccontextmanager
+    async def lines(self, path: str, query: Query, limit_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """An answer that comes line by line, for at most `limit_s`."""
+        limit = aiohttp.ClientTimeout(total=limit_s, sock_connect=_CONNECT_S)
+        async with self._answer("GET", path, query, None, JSON, limit) as answer:
+            yield _lines(answer.content)
+
+    @asynccontextmanager
+    async def websocket(self, path: str, query: Query, protocols: Sequence[str]) -> AsyncIterator[Any]:
+        """Raises as `call`."""
+        headers = await self._headers(JSON)
+        address = self.host.replace("http", "ws", 1) + path + "?" + urlencode(query)
+        session, settings = self._api.rest_client.pool_manager, self._api.rest_client
+        try:
+            async with session.ws_connect(
+                address, headers=headers, protocols=protocols, heartbeat=30, max_msg_size=0, proxy=settings.proxy,
+                proxy_headers=settings.proxy_headers, server_hostname=settings.server_hostname,
+            ) as socket:  # fmt: skip
+                yield socket
+        except aiohttp.WSServerHandshakeError as error:
+            raise Refusal(status=error.status, reason=error.message, message="") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _unavailable(self.host, error) from None
+
+    @asynccontextmanager
+    async def _answer(
+        self, method: str, path: str, query: Query, body: object, content_type: str, limit: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            request: Any = self._api.rest_client.request  # its types are not what it takes
+            answer: aiohttp.ClientResponse = await request(
+                method, self.host + path, query_params=list(query), headers=await self._headers(content_type),
+                body=body, _preload_content=False, _request_timeout=limit,
+            )  # fmt: skip
+            async with answer:
+                if answer.status >= 300:
+                    raise _refusal(answer, await answer.read())
+                yield answer
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unavailable(self.host, error) from None
+
+    async def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"Accept": "application/json, */*", "Content-Type": content_type, "User-Agent": "nni-manager"}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"])
+        return headers
+
+
+async def connect(access: Access) -> Client:
+    """A client; nothing was asked yet. Raises BadCredentials."""
+    from kubernetes_asyncio.client import ApiClient
+
+    with private_folder() as folder:
+        settings = await load(access, Path(folder))
+        settings.connection_pool_maxsize = 0  # no limit: there may be one to each of hundreds of pods
+        api = ApiClient(settings)
+    _ignore_environment(api.rest_client, str(settings.host))
+    return Client(api)
+
+
+def _ignore_environment(rest: Any, host: str) -> None:
+    """The library's session looks for a proxy, and for a password in ~/.netrc, at each call: as dear as the call.
+
+    A proxy is looked for once, a password never: credentials are the kubeconfig's.
+    """
+    rest.proxy = rest.proxy or _proxy_for(host)
+    session: aiohttp.ClientSession = rest.pool_manager
+    rest.pool_manager = aiohttp.ClientSession(connector=session.connector, read_bufsize=_BUFFER)
+    session.detach()
+
+
+def _proxy_for(address: str) -> str | None:
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say."""
+    parts = urlsplit(address)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Of any length: an object may have a megabyte."""
+    rest = bytearray()
+    async for data in content.iter_any():
+        rest += data
+        *whole, last = rest.split(b"\n")
+        for line in whole:
+            yield bytes(line)
+        rest = last
+
+
+def _refusal(answer: aiohttp.ClientResponse, data: bytes) -> Refusal:
+    try:
+        status = json.loads(data)
+    except ValueError:
+        status = {}
+    told = status if isinstance(status, dict) else {}
+    wait = answer.headers.get("Retry-After", "")
+    return Refusal(
+        status=answer.status, reason=str(told.get("reason") or answer.reason or ""),
+        message=str(told.get("message") or data[:500].decode(errors="replace")), details=told.get("details") or {},
+        retry_after_s=float(wait) if wait.isdigit() else None,
+    )  # fmt: skip
+
+
+def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
+    """`refused`: there was no connection, so nothing was taken."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
+        return PlatformUnavailable(
+            f"{host}: its certificate is not signed by the authority of the kubeconfig ({error}); "
+            "look at certificate-authority there", refused=True,
+        )  # fmt: skip
+    if isinstance(error, TimeoutError):
+        is_refused = isinstance(error, aiohttp.ConnectionTimeoutError)
+        return PlatformUnavailable(f"{host} does not answer", refused=is_refused)
+    is_refused = isinstance(error, aiohttp.ClientConnectorError)
+    return PlatformUnavailable(f"{host} cannot be reached: {error or type(error).__name__}", refused=is_refused)

@@ -1,0 +1,197 @@
+"""One namespace of one cluster, for the whole daemon: a client, and one informer for each kind of object."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.platform_kit.connections import Connection
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.client import JSON, Client, Object, Query, Refusal, connect
+from nni_manager.platform_kit.kubernetes.informer import Informer
+from nni_manager.platform_kit.kubernetes.names import EXPERIMENT
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, Resource
+
+log = logging.getLogger(__name__)
+
+#: Jobs that are submitted at a time.
+_SUBMISSIONS = 8
+_RIGHTS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class Cluster(Connection):
+    """A credential is an `Access` as text: it names files, and holds no secret."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self._access: Access | None = None
+        self._client: Client | None = None
+        self._connecting = asyncio.Lock()
+        self._informers: dict[Resource, Informer] = {}
+        #: Whoever submits holds one: the call that ends a submission must not wait behind those that begin others.
+        self.submitting = asyncio.Semaphore(_SUBMISSIONS)
+
+    @property
+    def namespace(self) -> str:
+        assert self._access is not None, "used after a lease was admitted"
+        return self._access.namespace
+
+    async def close(self) -> None:
+        for informer in self._informers.values():
+            await informer.stop()
+        self._informers.clear()
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def check(self, credential: str) -> None:
+        access = Access.from_text(credential)
+        client = await connect(access)
+        try:
+            await self._ask(client, access)
+        finally:
+            await client.close()
+
+    async def _ask(self, client: Client, access: Access) -> None:
+        try:
+            await client.call("POST", _RIGHTS, body=review(access.namespace, "list", "", "pods"))
+        except Refusal as refusal:
+            raise _refused(client.host, refusal) from None
+        except PlatformUnavailable as error:
+            self.note_down(str(error))
+            raise
+        self.note_up()
+
+    async def use(self, credential: str) -> None:
+        self._access = Access.from_text(credential)
+        await self._connect()
+        for informer in self._informers.values():
+            informer.try_again()
+
+    async def _connect(self) -> None:
+        assert self._access is not None, "set by `use`"
+        before, self._client = self._client, await connect(self._access)
+        if before is not None:
+            await before.close()
+
+    async def client(self) -> Client:
+        assert self._client is not None, "made by `use`"
+        return self._client
+
+    # Calls
+
+    async def call(
+        self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON
+    ) -> Object:
+        """As `Client.call`; credentials that have expired are read, or made, again. Raises BadCredentials, too."""
+        client = await self.client()
+        try:
+            return await client.call(method, path, query=query, body=body, content_type=content_type)
+        except Refusal as refusal:
+            if refusal.status != 401:
+                raise
+        await self._renew(client)
+        client = await self.client()
+        try:
+            return await client.call(method, path, query=query, body=body, content_type=content_type)
+        except Refusal as refusal:
+            if refusal.status != 401:
+                raise
+            raise _refused(client.host, refusal) from None
+
+    async def _renew(self, used: Client) -> None:
+        async with self._connecting:
+            if self._client is used:
+                log.info("connection %s: the credential has expired, it is read again", self.key)
+                await self._connect()
+
+    async def create(self, resource: Resource, body: Object, query: Query = ()) -> Object:
+        return await self.call("POST", resource.path(self.namespace), body=body, query=query)
+
+    async def find(self, resource: Resource, name: str) -> Object | None:
+        try:
+            return await self.call("GET", resource.path(self.namespace, name))
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    async def list(self, resource: Resource, selector: str) -> list[Object]:
+        """With this label selector; a kind that the cluster does not have has no objects."""
+        try:
+            answer = await self.call("GET", resource.path(self.namespace), query=[("labelSelector", selector)])
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return []
+            raise
+        items: list[Object] = answer.get("items") or []
+        return items
+
+    async def delete(self, resource: Resource, name: str, *, uid: str = "") -> None:
+        """Quiet when it is not there, or is another one of that name. What belongs to it goes, too."""
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        try:
+            await self.call("DELETE", resource.path(self.namespace, name), body=body)
+        except Refusal as refusal:
+            if refusal.status not in (404, 409):
+                raise
+
+    async def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
+        """Whether the server says that we may. Raises Refusal and PlatformUnavailable."""
+        body = review(self.namespace, verb, resource.group, resource.plural, subresource)
+        answer = await self.call("POST", _RIGHTS, body=body)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    # Informers
+
+    def informer(self, resource: Resource) -> Informer:
+        """Started when it is asked for first; it lives as long as the connection."""
+        informer = self._informers.get(resource)
+        if informer is None:
+            query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
+            informer = Informer(
+                resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble
+            )  # fmt: skip
+            self._informers[resource] = informer
+            informer.start()
+        return informer
+
+    def _on_trouble(self, informer: Informer) -> None:
+        if isinstance(informer.trouble, BadCredentials) and self._client is not None:
+            asyncio.get_running_loop().create_task(self._renew_quietly(self._client))
+        asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
+        troubles = [one.trouble for one in asked if one.trouble is not None]
+        if troubles:
+            self.note_down(str(troubles[0]))
+        else:
+            self.note_up()
+
+    async def _renew_quietly(self, used: Client) -> None:
+        try:
+            await self._renew(used)
+        except BadCredentials as error:
+            log.warning("%s", error)
+
+
+def review(namespace: str, verb: str, group: str, plural: str, subresource: str = "") -> Object:
+    """A SelfSubjectAccessReview."""
+    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": plural}
+    if subresource:
+        attributes["subresource"] = subresource
+    return {
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }  # fmt: skip
+
+
+def _refused(host: str, refusal: Refusal) -> Exception:
+    if refusal.status in (401, 403):
+        return BadCredentials(
+            f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in anew, or "
+            "give another kubeconfig or context"
+        )
+    return PlatformUnavailable(f"{host}: {refusal}", refused=True)

@@ -1,0 +1,164 @@
+"""What pods and events tell of a job beside the job itself: exit code, why it ended, why it does not start, where it
+runs. Pure functions of objects as the API gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.platform_kit.kubernetes.client import Object
+
+#: Reasons for which a container waits because of its image.
+_IMAGE = frozenset({
+    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
+    "ImageInspectError", "SignatureValidationFailed",
+})  # fmt: skip
+#: Others in which nothing gets better by itself.
+_STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"})
+#: Reasons of a pod's end, or of its condition `DisruptionTarget`, that are the cluster's doing.
+_TAKEN = frozenset({
+    "Evicted", "Preempting", "Preempted", "Shutdown", "Terminated", "NodeShutdown", "NodeLost", "NodeAffinity",
+    "PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI", "DeletionByPodGC",
+    "TerminationByKubelet", "UnexpectedAdmissionError",
+})  # fmt: skip
+_MOST_TAIL = 2048
+#: Events that say why pods are not there, or not started.
+_QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEnd:
+    """How a container of a pod ended."""
+
+    pod: str
+    exit_code: int | None
+    reason: str
+    message: str
+    stderr_tail: str
+    started_ms: int | None
+    ended_ms: int | None
+    #: By the cluster, for its own reasons.
+    is_taken: bool
+
+
+def milliseconds(text: object) -> int | None:
+    """Of a time as the API writes it."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def pod_end(pod: Object, container: str = "") -> PodEnd | None:
+    """None while it has not ended."""
+    status = pod.get("status") or {}
+    taken = _taken(status)
+    ended = [_terminated(one) for one in _statuses(status) if _terminated(one)]
+    wanted = [one for one in ended if one["name"] == container] or ended
+    if status.get("phase") not in ("Failed", "Succeeded") and not taken:
+        return None
+    first = next((one for one in wanted if one.get("exitCode")), wanted[0] if wanted else {})
+    code = first.get("exitCode")
+    reason = taken or str(status.get("reason") or first.get("reason") or status.get("phase") or "")
+    return PodEnd(
+        pod=pod["metadata"]["name"], exit_code=code if isinstance(code, int) else None, reason=reason,
+        message=str(status.get("message") or ""), stderr_tail=str(first.get("message") or "")[-_MOST_TAIL:],
+        started_ms=milliseconds(first.get("startedAt")), ended_ms=milliseconds(first.get("finishedAt")),
+        is_taken=bool(taken),
+    )  # fmt: skip
+
+
+def _statuses(status: Object) -> Iterator[Object]:
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()
+
+
+def _terminated(container: Object) -> dict[str, Any]:
+    ended = (container.get("state") or {}).get("terminated")
+    return {"name": container.get("name"), **ended} if ended else {}
+
+
+def _taken(status: Object) -> str:
+    """The cluster's reason for ending it; empty: it did not."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return str(condition.get("reason") or "DisruptionTarget")
+    reason = str(status.get("reason") or "")
+    return reason if reason in _TAKEN or reason.startswith("Outof") else ""
+
+
+def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
+    """The end that explains the job's: the first that failed by itself, else one that the cluster brought about."""
+    ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
+    bad = [end for end in ends if end.exit_code or end.is_taken or end.reason == "Failed"]
+    return min(bad, key=lambda end: (end.is_taken and not end.exit_code, end.ended_ms or 0), default=None)
+
+
+def place(pods: Sequence[Object]) -> str:
+    """Pods and their nodes, in words."""
+    found = [(pod["metadata"]["name"], (pod.get("spec") or {}).get("nodeName")) for pod in pods]
+    return ", ".join(f"pod {name} on {node}" if node else f"pod {name}" for name, node in sorted(found)[:4])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """Why a pod does not start, and nothing will change that by itself."""
+
+    reason: str
+    sentence: str
+    #: It will not get better at all.
+    is_hopeless: bool
+
+
+def stuck(pods: Iterable[Object]) -> Stuck | None:
+    """A container that cannot be made, of any pod."""
+    for pod in pods:
+        for container in _statuses(pod.get("status") or {}):
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            reason = str(waiting.get("reason") or "")
+            if reason in _IMAGE or reason in _STUCK:
+                what = f"image {container.get('image')}" if reason in _IMAGE else f"container {container.get('name')}"
+                message = str(waiting.get("message") or "")
+                sentence = f"{what} of pod {pod['metadata']['name']}: {reason}{': ' if message else ''}{message}"
+                return Stuck(reason=reason, sentence=sentence, is_hopeless=reason == "InvalidImageName")
+    return None
+
+
+def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
+    """Why a job does not run yet, where the cluster says so."""
+    if (found := stuck(pods)) is not None:
+        code = WaitCode.IMAGE if found.reason in _IMAGE else WaitCode.SUBMITTED
+        return Wait(code=code, sentence=found.sentence, details={"reason": found.reason})
+    for pod in pods:
+        for condition in (pod.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                name = pod["metadata"]["name"]
+                return Wait(
+                    code=WaitCode.UNSCHEDULABLE, sentence=f"pod {name}: {condition.get('message') or 'no node fits'}",
+                    details={"pod": name, "reason": str(condition.get("reason") or "")},
+                )  # fmt: skip
+    return _from_events(events)
+
+
+def _from_events(events: Iterable[Object]) -> Wait | None:
+    newest = max(events, key=lambda event: _time(event), default=None)
+    if newest is None:
+        return None
+    message, reason = str(newest.get("message") or ""), str(newest.get("reason") or "")
+    code = WaitCode.QUOTA if _QUOTA.search(message) else _CODES.get(reason, WaitCode.SUBMITTED)
+    about = newest.get("involvedObject") or {}
+    sentence = f"{about.get('kind', 'object')} {about.get('name', '')}: {reason}: {message}".strip()
+    return Wait(code=code, sentence=sentence, details={"reason": reason})
+
+
+def _time(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
+
+
+_CODES = {"FailedScheduling": WaitCode.UNSCHEDULABLE}

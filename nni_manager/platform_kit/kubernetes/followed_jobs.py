@@ -1,0 +1,82 @@
+"""The jobs of one training service while it is connected: what informers, results and logs say of each."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from contextlib import AsyncExitStack
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobHandle, JobReport
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.kubernetes import handle_data
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.following import Following
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.reading import Reading, reading
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+from nni_manager.platform_kit.kubernetes.service import Service
+
+#: Seconds that the first list is waited for.
+_LIST_S = 20.0
+
+
+class FollowedJobs:
+    """Made by `follow`. Answers from memory: what was told last stands until the cluster has said something else."""
+
+    def __init__(self, kind: Kind, following: Following, reading: Reading | None) -> None:
+        self._kind = kind
+        self._following = following
+        self._reading = reading
+
+    def report(self, handle: JobHandle) -> JobReport:
+        told, memory = handle_data.read(handle), self.memory(handle)
+        found = self._following.report(memory)
+        if self._reading is not None:
+            found = self._reading.seen(memory, found)
+        return dataclasses.replace(found, link=told.link) if told.link else found
+
+    def memory(self, handle: JobHandle, created: Object | None = None) -> JobMemory:
+        """`created`: what the server has just made, if it has."""
+        told = handle_data.read(handle)
+        known = self._following.find(told.name)
+        if known is not None and known.uid == told.uid:
+            return known
+        made_s = asyncio.get_running_loop().time() if created is not None else float("-inf")
+        memory = self._following.follow(
+            JobMemory(
+                job_name=handle.job_name, name=told.name, uid=told.uid, container=self._kind.container, object=created,
+                made_s=made_s,
+            )
+        )  # fmt: skip
+        if self._reading is not None:
+            self._reading.follow(memory, told.folder)
+        return memory
+
+    def forget(self, memory: JobMemory) -> None:
+        self._following.forget(memory.name)
+        if self._reading is not None:
+            self._reading.forget(memory)
+
+
+async def follow(
+    cluster: Cluster, resource: Resource, kind: Kind, service: Service, host: Host, stack: AsyncExitStack, *,
+    sends_code: bool,
+) -> FollowedJobs:  # fmt: skip
+    """Once everything was listed; until the stack is left. Raises PlatformUnavailable and BadCredentials."""
+    jobs, pods, events = (cluster.informer(one) for one in (resource, PODS, EVENTS))
+    try:
+        async with asyncio.timeout(_LIST_S):
+            for informer in (jobs, pods):
+                await informer.ready()
+    except TimeoutError:
+        raise PlatformUnavailable(f"the cluster did not list its objects within {_LIST_S:g} s") from None
+    following = Following(jobs, pods, events, kind.read, host.wake)
+    stack.callback(following.close)
+    found = reading(service, cluster, host, sends_code=sends_code)
+    if found is not None:
+        stack.push_async_callback(found.close)
+        following.on_change = found.notice
+    return FollowedJobs(kind, following, found)

@@ -1,0 +1,166 @@
+"""The jobs of one service that are followed: what informers tell is put to the job that it is about, which is woken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nni_manager.domain.job import JobReport
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.informer import Informer
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory, Read
+from nni_manager.platform_kit.kubernetes.names import JOB
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+
+#: Events of one job that are kept.
+_MOST_EVENTS = 20
+
+
+class Following:
+    """A listener of the informers of jobs, pods and events. `wake`: called with a job's name."""
+
+    def __init__(
+        self, jobs: Informer, pods: Informer, events: Informer, read: Read, wake: Callable[[str], None]
+    ) -> None:
+        self._informers = (jobs, pods, events)
+        self._jobs, self._pods, self._events = self._informers
+        self._read = read
+        self._wake = wake
+        self._memories: dict[str, JobMemory] = {}
+        #: Job → its pods, followed or not.
+        self._pods_of: dict[str, dict[str, Object]] = {}
+        self._alarms: dict[str, asyncio.TimerHandle] = {}
+        #: Called with a job whose pods or object have changed.
+        self.on_change: Callable[[JobMemory], None] = lambda memory: None
+        for pod in pods.objects.values():
+            self._put_pod(pod)
+        for informer in self._informers:
+            informer.listeners.append(self)
+
+    def close(self) -> None:
+        for informer in self._informers:
+            if self in informer.listeners:
+                informer.listeners.remove(self)
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+
+    def find(self, name: str) -> JobMemory | None:
+        return self._memories.get(name)
+
+    def follow(self, memory: JobMemory) -> JobMemory:
+        """From now on; idempotent. `memory.object`: what the server answered when it was created, if it was."""
+        known = self._memories.get(memory.name)
+        if known is not None and known.uid in ("", memory.uid):
+            return known
+        self._memories[memory.name] = memory
+        listed = self._jobs.objects.get(memory.name)
+        if listed is not None and _is_same(memory, listed):
+            memory.object = listed
+        memory.pods.update(self._pods_of.get(memory.name, {}))
+        for event in self._events.objects.values():
+            if _is_about(event, memory.name):
+                self._put_event(event)
+        return memory
+
+    def forget(self, name: str) -> None:
+        self._memories.pop(name, None)
+        alarm = self._alarms.pop(name, None)
+        if alarm is not None:
+            alarm.cancel()
+
+    def report(self, memory: JobMemory) -> JobReport:
+        loop = asyncio.get_running_loop()
+        found, again_s = memory.report(self._read, loop.time())
+        alarm = self._alarms.pop(memory.name, None)
+        if alarm is not None:
+            alarm.cancel()
+        if again_s is not None:
+            self._alarms[memory.name] = loop.call_later(again_s + 0.01, self._wake, memory.job_name)
+        return found
+
+    # What informers tell
+
+    def on_object(self, resource: Resource, found: Object) -> None:
+        if resource == EVENTS:
+            self._tell(self._put_event(found))
+        elif resource == PODS:
+            self._put_pod(found)
+            memory = self._memories.get(_label(found))
+            if memory is not None:
+                memory.pods[found["metadata"]["name"]] = found
+            self._tell(memory)
+        elif (memory := self._memories.get(found["metadata"]["name"])) is not None and _is_same(memory, found):
+            memory.object = found
+            self._tell(memory)
+
+    def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
+        if resource == PODS:
+            self._drop_pod(last)
+            memory = self._memories.get(_label(last))
+            if memory is not None:
+                memory.pods.pop(last["metadata"]["name"], None)
+                memory.gone_pods[last["metadata"]["name"]] = last
+            self._tell(memory)
+        elif resource != EVENTS:
+            memory = self._memories.get(last["metadata"]["name"])
+            if memory is not None and _is_same(memory, last):
+                memory.object = last
+                self._remove(memory, was_seen)
+
+    def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
+        """What was made before the list and is not in it, is gone."""
+        if resource != self._jobs.resource:
+            return
+        for memory in self._memories.values():
+            if memory.name not in names and memory.removed_s is None and memory.made_s < begun_s:
+                self._remove(memory, False)
+
+    def _remove(self, memory: JobMemory, was_seen: bool) -> None:
+        memory.removed_s = asyncio.get_running_loop().time()
+        memory.was_deleted = was_seen
+        self._tell(memory)
+
+    def _put_event(self, event: Object) -> JobMemory | None:
+        """Of the job itself, or of a pod, which operators call after it."""
+        about = _about(event)
+        memory = self._memories.get(about)
+        while memory is None and "-" in about:
+            about = about.rpartition("-")[0]
+            memory = self._memories.get(about)
+        if memory is not None and memory.final is None:
+            memory.events[event["metadata"]["name"]] = event
+            while len(memory.events) > _MOST_EVENTS:
+                del memory.events[next(iter(memory.events))]
+        return memory
+
+    def _put_pod(self, pod: Object) -> None:
+        self._pods_of.setdefault(_label(pod), {})[pod["metadata"]["name"]] = pod
+
+    def _drop_pod(self, pod: Object) -> None:
+        pods = self._pods_of.get(_label(pod), {})
+        pods.pop(pod["metadata"]["name"], None)
+        if not pods:
+            self._pods_of.pop(_label(pod), None)
+
+    def _tell(self, memory: JobMemory | None) -> None:
+        if memory is not None:
+            self.on_change(memory)
+            self._wake(memory.job_name)
+
+
+def _label(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(JOB) or "")
+
+
+def _about(event: Object) -> str:
+    return str((event.get("involvedObject") or {}).get("name") or "")
+
+
+def _is_about(event: Object, name: str) -> bool:
+    about = _about(event)
+    return about == name or about.startswith(f"{name}-")
+
+
+def _is_same(memory: JobMemory, found: Object) -> bool:
+    return memory.uid in ("", found["metadata"].get("uid"))

@@ -1,0 +1,37 @@
+"""What a job's handle says: enough to find its object again, in whatever process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.platform_kit.kubernetes import storage
+from nni_manager.platform_kit.kubernetes.client import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandleData:
+    """`JobHandle.data`, read."""
+
+    #: Of the object.
+    name: str
+    uid: str
+    #: Of the attempt, below the experiment's.
+    folder: str = ""
+    #: Where the job leaves its files, in words.
+    link: str = ""
+
+
+def read(handle: JobHandle) -> HandleData:
+    return HandleData(**json.loads(handle.data))
+
+
+def make(platform: str, spec: JobSpec, settings: Json, created: Object) -> JobHandle:
+    """`created`: the object, as the server has it."""
+    meta = created["metadata"]
+    told = HandleData(
+        name=meta["name"], uid=meta.get("uid", ""), folder=spec.attempt_directory, link=storage.address(settings, spec)
+    )
+    return JobHandle(platform=platform, version=1, job_name=spec.name, data=json.dumps(asdict(told)))

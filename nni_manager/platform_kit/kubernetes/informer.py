@@ -1,0 +1,252 @@
+"""All objects of one kind with our label, kept up to date: listed once, then watched from there.
+
+A watch that ends is begun again where it stopped. What the server does not know any more (410) is listed anew, and so
+is everything now and then, as a net below. Where listing is allowed and watching is not, it lists again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
+from nni_manager.platform_kit.kubernetes.client import Client, Object, Query, Refusal
+from nni_manager.platform_kit.kubernetes.resource import Resource
+
+log = logging.getLogger(__name__)
+
+#: Objects in one page of a list.
+_PAGE = 500
+#: Seconds: one watch, the time until everything is listed again, and between lists where watching is denied.
+_WATCH_S = 300
+_LIST_AGAIN_S = 900.0
+_POLL_S = 5.0
+#: Waits after failures, in seconds; the last one repeats.
+_WAITS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_GONE = 410
+#: Removed objects that are remembered.
+_GONE_KEPT = 5000
+
+
+class Listener(Protocol):
+    """Hears of every change, at once, in the loop."""
+
+    def on_object(self, resource: Resource, found: Object) -> None:
+        """It is new or has changed."""
+
+    def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
+        """`was_seen`: the server said that it was deleted; else it is merely not there any more."""
+
+    def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
+        """Everything was listed, by a call that began at that time of the loop."""
+
+
+class Informer:
+    """`client`: the one to use now, awaited before each call; `on_trouble`: called with what is wrong, or None."""
+
+    def __init__(
+        self, resource: Resource, namespace: str, client: Callable[[], Awaitable[Client]], *, query: Query,
+        on_trouble: Callable[[Informer], None],
+    ) -> None:  # fmt: skip
+        self.resource = resource
+        self._path = resource.path(namespace)
+        self._client = client
+        self._query = tuple(query)
+        self._on_trouble = on_trouble
+        self.objects: dict[str, Object] = {}
+        self.listeners: list[Listener] = []
+        #: Why it does not know what is so now; None while it does.
+        self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
+        #: Watching is denied: it asks every few seconds.
+        self.polls = False
+        self._version = ""
+        self._listed_s = float("-inf")
+        self._failures = 0
+        #: Watches in a row that ended at once and told nothing.
+        self._short = 0
+        #: uid → version of what was removed lately: a server may tell old news.
+        self._gone: OrderedDict[str, int] = OrderedDict()
+        self._task: asyncio.Task[None] | None = None
+        self._synced = asyncio.Event()
+        self._again = asyncio.Event()
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"informer {self.resource.plural}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    @property
+    def was_asked(self) -> bool:
+        """The server has answered, or refused, at least once."""
+        return self._synced.is_set()
+
+    async def ready(self) -> None:
+        """Returns when it knows, or knows why not, which it raises."""
+        await self._synced.wait()
+        if self.trouble is not None:
+            raise self.trouble
+
+    def try_again(self) -> None:
+        """At once: somebody has put something right."""
+        self._again.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+                self._note(None)
+            except Refusal as refusal:
+                await self._on_refusal(refusal)
+            except PlatformError as error:
+                await self._on_failure(error)
+            except Exception as error:  # what one object holds must not end what all trials depend on
+                log.exception("%s cannot be followed", self.resource.plural)
+                await self._on_failure(PlatformUnavailable(f"{self.resource.plural}: {error}"))
+
+    async def _round(self) -> None:
+        """A list where one is due, else a watch to its end."""
+        loop = asyncio.get_running_loop()
+        if not self._version or loop.time() >= self._listed_s + _LIST_AGAIN_S or self.polls:
+            await self._list()
+            self._note(None)
+        if self.polls:
+            await asyncio.sleep(_POLL_S)
+        else:
+            await self._watch()
+
+    async def _on_refusal(self, refusal: Refusal) -> None:
+        if refusal.status == _GONE:
+            self._version = ""
+        elif refusal.status == 403 and self._version and not self.polls:
+            log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
+            self.polls = True
+        elif refusal.status in (401, 403):
+            await self._on_failure(BadCredentials(f"{self.resource.plural} cannot be listed: {refusal}"))
+        else:
+            await self._on_failure(PlatformUnavailable(f"{self.resource.plural} cannot be listed: {refusal}"))
+
+    async def _on_failure(self, error: PlatformError) -> None:
+        self._note(error)
+        self._again.clear()
+        wait_s = _WAITS_S[min(self._failures, len(_WAITS_S) - 1)] * random.uniform(0.8, 1.2)  # noqa: S311
+        self._failures += 1
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._again.wait()
+
+    def _note(self, trouble: PlatformError | None) -> None:
+        if trouble is None:
+            self._failures = 0
+        is_new = (trouble is None) != (self.trouble is None) or not self._synced.is_set()
+        self.trouble = trouble
+        self._synced.set()
+        if is_new:
+            self._on_trouble(self)
+
+    # Listing
+
+    async def _list(self) -> None:
+        begun_s = asyncio.get_running_loop().time()
+        found: dict[str, Object] = {}
+        page, version = "", ""
+        while True:
+            more = [("continue", page)] if page else []
+            client = await self._client()
+            answer = await client.call("GET", self._path, query=[*self._query, ("limit", str(_PAGE)), *more])
+            found.update({one["metadata"]["name"]: one for one in answer.get("items") or ()})
+            meta = answer.get("metadata") or {}
+            page, version = str(meta.get("continue") or ""), str(meta.get("resourceVersion") or "")
+            if not page:
+                break
+        self._take(found)
+        self._version, self._listed_s = version, begun_s
+        for listener in tuple(self.listeners):
+            listener.on_listed(self.resource, begun_s, frozenset(found))
+
+    def _take(self, found: dict[str, Object]) -> None:
+        for name in [name for name in self.objects if name not in found]:
+            self._remove(self.objects[name], was_seen=False)
+        for one in found.values():
+            self._put(one)
+
+    # Watching
+
+    async def _watch(self) -> None:
+        query = [
+            *self._query, ("watch", "1"), ("allowWatchBookmarks", "true"), ("resourceVersion", self._version),
+            ("timeoutSeconds", str(_WATCH_S)),
+        ]  # fmt: skip
+        client = await self._client()
+        begun_s = asyncio.get_running_loop().time()
+        is_open = False
+        try:
+            async with client.lines(self._path, query, _WATCH_S + 10) as lines:
+                is_open = True
+                self._note(None)
+                async for line in lines:
+                    if line.strip():
+                        self._on_event(json.loads(line))
+                        self._short = 0
+        except PlatformUnavailable:
+            if not is_open:  # one that breaks is begun again; trouble it is when that fails
+                raise
+        await self._breathe(asyncio.get_running_loop().time() - begun_s)
+
+    async def _breathe(self, lasted_s: float) -> None:
+        """A server that ends watches at once is not asked without end."""
+        self._short = self._short + 1 if lasted_s < 1 else 0
+        if self._short > 3:
+            await asyncio.sleep(min(0.05 * self._short, 1.0))
+
+    def _on_event(self, event: Object) -> None:
+        kind, found = event["type"], event["object"]
+        if kind == "ERROR":
+            raise Refusal(
+                status=int(found.get("code") or 500), reason=str(found.get("reason") or ""),
+                message=str(found.get("message") or ""),
+            )  # fmt: skip
+        if kind == "DELETED":
+            self._remove(found, was_seen=True)
+        elif kind in ("ADDED", "MODIFIED"):
+            self._put(found)
+        self._version = str(found["metadata"].get("resourceVersion") or self._version)
+
+    def _put(self, found: Object) -> None:
+        name, (uid, version) = found["metadata"]["name"], _identity(found)
+        known = self.objects.get(name)
+        if known is not None and _identity(known)[0] == uid and version <= _identity(known)[1]:
+            return
+        if uid in self._gone:
+            return
+        self.objects[name] = found
+        for listener in tuple(self.listeners):
+            listener.on_object(self.resource, found)
+
+    def _remove(self, last: Object, *, was_seen: bool) -> None:
+        name, (uid, version) = last["metadata"]["name"], _identity(last)
+        known = self.objects.get(name)
+        if uid in self._gone or (known is not None and _identity(known)[0] != uid):
+            return
+        self.objects.pop(name, None)
+        self._gone[uid] = version
+        while len(self._gone) > _GONE_KEPT:
+            self._gone.popitem(last=False)
+        for listener in tuple(self.listeners):
+            listener.on_removed(self.resource, last, was_seen=was_seen)
+
+
+def _identity(found: Object) -> tuple[str, int]:
+    """(uid, version): versions of one kind are numbers that grow."""
+    meta = found["metadata"]
+    version = str(meta.get("resourceVersion") or "0")
+    return str(meta.get("uid") or meta["name"]), int(version) if version.isdigit() else 0

@@ -1,0 +1,155 @@
+"""What is known of one job: its object, its pods and what is told about them, also after they are gone, and what
+follows from that. A completed job may lose its pods, and a deleted one its object, before anybody has looked."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.kubernetes import evidence
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.names import REPORTS
+
+#: Seconds: an image that cannot be pulled, or a container that cannot be made, fails the job after them.
+STUCK_S = 600.0
+#: Seconds that the pods of a job that is gone may take to end, beside their own grace period.
+_ENDING_S = 60.0
+#: Seconds that pods may tell how they ended after the job's end was seen: the two come by different streams.
+_SETTLE_S = 2.0
+
+Read = Callable[[Object], JobReport]
+
+
+@dataclass(slots=True, kw_only=True)
+class JobMemory:
+    """Of one job that is followed."""
+
+    job_name: str
+    name: str
+    #: Of the object; empty: whichever has the name.
+    uid: str
+    #: The container that tells the exit code.
+    container: str
+    object: Object | None = None
+    #: By the loop's clock: when it was made here; what was listed before need not have it.
+    made_s: float = 0.0
+    pods: dict[str, Object] = field(default_factory=dict)
+    #: As they were last seen.
+    gone_pods: dict[str, Object] = field(default_factory=dict)
+    events: dict[str, Object] = field(default_factory=dict)
+    #: Since when it is not there any more, by the loop's clock.
+    removed_s: float | None = None
+    #: The server said that it was deleted; else it was merely missing.
+    was_deleted: bool = False
+    #: We asked for its end.
+    is_cancelled: bool = False
+    #: Ends that we saw stay as they were.
+    final: JobReport | None = None
+    #: It was seen running: what is pending again is being restarted.
+    has_run: bool = False
+    _stuck_s: float | None = None
+    _ended_s: float | None = None
+
+    @property
+    def all_pods(self) -> list[Object]:
+        return [*self.gone_pods.values(), *self.pods.values()]
+
+    def reporter(self) -> str | None:
+        """Name of the pod that reports, of the newest where there were several; it need not run any more."""
+        found = [pod["metadata"] for pod in self.pods.values() if REPORTS in (pod["metadata"].get("labels") or {})]
+        first = [meta for meta in found if meta["name"].endswith("-0")]
+        newest = max(first or found, key=lambda meta: str(meta.get("creationTimestamp")), default=None)
+        return str(newest["name"]) if newest else None
+
+    def report(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
+        """What is so now, and after how many seconds to look again though nothing is heard."""
+        if self.final is not None:
+            return self.final, None
+        found, again_s = self._look(read, now_s)
+        if found.state.is_final:
+            self.final = found
+        return found, again_s
+
+    def _look(self, read: Read, now_s: float) -> tuple[JobReport, float | None]:
+        if self.object is None:
+            return _LOST, None
+        found = read(self.object)
+        if found.state.is_final:
+            return self._ended(found, now_s)
+        if self.removed_s is not None:
+            return self._removed(found, self.removed_s, now_s)
+        where = evidence.place(list(self.pods.values()))
+        found = dataclasses.replace(found, place=where)
+        if found.state is JobState.PENDING and self.has_run:
+            found = dataclasses.replace(found, state=JobState.RUNNING)
+        self.has_run = self.has_run or found.state is JobState.RUNNING
+        if found.state is JobState.PENDING:
+            return self._pending(found, now_s)
+        return found, None
+
+    def _ended(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
+        """With what its pods say of it."""
+        pods = self.all_pods
+        where = evidence.place(pods)
+        if found.state is not JobState.FAILED:
+            return dataclasses.replace(found, place=where), None
+        end = evidence.failure(pods, self.container)
+        if end is None:
+            self._ended_s = now_s if self._ended_s is None else self._ended_s
+            if found.exit_code is None and now_s < self._ended_s + _SETTLE_S:
+                running = JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
+                return running, self._ended_s + _SETTLE_S - now_s
+            return dataclasses.replace(found, place=where), None
+        message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
+        return dataclasses.replace(
+            found, state=JobState.PREEMPTED if end.is_taken and not _failed_itself(end) else JobState.FAILED,
+            exit_code=end.exit_code if found.exit_code is None else found.exit_code,
+            reason=found.reason if end.reason in ("", "Error", "Failed") else end.reason, message=message,
+            stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
+        ), None  # fmt: skip
+
+    def _removed(self, found: JobReport, since_s: float, now_s: float) -> tuple[JobReport, float | None]:
+        """Its end is told when its pods are gone: until then they hold what they hold, and may still tell results."""
+        grace = max((_grace_s(pod) for pod in self.pods.values()), default=0.0)
+        if self.pods and now_s < since_s + grace + _ENDING_S:
+            running = JobReport(
+                state=JobState.RUNNING, started_ms=found.started_ms, message="it was deleted, and its pods are ending",
+                place=evidence.place(list(self.pods.values())),
+            )  # fmt: skip
+            return running, since_s + grace + _ENDING_S - now_s
+        if self.is_cancelled:
+            return dataclasses.replace(found, state=JobState.CANCELLED, reason="Deleted", wait=None), None
+        if self.was_deleted:
+            sentence = f"{self.object and self.object.get('kind')} {self.name} was deleted in the cluster"
+            return JobReport(
+                state=JobState.CANCELLED, reason="Deleted", message=sentence, started_ms=found.started_ms
+            ), None
+        return _LOST, None
+
+    def _pending(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
+        pods = list(self.pods.values())
+        stuck = evidence.stuck(pods)
+        if stuck is None:
+            self._stuck_s = None
+            return dataclasses.replace(found, wait=evidence.wait(pods, self.events.values()) or found.wait), None
+        self._stuck_s = now_s if self._stuck_s is None else self._stuck_s
+        left_s = self._stuck_s + STUCK_S - now_s
+        if stuck.is_hopeless or left_s <= 0:
+            return dataclasses.replace(
+                found, state=JobState.FAILED, reason=stuck.reason, message=stuck.sentence, wait=None
+            ), None
+        return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
+
+
+def _failed_itself(end: evidence.PodEnd) -> bool:
+    """Whoever is taken away gets SIGTERM, then SIGKILL."""
+    return end.exit_code not in (None, 0, 137, 143)
+
+
+def _grace_s(pod: Object) -> float:
+    return float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
+
+
+_LOST = JobReport(state=JobState.LOST, reason="NotFound", message="the cluster does not have it any more")

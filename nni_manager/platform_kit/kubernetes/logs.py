@@ -1,0 +1,36 @@
+"""What a job's pods print, as the cluster keeps it."""
+
+from __future__ import annotations
+
+from nni_manager.domain.errors import NotFound, PlatformUnavailable
+from nni_manager.platform_kit.kubernetes.client import Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.resource import PODS
+from trial_runner import protocol
+
+#: Bytes of a pod's log that are read at most.
+_MOST = 64 * 1024 * 1024
+
+
+async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: int, limit: int) -> bytes:
+    """As `Platform.read_file`; pods have one stream for all that is printed."""
+    if name != protocol.STDOUT_FILE or not memory.pods:
+        raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
+    data = await read(cluster, memory)
+    return data[offset : offset + limit] if offset >= 0 else data[offset:][:limit]
+
+
+async def read(cluster: Cluster, memory: JobMemory) -> bytes:
+    """Of the first pod that there is. Raises NotFound and PlatformUnavailable."""
+    pod = memory.reporter()
+    if pod is None:
+        raise NotFound(f"job {memory.job_name} has no pod in the cluster")
+    path = PODS.path(cluster.namespace, pod) + "/log"
+    client = await cluster.client()
+    try:
+        return await client.read("GET", path, query=[("container", memory.container), ("limitBytes", str(_MOST))])
+    except Refusal as refusal:
+        if refusal.status in (400, 404):  # its container has not begun, or is gone
+            raise NotFound(f"pod {pod} has no log: {refusal.message}") from None
+        raise PlatformUnavailable(f"the log of pod {pod} cannot be read: {refusal}") from None

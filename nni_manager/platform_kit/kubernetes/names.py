@@ -1,0 +1,83 @@
+"""What our objects are called and how they are marked."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.kubernetes.client import Object
+
+#: Labels. A real NNI's are `app`, `expId` and `trialId`: its objects are none of ours.
+EXPERIMENT = "nni-manager/experiment"
+SERVICE = "nni-manager/service"
+JOB = "nni-manager/job"
+TRIAL = "nni-manager/trial"
+NONCE = "nni-manager/nonce"
+#: Of pods of the role whose first one reports.
+REPORTS = "nni-manager/reports"
+#: Annotation: the documented name ``nni_exp_…_trial_…``, which no object may have.
+DOCUMENTED_NAME = "nni-manager/job-name"
+
+#: Pods are called ``{job}-{role}-{index}``, and a name has at most 63 characters.
+_MOST = 63 - len("-worker-0000")
+_HASH = 8
+
+
+def dashed(spec: JobSpec) -> str:
+    """A name as RFC 1035 has it."""
+    attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
+    return _legal(spec, f"nni-exp-{spec.experiment_id}-trial-{spec.trial_id}{attempt}", "-", _MOST)
+
+
+def alphanumeric(spec: JobSpec, longest_role: int) -> str:
+    """``^[a-z0-9]{1,63}$``, as FrameworkController has it; `longest_role`: characters of its longest role's name."""
+    attempt = f"x{spec.attempt}" if spec.attempt > 1 else ""
+    most = 63 - len("--0000") - longest_role
+    return _legal(spec, f"nniexp{spec.experiment_id}trial{spec.trial_id}{attempt}", "", most)
+
+
+def _legal(spec: JobSpec, wanted: str, separator: str, most: int) -> str:
+    """Where something would be lost, a few characters keep two names apart."""
+    legal = re.sub(r"[^a-z0-9]+", separator, wanted.lower())
+    if legal == wanted and len(legal) <= most:
+        return legal
+    digest = hashlib.sha256(spec.name.encode()).hexdigest()[:_HASH]
+    return f"{legal[: most - _HASH - len(separator)].rstrip('-')}{separator}{digest}"
+
+
+def label(text: str) -> str:
+    """A value that labels may have; another one's for another text."""
+    if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    legal = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:50].strip("_.-")
+    return f"{legal}{'-' if legal else ''}{hashlib.sha256(text.encode()).hexdigest()[:_HASH]}"
+
+
+def service_labels(experiment_id: str, service: str) -> dict[str, str]:
+    """Of everything that belongs to one training service of one experiment."""
+    return {EXPERIMENT: label(experiment_id), SERVICE: label(service)}
+
+
+def job_labels(spec: JobSpec, service: str, name: str) -> dict[str, str]:
+    """Of a job, and of its pods."""
+    nonce = {NONCE: label(spec.nonce)} if spec.nonce else {}
+    return {**service_labels(spec.experiment_id, service), JOB: name, TRIAL: label(spec.trial_id), **nonce}
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def is_ours(found: Object, labels: Mapping[str, str], job_name: str) -> bool:
+    """The object of this very job; a nonce that either side does not have is not compared."""
+    meta = found["metadata"]
+    told, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    same = (EXPERIMENT, SERVICE, JOB, TRIAL)
+    nonces = {labels.get(NONCE, ""), told.get(NONCE, "")} - {""}
+    return (
+        all(told.get(name) == labels[name] for name in same)
+        and annotations.get(DOCUMENTED_NAME) == job_name
+        and len(nonces) <= 1
+    )

@@ -1,0 +1,272 @@
+"""The adapter of any operator's kind of job: what differs is the kind's name, its manifest and its table of states.
+
+One connection and one informer a kind serve the whole daemon. `observe` answers from memory; what was told last stands
+until the cluster has said something else.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import ClassVar, Self
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.platform_kit import attempt_file
+from nni_manager.platform_kit.connections import Lease
+from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
+from nni_manager.platform_kit.kubernetes import (
+    followed_jobs,
+    handle_data,
+    logs,
+    names,
+    refusals,
+    removal,
+    storage,
+    submission,
+)
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.followed_jobs import FollowedJobs
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.preflight import Preflight
+from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
+from nni_manager.platform_kit.kubernetes.service import Service
+from trial_runner import protocol
+
+#: Seconds after which a quota that was used up is tried again.
+_ROOM_AGAIN_S = 3.0
+
+
+class KubernetesPlatform(Platform):
+    """Inherit; the abstract methods are pure."""
+
+    name: ClassVar[str]
+
+    def __init__(self, settings: Json, host: Host) -> None:
+        super().__init__(settings, host)
+        self.access = Access.of(settings)
+        self._stack = AsyncExitStack()
+        self._lease: Lease[Cluster] | None = None
+        self._jobs: FollowedJobs | None = None
+        self._service: Service | None = None
+        self._resource: Resource | None = None
+
+    # What a kind of job says of itself
+
+    @abc.abstractmethod
+    def job_kind(self) -> Kind:
+        """Of these settings."""
+
+    @abc.abstractmethod
+    def object_name(self, spec: JobSpec) -> str:
+        """Legal, and no other job's."""
+
+    @abc.abstractmethod
+    def manifest(self, spec: JobSpec, name: str, labels: dict[str, str], service: Service) -> Object:
+        """The object, without `apiVersion` and `kind`; its pods carry the labels."""
+
+    # What it can do
+
+    @classmethod
+    def capabilities_for(cls, settings: Json) -> Capabilities:
+        channel = storage.channel(settings)
+        return Capabilities(
+            watches=True, reads_files=True, has_portal=True,
+            has_runner=channel in (protocol.PUSH, protocol.PUSH_OR_EXEC), is_read=channel != protocol.PUSH,
+            ships_code=cls.sends_code(settings), platform_decides=cls.restarts(settings), slow_poll_s=60.0,
+        )  # fmt: skip
+
+    @classmethod
+    def restarts(cls, settings: Json) -> bool:
+        """The operator starts ended processes again."""
+        return False
+
+    @classmethod
+    def sends_code(cls, settings: Json) -> bool:
+        """The code directory is sent; else it is in the image."""
+        return True
+
+    @classmethod
+    def connection_key(cls, settings: Json) -> str:
+        return Access.of(settings).key
+
+    async def preflight(self) -> Sequence[PreflightFinding]:
+        try:
+            kind = self.job_kind()
+        except SubmitRejected as error:
+            return [PreflightFinding(severity=Severity.WRONG, subject="config", sentence=str(error))]
+        return await Preflight(self.settings, self.access, kind, self.look_further).findings()
+
+    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
+        """What else may be wrong, of a section of this platform alone."""
+        nothing: Sequence[PreflightFinding] = ()
+        for finding in nothing:
+            yield finding
+
+    # Entering and leaving
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._enter()
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def _enter(self) -> None:
+        cluster = await self._connect()
+        self._resource = await self._find_resource(cluster)
+        self._service = Service(cluster, self.settings, self.host, self.name)
+        self._jobs = await followed_jobs.follow(
+            cluster, self._resource, self.job_kind(), self._service, self.host, self._stack,
+            sends_code=self.sends_code(self.settings),
+        )  # fmt: skip
+        cluster.on_health.append(self._on_health)
+        self._stack.callback(cluster.on_health.remove, self._on_health)
+
+    async def _connect(self) -> Cluster:
+        key, owner = self.access.key, f"{self.host.experiment_id}/{self.host.service}"
+        self._lease = await self._stack.enter_async_context(
+            self.host.connections.lease(key, owner, lambda: Cluster(key), self.access.to_text())
+        )
+        return await self._lease.use()
+
+    async def _find_resource(self, cluster: Cluster) -> Resource:
+        """Of the version that the config asks for, if the cluster has it, else of one that it has."""
+        kind = self.job_kind()
+        try:
+            found = await kind.find(cluster)
+        except Refusal as refusal:
+            raise refusals.error(refusal, f"look for {kind.plural}", cluster.namespace) from None
+        if found is None:
+            raise PlatformUnavailable(kind.missing(), refused=True)
+        return found
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+        self._lease, self._jobs, self._service = None, None, None
+
+    def _on_health(self) -> None:
+        self.host.wake("")
+
+    async def _cluster(self) -> Cluster:
+        assert self._lease is not None, "entered"
+        return await self._lease.use()
+
+    @property
+    def _entered(self) -> tuple[FollowedJobs, Service, Resource]:
+        assert self._jobs is not None and self._service is not None and self._resource is not None, "entered"
+        return self._jobs, self._service, self._resource
+
+    # Submitting
+
+    async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
+        cluster = await self._cluster()
+        try:
+            async with cluster.submitting:
+                created = await self._create(cluster, spec)
+        except Refusal as refusal:
+            if (why := refusals.quota(refusal)) is not None:
+                asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # nobody tells of room
+                return NoRoom(why=why)
+            error = refusals.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
+            await self._on_error(error)
+            raise error from None
+        handle = handle_data.make(self.name, spec, self.settings, created)
+        self._entered[0].memory(handle, created)
+        return handle
+
+    async def _on_error(self, error: Exception) -> None:
+        """Another lease's credential may do where this one's does not."""
+        if isinstance(error, BadCredentials) and self._lease is not None:
+            await self._lease.refused(error)
+
+    async def _create(self, cluster: Cluster, spec: JobSpec) -> Object:
+        """Raises Refusal, too."""
+        _, service, resource = self._entered
+        name = self.object_name(spec)
+        labels = names.job_labels(spec, self.host.service, name)
+        if spec.is_repeat and (
+            found := await submission.find_own(cluster, resource, name, labels, spec)
+        ):  # fmt: skip
+            await self.on_created(cluster, found, spec, service)
+            return found
+        await service.prepare()
+        manifest = self.manifest(spec, name, labels, service)
+        whole = submission.body(resource, manifest, spec, name, cluster.namespace, labels)
+        created, _ = await submission.create(cluster, resource, whole, spec, service)
+        await self.on_created(cluster, created, spec, service)
+        return created
+
+    async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: Service) -> None:
+        """Makes what belongs to the object; repeatable."""
+        await service.own_secret(created)
+
+    # Observing
+
+    async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
+        jobs, _, resource = self._entered
+        cluster = await self._cluster()
+        for informer in (cluster.informer(resource), cluster.informer(PODS)):
+            if informer.trouble is not None:
+                await self._on_error(informer.trouble)
+                raise informer.trouble
+        return {handle: jobs.report(handle) for handle in handles}
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        jobs, service, _ = self._entered
+        folder = service.folder(handle_data.read(handle).folder)
+        if folder is not None:
+            return await asyncio.to_thread(attempt_file.read_stretch, folder.here, name, offset, limit)
+        return await logs.read_stretch(await self._cluster(), jobs.memory(handle), name, offset, limit)
+
+    # Ending
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        cluster, (jobs, _, resource) = await self._cluster(), self._entered
+        memories = [jobs.memory(handle) for handle in handles]
+        await self._guarded(cluster, removal.end(cluster, self.job_kind(), resource, memories))
+        for handle in handles:
+            self.host.wake(handle.job_name)
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        cluster, (jobs, service, resource) = await self._cluster(), self._entered
+        memories = [jobs.memory(handle) for handle in handles]
+        await self._guarded(cluster, removal.remove(cluster, resource, service, memories))
+        for memory in memories:
+            jobs.forget(memory)
+
+    async def _guarded(self, cluster: Cluster, removing: Awaitable[None]) -> None:
+        try:
+            await removing
+        except Refusal as refusal:
+            error = refusals.error(refusal, f"delete {self._entered[2].plural}", cluster.namespace)
+            raise PlatformUnavailable(str(error)) from None
+
+    async def close(self) -> None:
+        await self._entered[1].close()
+
+    async def clean(self, job_names: Sequence[str]) -> None:
+        """Entered: these jobs; else all that carries the experiment's labels."""
+        labels = names.service_labels(self.host.experiment_id, self.host.service)
+        if self._jobs is not None:
+            return await removal.clean(await self._cluster(), self._entered[2], labels, frozenset(job_names))
+        try:
+            cluster = await self._connect()
+            resource = await self.job_kind().find(cluster)
+            if resource is not None:
+                await removal.clean(cluster, resource, labels, None)
+            await Service(cluster, self.settings, self.host, self.name).close()
+        except Refusal as refusal:
+            raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
+        finally:
+            await self.__aexit__(None, None, None)

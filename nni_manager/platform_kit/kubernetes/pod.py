@@ -1,0 +1,202 @@
+"""The pod template of one role: the runner around the role's command, resources, volumes, and what users add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.names import REPORTS
+from trial_runner import protocol
+
+#: Where volumes are in the pod, as in NNI, and the runner.
+MOUNT = "/tmp/mount"  # noqa: S108 - a path in a container
+RUNNER_MOUNT = "/nni-manager"
+RUNNER_FILE = "runner.pyz"
+WORK_VOLUME = "nni-vol"
+RUNNER_VOLUME = "nni-runner"
+TOKEN_KEY = "token"  # noqa: S105 - a name, no token
+_REFERENCE = re.compile(r"\$\([-._a-zA-Z][-._a-zA-Z0-9]*\)")
+#: Seconds beyond the trial's own grace period that its pod has for telling how it ended.
+DELIVERY_S = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """One kind of container of a job, whatever its platform calls it."""
+
+    name: str
+    #: How many pods.
+    count: int
+    command: str
+    image: str
+    #: Of the container: `tensorflow`, `pytorch`, …, as the operator demands.
+    container: str
+    #: Its first pod reports.
+    reports: bool
+    #: None: GPUs are neither asked for nor hidden.
+    gpus: int | None = None
+    #: Kubernetes quantities: ``cpu``, ``memory``.
+    resources: Mapping[str, str] = field(default_factory=dict)
+    #: Names of secrets with logins of registries.
+    pull_secrets: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSettings:
+    """What all pods of one service share."""
+
+    #: What trials see as `NNI_PLATFORM`.
+    platform: str
+    #: push, push-or-exec, pull or exec.
+    channel: str
+    #: Name of the ConfigMap that holds the runner.
+    runner_map: str
+    #: The volume at `MOUNT`, without its name; None: an empty one, which goes with the pod.
+    storage: Object | None = None
+    #: Where the manager may be reached beside where it is said to be, for pods that choose.
+    own_address: str = ""
+    gpu_resource: str = "nvidia.com/gpu"
+    priority_class: str = ""
+    service_account: str = ""
+    #: The packed code on the storage, as pods see it; empty: it is sent another way.
+    code_archive: str = ""
+    #: Folder of the code in the image; empty: it is sent.
+    code_in_image: str = ""
+    #: Merged last, a pod template.
+    template: Object = field(default_factory=dict)
+
+
+def system_directory(spec: JobSpec) -> str:
+    """The attempt's folder, as its pods see it."""
+    return f"{MOUNT}/{storage_folder(spec)}"
+
+
+def storage_folder(spec: JobSpec) -> str:
+    """The same, on the storage."""
+    attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
+    return f"nni/{spec.experiment_id}/{spec.trial_id}{attempt}"
+
+
+def pod_template(
+    spec: JobSpec, role: Role, settings: PodSettings, labels: Mapping[str, str], secret: str, *, is_alone: bool = False
+) -> Object:
+    """`secret`: name of the Secret with the runner's token; `is_alone`: the job has no other pod."""
+    container: Object = {
+        "name": role.container,
+        "image": role.image,
+        "command": ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}"],
+        "env": environment(spec, role, settings, secret, is_alone=is_alone),
+        "resources": _resources(role, settings.gpu_resource),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": WORK_VOLUME, "mountPath": MOUNT},
+            {"name": RUNNER_VOLUME, "mountPath": RUNNER_MOUNT, "readOnly": True},
+        ],
+    }
+    pod: Object = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": round(spec.grace_period_s) + DELIVERY_S,
+        "containers": [container],
+        "volumes": [
+            {"name": WORK_VOLUME, **(settings.storage or {"emptyDir": {}})},
+            {"name": RUNNER_VOLUME, "configMap": {"name": settings.runner_map}},
+        ],
+    }
+    if role.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in role.pull_secrets]
+    if settings.priority_class:
+        pod["priorityClassName"] = settings.priority_class
+    if settings.service_account:
+        pod["serviceAccountName"] = settings.service_account
+    template: Object = {"metadata": {"labels": _labels(labels, role)}, "spec": pod}
+    return merged(template, settings.template, role.container)
+
+
+def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
+    return {**labels, REPORTS: "first"} if role.reports else dict(labels)
+
+
+def environment(
+    spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
+) -> list[Object]:
+    """Of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
+    is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
+    values = {
+        protocol.ENV_COMMAND: role.command,
+        protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
+        **(_addresses(spec, settings.own_address) if is_heard else {}),
+        **spec.protocol_environment,
+        protocol.ENV_PLATFORM: settings.platform,
+        protocol.ENV_SYSTEM_DIR: system_directory(spec),
+        protocol.ENV_CHANNEL: settings.channel,
+        protocol.ENV_REPORTER: "1" if role.reports else "0",
+        **_code(spec, settings),
+        **({} if is_alone else {protocol.ENV_ROLE: role.name}),
+        **({protocol.ENV_GPUS: ""} if role.gpus == 0 else {}),
+    }
+    found: list[Object] = [{"name": name, "value": _literal(value)} for name, value in values.items()]
+    if is_heard:
+        reference = {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}}
+        found.append({"name": protocol.ENV_TOKEN, "valueFrom": reference})
+    return found
+
+
+def _addresses(spec: JobSpec, own_address: str) -> dict[str, str]:
+    """Of the manager, and what to trust there."""
+    told = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
+    if own_address and (url := told.get(protocol.ENV_MANAGER_URL)):
+        parts = urlsplit(url)
+        host = f"[{own_address}]" if ":" in own_address else own_address
+        other = urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))
+        told[protocol.ENV_MANAGER_URL] = " ".join(dict.fromkeys((url, other)))
+    return told
+
+
+def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
+    if settings.code_in_image:
+        return {protocol.ENV_CODE: "present", protocol.ENV_CODE_DIR: settings.code_in_image}
+    if settings.channel == protocol.PULL:
+        record = f"{system_directory(spec)}/{protocol.PARAMETER_FILE}"
+        return {
+            protocol.ENV_CODE: "present", protocol.ENV_CODE_ARCHIVE: settings.code_archive, protocol.ENV_RECORD: record
+        }  # fmt: skip
+    return {protocol.ENV_CODE: "present" if settings.channel == protocol.EXEC else "fetch"}
+
+
+def _literal(value: str) -> str:
+    """Kubernetes puts other variables in for ``$(NAME)``, and a command may well have that."""
+    return _REFERENCE.sub(r"$\g<0>", value)
+
+
+def _resources(role: Role, gpu_resource: str) -> Object:
+    wanted = {**role.resources, **({gpu_resource: str(role.gpus)} if role.gpus else {})}
+    return {"requests": dict(wanted), "limits": dict(wanted)} if wanted else {}
+
+
+def merged(template: Object, own: Object, container: str) -> Object:
+    """`own` over `template`, as a strategic merge: what has a name is merged by it, a container without one is ours."""
+    containers = (own.get("spec") or {}).get("containers") or ()
+    named = [{"name": container, **one} for one in containers]
+    own = {**own, "spec": {**own.get("spec", {}), "containers": named}} if containers else own
+    found: Object = _merge(template, own)
+    return found
+
+
+def _merge(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{key: _merge(old[key], value) if key in old else value for key, value in new.items()}}
+    if isinstance(old, list) and isinstance(new, list) and all(_is_named(one) for one in [*old, *new]):
+        by_name = {one["name"]: one for one in new}
+        known = {one["name"] for one in old}
+        changed = [_merge(one, by_name[one["name"]]) if one["name"] in by_name else one for one in old]
+        return [*changed, *(one for one in new if one["name"] not in known)]
+    return new
+
+
+def _is_named(one: object) -> bool:
+    return isinstance(one, dict) and "name" in one

@@ -1,0 +1,202 @@
+"""Whether jobs could run in a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.kubernetes import storage
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.client import Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.reach import may_exec
+from nni_manager.platform_kit.kubernetes.resource import CLAIMS, CONFIG_MAPS, EVENTS, PODS, SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.service import login_paths
+from nni_manager.platform_kit.kubernetes.shared_objects import read_login
+from trial_runner import protocol
+
+#: The oldest that we know to have all we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
+OLDEST = (1, 16)
+
+Findings = AsyncIterator[PreflightFinding]
+
+
+class Preflight:
+    """`more`: what an adapter looks at besides."""
+
+    def __init__(
+        self, settings: Json, access: Access, kind: Kind, more: Callable[[Cluster], Findings] | None = None
+    ) -> None:
+        self._settings = settings
+        self._access = access
+        self._kind = kind
+        self._more = more
+        self._channel = storage.channel(settings)
+
+    async def findings(self) -> Sequence[PreflightFinding]:
+        """Raises nothing on purpose."""
+        found = [one async for one in self._files()]
+        cluster = Cluster(self._access.key)
+        try:
+            await cluster.check(self._access.to_text())
+            await cluster.use(self._access.to_text())
+            found += [one async for one in self._cluster(cluster)]
+        except BadCredentials as error:
+            found.append(_finding(Severity.WRONG, "cluster", str(error)))
+        except PlatformUnavailable as error:
+            found.append(_finding(Severity.AWAY, "cluster", str(error)))
+        except Refusal as refusal:
+            found.append(_finding(Severity.AWAY, "cluster", f"the cluster does not say: {refusal}"))
+        finally:
+            await cluster.close()
+        return found
+
+    # What is here
+
+    async def _files(self) -> Findings:
+        for field, path in login_paths(self._settings).items():
+            try:
+                await asyncio.to_thread(read_login, Path(path), field)
+            except InvalidInput as error:
+                yield _finding(Severity.WRONG, field, str(error))
+        here = storage.mount_point(self._settings)
+        if self._channel == protocol.PULL:
+            if here is None:
+                yield _finding(
+                    Severity.WRONG, "channel", "results cannot be read: the storage is not mounted here",
+                    "set storage.localMountPoint, or another channel",
+                )  # fmt: skip
+            elif not await asyncio.to_thread(os.access, here, os.W_OK | os.X_OK):
+                yield _finding(
+                    Severity.WRONG, "storage", f"{here} is no folder that can be written here",
+                    "mount the storage there; an NFS export with root_squash needs a folder of your own",
+                )  # fmt: skip
+
+    # What is there
+
+    async def _cluster(self, cluster: Cluster) -> Findings:
+        async for one in self._version(cluster):
+            yield one
+        async for one in self._namespace(cluster):
+            yield one
+        resource = await self._kind.find(cluster)
+        if resource is None:
+            yield _finding(Severity.WRONG, self._kind.kind, self._kind.missing())
+            return
+        if self._kind.version not in ("", resource.version):
+            yield _finding(
+                Severity.WARNING, self._kind.kind,
+                f"the cluster does not serve {self._kind.version}; {resource.api_version} is used",
+                f"set apiVersion to {resource.version}",
+            )  # fmt: skip
+        async for one in self._rights(cluster, resource):
+            yield one
+        async for one in self._claim(cluster):
+            yield one
+        if self._more is not None:
+            async for one in self._more(cluster):
+                yield one
+
+    async def _version(self, cluster: Cluster) -> Findings:
+        told = await cluster.call("GET", "/version")
+        version = tuple(int(re.sub(r"\D", "", str(told.get(part))) or 0) for part in ("major", "minor"))
+        sentence = f"Kubernetes {told.get('gitVersion')} at {(await cluster.client()).host}"
+        if version < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
+            yield _finding(Severity.WARNING, "cluster", f"{sentence} is older than {oldest}, the oldest that is tried")
+        else:
+            yield _finding(Severity.FINE, "cluster", sentence)
+
+    async def _namespace(self, cluster: Cluster) -> Findings:
+        try:
+            await cluster.call("GET", f"/api/v1/namespaces/{cluster.namespace}")
+        except Refusal as refusal:
+            if refusal.status == 404:
+                yield _finding(
+                    Severity.WRONG, "namespace", f"there is no namespace {cluster.namespace}",
+                    "correct `namespace`, or have it made",
+                )  # fmt: skip
+
+    async def _rights(self, cluster: Cluster, resource: Resource) -> Findings:
+        denied = [
+            f"{verb} {name}"
+            for verb, what, subresource, name in self._wanted(resource)
+            if not await cluster.may(verb, what, subresource)
+        ]
+        if denied:
+            yield _finding(
+                Severity.WRONG, "rights", f"we may not {', '.join(denied)} in namespace {cluster.namespace}",
+                "have an administrator grant these verbs by a Role and a RoleBinding",
+            )  # fmt: skip
+        if self._channel == protocol.PUSH_OR_EXEC and not await may_exec(cluster):
+            yield _finding(
+                Severity.WARNING, "rights",
+                "we may not get and create pods/exec: results come only where pods reach this machine",
+                "set nniManagerIp to an address that pods reach, or have both verbs granted",
+            )  # fmt: skip
+        for what, subresource, use in ((EVENTS, "", "why jobs wait"), (PODS, "log", "what pods print")):
+            verb = "get" if subresource else "list"
+            if not await cluster.may(verb, what, subresource):
+                name = f"{what.plural}/{subresource}" if subresource else what.plural
+                yield _finding(Severity.WARNING, "rights", f"we may not {verb} {name}: {use} is not always told")
+
+    def _wanted(self, resource: Resource) -> list[tuple[str, Resource, str, str]]:
+        """(verb, kind, subresource, both in words)"""
+        verbs = {
+            resource: ("list", "create", "get", "delete", *(("patch",) if self._kind.stop else ())),
+            PODS: ("list",), CONFIG_MAPS: ("list", "create", "delete"), SECRETS: ("list", "create", "delete"),
+        }  # fmt: skip
+        wanted = [(verb, what, "", what.plural) for what, some in verbs.items() for verb in some]
+        if self._channel == protocol.EXEC:
+            wanted += [(verb, PODS, "exec", "pods/exec") for verb in ("get", "create")]
+        return wanted
+
+    async def _claim(self, cluster: Cluster) -> Findings:
+        claim = storage.storage_of(self._settings).get("claimName")
+        if claim:
+            try:
+                there = await cluster.find(CLAIMS, str(claim)) is not None
+            except Refusal:
+                return
+            if not there:
+                yield _finding(
+                    Severity.WRONG, "storage", f"there is no claim {claim} in namespace {cluster.namespace}",
+                    "correct storage.claimName",
+                )  # fmt: skip
+
+
+def _finding(severity: Severity, subject: str, sentence: str, fix: str = "") -> PreflightFinding:
+    return PreflightFinding(severity=severity, subject=subject, sentence=sentence, fix=fix)
+
+
+async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
+    """Of logins of registries that the section names."""
+    for name in names:
+        try:
+            there = await cluster.find(SECRETS, name) is not None
+        except Refusal:
+            return
+        if not there:
+            yield _finding(
+                Severity.WRONG, "imagePullSecrets", f"there is no Secret {name} in namespace {cluster.namespace}",
+                "correct the name, or make it with `kubectl create secret docker-registry`",
+            )  # fmt: skip
+
+
+async def storage_class_there(cluster: Cluster, name: str) -> Findings:
+    """Of the volume of checkpoints."""
+    try:
+        await cluster.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
+    except Refusal as refusal:
+        if refusal.status == 404:
+            yield _finding(
+                Severity.WRONG, "checkpoint", f"the cluster has no storage class {name}",
+                "correct checkpoint.storageClass; `kubectl get storageclass` lists them",
+            )  # fmt: skip

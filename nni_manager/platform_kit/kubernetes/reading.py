@@ -1,0 +1,112 @@
+"""How results come where runners do not post them: out of storage that is mounted here, too, or out of pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Protocol
+
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.kubernetes.choice import runner_container
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.exec import execute
+from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE, RUNNER_MOUNT
+from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.platform_kit.kubernetes.service import Service
+from nni_manager.platform_kit.pull import Pull
+from trial_runner import protocol
+
+#: Seconds for which the end of a job waits for what it left on the storage.
+_PATIENCE_S = 2.0
+#: Seconds that a command in a pod may take; the code goes through it.
+_COMMAND_S = 600.0
+
+
+class Reading(Protocol):
+    """Of one service."""
+
+    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        """From now on; idempotent. `attempt_directory`: where its logs are copied to."""
+
+    def notice(self, memory: JobMemory) -> None:
+        """Its object or its pods have changed."""
+
+    def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
+        """What may be told of the report now: an end waits for what is still being read."""
+
+    def forget(self, memory: JobMemory) -> None:
+        """Quiet for one that is not followed."""
+
+    async def close(self) -> None:
+        """Nothing is read any more."""
+
+
+def reading(service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> Reading | None:
+    """None: runners post."""
+    if service.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
+        return _FromPods(service, cluster, host, sends_code=sends_code)
+    return _FromStorage(service, host) if service.storage is not None else None
+
+
+class _FromStorage:
+    def __init__(self, service: Service, host: Host) -> None:
+        self._service = service
+        self._pull = Pull(host)
+        self._task = asyncio.create_task(self._pull.run(), name=f"pull {host.experiment_id}")
+
+    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        folder = self._service.folder(attempt_directory)
+        if folder is not None:
+            self._pull.follow(memory.job_name, folder.here, Path(attempt_directory))
+
+    def notice(self, memory: JobMemory) -> None:
+        """What runs writes by itself."""
+
+    def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
+        if self._task.done():
+            self._task.result()  # a fault of ours, which must not go unseen
+        if not report.state.is_final or memory.all_pods == []:
+            return report
+        self._pull.finish(memory.job_name, _PATIENCE_S)
+        if self._pull.is_over(memory.job_name):
+            return report
+        return JobReport(state=JobState.RUNNING, started_ms=report.started_ms, place=report.place)
+
+    def forget(self, memory: JobMemory) -> None:
+        self._pull.forget(memory.job_name)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+class _FromPods:
+    def __init__(self, service: Service, cluster: Cluster, host: Host, *, sends_code: bool) -> None:
+        self._cluster = cluster
+        self._exec = ExecChannel(host, self._execute, service.record, service.note_chosen, sends_code=sends_code)
+
+    async def _execute(self, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+        path = PODS.path(self._cluster.namespace, pod["metadata"]["name"])
+        command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
+        container = str(runner_container(pod).get("name") or "")
+        return await execute(await self._cluster.client(), path, container, command, stdin, _COMMAND_S)
+
+    def follow(self, memory: JobMemory, attempt_directory: str) -> None:
+        self._exec.follow(memory, Path(attempt_directory))
+
+    def notice(self, memory: JobMemory) -> None:
+        self._exec.notice(memory)
+
+    def seen(self, memory: JobMemory, report: JobReport) -> JobReport:
+        return report  # pods wait until they were read
+
+    def forget(self, memory: JobMemory) -> None:
+        self._exec.forget(memory.name)
+
+    async def close(self) -> None:
+        await self._exec.close()

@@ -1,0 +1,39 @@
+"""What a refused call means to the scheduler."""
+
+from __future__ import annotations
+
+import re
+
+from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.platform_kit.kubernetes.client import Refusal
+
+_QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
+_ENDING = re.compile(r"being terminated", re.IGNORECASE)
+
+
+def quota(refusal: Refusal) -> Wait | None:
+    """There is no room now."""
+    if refusal.status == 403 and _QUOTA.search(refusal.message):
+        return Wait(code=WaitCode.QUOTA, sentence=refusal.message)
+    return None
+
+
+def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
+    """`doing`: what was asked, e.g. ``create tfjobs``."""
+    if refusal.status == 401:
+        return BadCredentials(f"the cluster refuses the credentials ({refusal}); log in anew")
+    if refusal.status == 403 and not _ENDING.search(refusal.message):
+        return BadCredentials(
+            f"we may not {doing} in namespace {namespace} ({refusal.message}); have an administrator grant it"
+        )
+    if refusal.status == 404:
+        return PlatformUnavailable(
+            f"we cannot {doing} in namespace {namespace} ({refusal.message}): the namespace, or the kind itself, is not"
+            " there", refused=True,
+        )  # fmt: skip
+    if refusal.status in (400, 409, 413, 422):
+        return SubmitRejected(f"the cluster does not take it: {refusal.message}")
+    return PlatformUnavailable(
+        f"the cluster cannot {doing} now ({refusal})", refused=refusal.status in (403, 429)
+    )  # fmt: skip

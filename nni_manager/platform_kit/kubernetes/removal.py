@@ -1,0 +1,67 @@
+"""Ending jobs and removing what belongs to them: each is a call or two, and an experiment may have hundreds at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.kind import Kind
+from nni_manager.platform_kit.kubernetes.resource import SECRETS, Resource
+from nni_manager.platform_kit.kubernetes.service import Service
+
+T = TypeVar("T")
+
+#: Calls at a time.
+_AT_ONCE = 4
+
+
+async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterable[JobMemory]) -> None:
+    """Asks those that run to end. Raises Refusal."""
+
+    async def end_one(memory: JobMemory) -> None:
+        if memory.final is None and memory.object is not None and memory.removed_s is None:
+            await kind.end(cluster, resource, memory.name, memory.uid)
+            memory.is_cancelled = True
+
+    await _each(memories, end_one)
+
+
+async def remove(cluster: Cluster, resource: Resource, service: Service, memories: Iterable[JobMemory]) -> None:
+    """Quiet for what is not there any more. Raises Refusal."""
+
+    async def remove_one(memory: JobMemory) -> None:
+        await cluster.delete(resource, memory.name, uid=memory.uid)
+        await service.drop_job(memory.name)
+
+    await _each(memories, remove_one)
+
+
+async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], job_names: frozenset[str] | None) -> None:
+    """Jobs with these labels, whoever made them; `job_names` None: all. Raises Refusal."""
+
+    async def clean_one(found: Object) -> None:
+        meta = found["metadata"]
+        name = (meta.get("annotations") or {}).get(names.DOCUMENTED_NAME)
+        if job_names is None or name in job_names:
+            await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
+            await cluster.delete(SECRETS, Service.secret_name(meta["name"]))
+
+    await _each(await cluster.list(resource, names.selector(labels)), clean_one)
+
+
+async def _each(things: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
+    """Some at a time. Raises the first error, when nothing is under way any more."""
+    left = iter(things)
+
+    async def work() -> None:
+        for thing in left:
+            await do(thing)
+
+    for outcome in await asyncio.gather(*(work() for _ in range(_AT_ONCE)), return_exceptions=True):
+        if outcome is not None:
+            raise outcome

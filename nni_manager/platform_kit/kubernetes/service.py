@@ -1,0 +1,220 @@
+"""One training service's own objects in the cluster, beside its jobs: runner, logins, keys, tokens. All idempotent."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from nni_manager.domain.errors import InvalidInput, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.kubernetes import azure, names, storage
+from nni_manager.platform_kit.kubernetes import shared_objects as shared
+from nni_manager.platform_kit.kubernetes.client import MERGE_PATCH, Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.pod import MOUNT, TOKEN_KEY, PodSettings
+from nni_manager.platform_kit.kubernetes.reach import Reach
+from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, SECRETS, Resource
+from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStorage
+from nni_manager.platform_kit.runner_archive import runner_archive
+from trial_runner import protocol
+
+#: In the Secret of a job.
+_RECORD_KEY = "parameters"
+_NNI_FOLDER = "nni"
+
+
+class Service:
+    """`platform`: its name, as trials see it. `prepare` comes before `pods` and `pull_secrets`."""
+
+    def __init__(self, cluster: Cluster, settings: Json, host: Host, platform: str) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._host = host
+        self._platform = platform
+        self.channel = storage.channel(settings)
+        self._reach = Reach(cluster)
+        self._preparing = asyncio.Lock()
+        self._runner_map = ""
+        #: Path of a login → name of its Secret.
+        self._logins: dict[str, str] = {}
+        self._azure = ""
+        #: Names of jobs whose Secret goes with them.
+        self._owning: set[str] = set()
+        #: As pods see it.
+        self._code_archive = ""
+        here = storage.mount_point(settings)
+        #: Where this machine reads what trials leave; None on other channels.
+        self.storage: MountedStorage | None = None
+        if self.channel == protocol.PULL and here is not None:
+            self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", host.experiment_id)
+        self._here = here
+
+    # Shared by all jobs
+
+    async def prepare(self) -> None:
+        """Makes what is not there yet. Raises Refusal, SubmitRejected, BadCredentials, PlatformUnavailable."""
+        async with self._preparing:
+            if self._runner_map:
+                return
+            for field, path in login_paths(self._settings).items():
+                try:
+                    login = await asyncio.to_thread(shared.read_login, Path(path), field)
+                except InvalidInput as error:
+                    raise SubmitRejected(str(error)) from None
+                secret = shared.pull_secret(self._host.experiment_id, self._host.service, login)
+                self._logins[path] = await self.put(SECRETS, secret)
+            await self._prepare_storage()
+            if self.channel == protocol.PUSH_OR_EXEC:
+                await self._reach.look()
+            runner = shared.runner_map(self._host.experiment_id, self._host.service, await asyncio.to_thread(_archive))
+            self._runner_map = await self.put(CONFIG_MAPS, runner)
+
+    async def _prepare_storage(self) -> None:
+        account = storage.storage_of(self._settings)
+        if account.get("storageType") == storage.AZURE:
+            key, name = await azure.account_key(account), str(account["azureAccount"])
+            secret = shared.azure_secret(self._host.experiment_id, self._host.service, name, key)
+            self._azure = await self.put(SECRETS, secret)
+        if self.storage is not None and self._here is not None:
+            try:
+                await asyncio.to_thread(_make_open, self._here / _NNI_FOLDER)
+                self._code_archive = self.storage.code_archive(await self._host.code())
+            except InvalidInput as error:
+                raise SubmitRejected(str(error)) from None
+            except OSError as error:
+                raise PlatformUnavailable(
+                    f"the storage mounted at {self._here} cannot be written: {error.strerror}", refused=True
+                ) from None
+
+    async def put(self, resource: Resource, body: Object) -> str:
+        """Its name says what is in it: one that is there is the right one."""
+        try:
+            await self._cluster.create(resource, body)
+        except Refusal as refusal:
+            if refusal.status != 409:
+                raise
+        return str(body["metadata"]["name"])
+
+    def pods(self, *, service_account: str = "", code_in_image: str = "") -> PodSettings:
+        """What all pods of a job share."""
+        settings = self._settings
+        channel = self._reach.channel() if self.channel == protocol.PUSH_OR_EXEC else self.channel
+        return PodSettings(
+            platform=self._platform, channel=channel, own_address=self._reach.own_address,
+            runner_map=self._runner_map, code_archive=self._code_archive,
+            storage=storage.volume(settings, self._azure),
+            gpu_resource=str(settings.get("gpuResourceName") or "nvidia.com/gpu"),
+            priority_class=str(settings.get("priorityClassName") or ""), service_account=service_account,
+            code_in_image=code_in_image, template=_mapping(settings.get("podTemplate")),
+        )  # fmt: skip
+
+    def folder(self, attempt_directory: str) -> AttemptFolder | None:
+        """Of an attempt, on storage that is mounted here, too."""
+        return self.storage.attempt(attempt_directory) if self.storage is not None else None
+
+    def pull_secrets(self, login: object) -> Sequence[str]:
+        """Of a role; `login`: its `privateRegistryAuthPath`."""
+        return (self._logins[str(login)],) if login else ()
+
+    def note_chosen(self, channel: str) -> None:
+        """A pod that may choose has chosen so."""
+        self._reach.note(channel)
+
+    # Of one job
+
+    @staticmethod
+    def secret_name(name: str) -> str:
+        """Of the Secret of the job of that name."""
+        return f"{name}-runner"
+
+    async def put_job(self, spec: JobSpec, name: str, labels: dict[str, str]) -> None:
+        """What the job's pods need beside its object. Raises Refusal, SubmitRejected, PlatformUnavailable."""
+        if self.storage is not None:
+            await self.storage.put(spec, {}, self._host.code)
+        told = spec.runner_environment.get(protocol.ENV_TOKEN)
+        data = {TOKEN_KEY: told} if told and self.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC) else {}
+        if self.channel in (protocol.EXEC, protocol.PUSH_OR_EXEC):
+            data[_RECORD_KEY] = spec.parameter_record
+        if data:
+            secret = {
+                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                "metadata": {"name": self.secret_name(name), "labels": labels},
+                "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+            }  # fmt: skip
+            await self.put(SECRETS, secret)
+
+    async def own_secret(self, job: Object) -> None:
+        """It goes with its job, whoever deletes that. Raises Refusal."""
+        if self.channel == protocol.PULL:
+            return
+        name, patch = job["metadata"]["name"], {"metadata": {"ownerReferences": [owner(job)]}}
+        path = SECRETS.path(self._cluster.namespace, self.secret_name(name))
+        try:
+            await self._cluster.call("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            self._owning.add(name)
+        except Refusal as refusal:
+            if refusal.status not in (403, 404):  # it is removed by name then
+                raise
+
+    async def record(self, name: str) -> str:
+        """Parameters of the job of that name. Raises Refusal and PlatformUnavailable."""
+        secret = await self._cluster.find(SECRETS, self.secret_name(name))
+        if secret is None or _RECORD_KEY not in (secret.get("data") or {}):
+            raise PlatformUnavailable(f"the Secret {self.secret_name(name)} is gone, and the parameters with it")
+        return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
+
+    async def drop_job(self, name: str) -> None:
+        """What `put_job` made, of a job that is removed, or was not taken."""
+        if name in self._owning:
+            self._owning.discard(name)
+        elif self.channel != protocol.PULL:
+            await self._cluster.delete(SECRETS, self.secret_name(name))
+
+    async def close(self) -> None:
+        """Removes everything with our labels that is no job's. Raises Refusal."""
+        labels = names.selector(names.service_labels(self._host.experiment_id, self._host.service))
+        for resource in (SECRETS, CONFIG_MAPS):
+            for found in await self._cluster.list(resource, labels):
+                await self._cluster.delete(resource, found["metadata"]["name"])
+        self._runner_map = ""
+
+
+def owner(job: Object) -> Object:
+    """A reference to it."""
+    return {
+        "apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+    }  # fmt: skip
+
+
+def login_paths(settings: Json) -> dict[str, str]:
+    """Field → path, of all logins of registries in the section."""
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        roles = enumerate(value) if isinstance(value, list | tuple) else [(None, value)]
+        for number, role in roles:
+            path = role.get("privateRegistryAuthPath") if isinstance(role, dict) else None
+            if path:
+                where = name if number is None else f"{name}[{number}]"
+                found[f"trainingService.{where}.privateRegistryAuthPath"] = str(path)
+    return found
+
+
+def _mapping(value: object) -> Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _make_open(folder: Path) -> None:
+    """Whoever runs pods must be able to write there."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)
+
+
+@functools.cache
+def _archive() -> bytes:
+    return runner_archive()

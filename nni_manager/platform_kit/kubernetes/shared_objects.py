@@ -1,0 +1,73 @@
+"""What jobs of one service share in the cluster: the runner in a ConfigMap, logins of registries and keys of storage in
+Secrets. Made before the first job, found again by name, removed with the experiment."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from nni_manager.domain.errors import InvalidInput
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.names import service_labels
+from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE
+
+LOGIN_KEY = ".dockerconfigjson"
+#: Of the volume kind azureFile.
+_AZURE_NAME, _AZURE_KEY = "azurestorageaccountname", "azurestorageaccountkey"
+
+
+def runner_map(experiment_id: str, service: str, archive: bytes) -> Object:
+    """The ConfigMap that holds the runner."""
+    name = _name(experiment_id, service, "runner", archive)
+    return {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(name, experiment_id, service),
+        "binaryData": {RUNNER_FILE: base64.b64encode(archive).decode()},
+    }  # fmt: skip
+
+
+def pull_secret(experiment_id: str, service: str, login: bytes) -> Object:
+    """`login`: a docker `config.json`."""
+    name = _name(experiment_id, service, "registry", login)
+    return _secret(name, experiment_id, service, "kubernetes.io/dockerconfigjson", {LOGIN_KEY: login})
+
+
+def azure_secret(experiment_id: str, service: str, account: str, key: str) -> Object:
+    name = _name(experiment_id, service, "azure", f"{account} {key}".encode())
+    return _secret(name, experiment_id, service, "Opaque", {_AZURE_NAME: account.encode(), _AZURE_KEY: key.encode()})
+
+
+def read_login(path: Path, field: str) -> bytes:
+    """Of a registry. Raises InvalidInput, which names the `field`. Blocks."""
+    try:
+        data = path.read_bytes()
+        told = json.loads(data)
+    except OSError as error:
+        raise InvalidInput(f"{field}: {path} cannot be read ({error.strerror}); give a docker config.json") from None
+    except ValueError:
+        raise InvalidInput(
+            f"{field}: {path} is not JSON; give a docker config.json, as `docker login` writes it"
+        ) from None
+    if not isinstance(told, dict) or not isinstance(told.get("auths"), dict):
+        raise InvalidInput(f"{field}: {path} has no `auths`; give a docker config.json, as `docker login` writes it")
+    return data
+
+
+def _secret(name: str, experiment_id: str, service: str, kind: str, data: dict[str, bytes]) -> Object:
+    return {
+        "apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": _metadata(name, experiment_id, service),
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+    }  # fmt: skip
+
+
+def _metadata(name: str, experiment_id: str, service: str) -> Object:
+    return {"name": name, "labels": service_labels(experiment_id, service)}
+
+
+def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
+    """Another content, another name: one that is there is the right one."""
+    digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
+    readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
+    return f"{readable}-{what}-{digest}"

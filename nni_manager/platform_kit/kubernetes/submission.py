@@ -1,0 +1,58 @@
+"""Creating a job's object, whether or not an earlier call has done it already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.kubernetes import names
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import Resource
+from nni_manager.platform_kit.kubernetes.service import Service
+
+_CONFLICT = 409
+
+
+def body(
+    resource: Resource, manifest: Object, spec: JobSpec, name: str, namespace: str, labels: Mapping[str, str]
+) -> Object:
+    """The whole object."""
+    metadata: Object = {
+        **manifest.get("metadata", {}), "name": name, "namespace": namespace, "labels": dict(labels),
+        "annotations": {names.DOCUMENTED_NAME: spec.name},
+    }  # fmt: skip
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **manifest, "metadata": metadata}
+
+
+async def find_own(
+    cluster: Cluster, resource: Resource, name: str, labels: Mapping[str, str], spec: JobSpec
+) -> Object | None:
+    """The job, if it is there. Raises SubmitRejected for somebody else's of that name, and Refusal."""
+    found = await cluster.find(resource, name)
+    if found is None or names.is_ours(found, labels, spec.name):
+        return found
+    meta = found["metadata"]
+    raise SubmitRejected(
+        f"{found.get('kind')} {meta['name']} is there already in namespace {meta.get('namespace')}, and is none of "
+        "this experiment's; remove it, or use another namespace"
+    )
+
+
+async def create(
+    cluster: Cluster, resource: Resource, whole: Object, spec: JobSpec, service: Service
+) -> tuple[Object, bool]:
+    """(the job, whether it is new). Raises Refusal, SubmitRejected and PlatformUnavailable."""
+    meta = whole["metadata"]
+    await service.put_job(spec, meta["name"], meta["labels"])
+    try:
+        return await cluster.create(resource, whole), True
+    except Refusal as refusal:
+        if refusal.status != _CONFLICT:
+            await service.drop_job(meta["name"])
+            raise
+    found = await find_own(cluster, resource, meta["name"], meta["labels"], spec)
+    if found is None:
+        raise PlatformUnavailable(f"{resource.kind} {meta['name']} was just removed; it is created again", refused=True)
+    return found, False

@@ -1,0 +1,55 @@
+"""Workers that a tuner started and left behind: they outlive its process, which dies at once with a killed daemon.
+
+Children inherit the environment, and with it the mark of the tuner's process: the experiment's log folder and a name.
+One that clears its environment is not found.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+MARK_VARIABLE = "NNI_MANAGER_TUNER"
+#: They may fork while they are looked for.
+_MOST_LOOKS = 5
+
+
+def new_mark(log_folder: Path) -> str:
+    """For one process and all below it."""
+    return f"{mark_prefix(log_folder)}{uuid4().hex}"
+
+
+def mark_prefix(log_folder: Path) -> str:
+    """Of the marks of all processes that an experiment's tuner ever was."""
+    return f"{log_folder}:"
+
+
+def end_orphans(mark: str) -> int:
+    """Kills all whose mark begins so, and answers how many there were. Blocks: milliseconds, by the number of processes
+    on the machine."""
+    killed: set[int] = set()
+    for _ in range(_MOST_LOOKS):
+        found = _marked(f"{MARK_VARIABLE}={mark}".encode()) - killed
+        if not found:
+            break
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found
+    return len(killed)
+
+
+def _marked(entry: bytes) -> set[int]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {pid for pid in pids if pid != os.getpid() and _has(pid, entry)}
+
+
+def _has(pid: int, entry: bytes) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return environment.startswith(entry) or b"\0" + entry in environment

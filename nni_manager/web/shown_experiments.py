@@ -1,0 +1,107 @@
+"""Experiments as their pages show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nni_manager.domain.errors import NniManagerError
+from nni_manager.domain.experiment import ExperimentStatus, Hold
+from nni_manager.domain.trial import OPEN_STATUSES
+from nni_manager.scheduler import no_more_trials
+from nni_manager.scheduler.experiments.service import Service
+from nni_manager.store import overview
+from nni_manager.store.connection import Connection
+from nni_manager.store.index import Entry
+from nni_manager.store.overview import Overview
+from nni_manager.web import trial_table
+from nni_manager.web.trial_table import Table, TableQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExperiment:
+    """A row of the list."""
+
+    entry: Entry
+    status: ExperimentStatus
+    hold: Hold | None
+    errors: tuple[str, ...]
+    #: Trials that have ended, and how many there will be: the limit, or without one all that were made.
+    ended: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownExperiment:
+    """Everything its page says."""
+
+    overview: Overview
+    entry: Entry
+    at_work: bool
+    table: Table
+    #: Where it has a page of its own; empty: nowhere.
+    endpoint_url: str
+
+    @property
+    def status(self) -> ExperimentStatus:
+        return status(self.overview, self.entry, at_work=self.at_work)
+
+    @property
+    def no_more_trials(self) -> str:
+        return no_more_trials.sentence(self.overview)
+
+    @property
+    def is_viewed(self) -> bool:
+        return self.status is ExperimentStatus.VIEWED
+
+    @property
+    def ended(self) -> int:
+        return ended(self.overview)
+
+    @property
+    def may_resume(self) -> bool:
+        return not self.at_work or bool(self.overview.hold) or self.overview.row.status is ExperimentStatus.ERROR
+
+
+async def listed(service: Service, entry: Entry, now_ms: int) -> ListedExperiment:
+    """One that cannot be read says why; a list must not fail because of it."""
+    live = service.live(entry.id)
+    try:
+        found = await service.read(entry.id, lambda c: overview.load(c, live, now_ms))
+    except NniManagerError as error:
+        hold = live.derived_hold
+        errors = (hold.sentence if hold else str(error),)
+        return ListedExperiment(entry=entry, status=entry.status, hold=hold, errors=errors, ended=0, of=0)
+    return ListedExperiment(
+        entry=entry, status=status(found, entry, at_work=live.at_work), hold=found.hold, errors=found.errors,
+        ended=ended(found), of=found.config.get("maxTrialNumber") or found.row.next_sequence_id,
+    )  # fmt: skip
+
+
+async def shown(service: Service, id: str, query: TableQuery, now_ms: int) -> ShownExperiment:
+    """Raises NotFound or StoreError."""
+    live = service.live(id)
+
+    def read(connection: Connection) -> tuple[Overview, Table]:
+        return overview.load(connection, live, now_ms), trial_table.read(connection, query, now_ms)
+
+    entry = await service.entry(id)
+    found, table = await service.read(id, read)
+    endpoint_url = service.endpoint_url(entry.endpoint) if entry.endpoint is not None else ""
+    return ShownExperiment(overview=found, entry=entry, at_work=live.at_work, table=table, endpoint_url=endpoint_url)
+
+
+def status(found: Overview, entry: Entry, *, at_work: bool) -> ExperimentStatus:
+    """Its own database does not know that somebody reads it, and may not know yet that it was stopped."""
+    return entry.status if entry.status.is_closed and not at_work else found.row.status
+
+
+def ended(found: Overview) -> int:
+    """Trials that have ended, in whatever way."""
+    return sum(count for status, count in found.counts.items() if status not in OPEN_STATUSES)
+
+
+def limits(found: Overview) -> dict[str, Any]:
+    """As the config has them; None: no limit."""
+    names = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration", "maxTrialDuration")
+    return {name: found.config.get(name) for name in names}

@@ -1,0 +1,102 @@
+"""A fake cluster in a process of its own, for experiments that a real daemon runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from nni_manager.platform_kit.kubernetes.access import Access
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+
+TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
+PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
+ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
+#: An NFS export that stands for a folder of this machine.
+SERVER, EXPORT = "10.0.0.1", "/export"
+_KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True)
+class FakeCluster:
+    kubeconfig: Path
+    address: str
+
+    def control(self, name: str, **told: Any) -> Any:
+        """Makes it misbehave: a method of `tests.fakes.kubernetes.control.Control`."""
+        answer = httpx.post(f"{self.address}{name}", json=told, verify=False)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    def objects(self, resource: Resource, selector: str = "nni-manager/experiment") -> list[dict[str, Any]]:
+        return asyncio.run(self._objects([resource], selector))
+
+    def create(self, resource: Resource, body: dict[str, Any]) -> None:
+        async def create() -> None:
+            async with self._client() as cluster:
+                await cluster.create(resource, body)
+
+        asyncio.run(create())
+
+    def until(self, look: Callable[[], Any], seconds: float = 30) -> Any:
+        """Its first answer that is true."""
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(_LOOK_AGAIN_S)
+        return found
+
+    def left(self) -> list[str]:
+        """Names of our objects, once what is being ended has ended."""
+        return asyncio.run(self._left())
+
+    async def _left(self) -> list[str]:
+        for _ in range(100):
+            found = await self._objects(_KINDS, "nni-manager/experiment")
+            if not found:
+                break
+            await asyncio.sleep(0.1)
+        return [f"{one.get('kind', '')} {one['metadata']['name']}" for one in found]
+
+    async def _objects(self, kinds: Any, selector: str) -> list[dict[str, Any]]:
+        async with self._client() as cluster:
+            return [one for kind in kinds for one in await cluster.list(kind, selector)]
+
+    @contextlib.asynccontextmanager
+    async def _client(self) -> Any:
+        cluster = Cluster("test")
+        await cluster.use(Access(kubeconfig=str(self.kubeconfig)).to_text())
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+
+
+@contextlib.contextmanager
+def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeCluster]:
+    """`mounted`: what the NFS export holds; `options`: of `python -m tests.fakes.kubernetes`."""
+    command: list[str | Path] = [
+        sys.executable, "-m", "tests.fakes.kubernetes", "--folder", folder / "cluster", "--back-off", "0.1",
+        "--export", f"{SERVER}:{EXPORT}={mounted}", *options,
+    ]  # fmt: skip
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ}) as process:
+        try:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())
+            yield FakeCluster(Path(told["kubeconfig"]), told["control"])
+        finally:
+            process.terminate()

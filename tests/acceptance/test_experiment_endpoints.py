@@ -1,0 +1,326 @@
+"""Experiments with ports of their own: two managers to their users, one daemon in truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.acceptance.command_line import REPORT, RUN_ON, CommandLine, command_line, id_in, state_of
+from tests.live_daemon import Daemon
+
+pytestmark = pytest.mark.acceptance
+
+
+@pytest.fixture
+def nnictl(tmp_path: Path) -> Iterator[CommandLine]:
+    with command_line(tmp_path) as line:
+        yield line
+
+
+def test_two_views_on_one_daemon(nnictl: CommandLine) -> None:
+    first_port, second_port = _free_ports(2)
+    config = nnictl.config(trialCommand=RUN_ON)
+    out = nnictl.good("create", "-c", config, "--port", first_port)
+    first = id_in(out)
+    assert f"page    http://127.0.0.1:{first_port}/\nport    {first_port}\n" in out
+    out = nnictl.good("create", "-c", config, "-p", second_port, "--url_prefix", "/my/pre/")
+    second = id_in(out)
+    assert f"http://127.0.0.1:{second_port}/my/pre/\n" in out and "url prefix  my/pre\n" in out
+    assert _status(first_port) == "RUNNING" and _status(second_port, "/my/pre") == "RUNNING"
+    assert _get(first_port, "/api/v1/nni/experiment").json()["id"] == first
+    assert _get(second_port, "/my/pre/api/v1/nni/experiment").json()["id"] == second
+    assert len([line for line in nnictl.processes() if " serve --auto" in line]) == 1
+    listeners = nnictl.daemon.call("GET", "/daemon")["listeners"]
+    assert [listener["address"] for listener in listeners if listener["kind"] == "endpoint"] == [
+        f"http://127.0.0.1:{first_port}", f"http://127.0.0.1:{second_port}",
+    ]  # fmt: skip
+    assert nnictl.good("stop", "--port", second_port) == f"Experiment {second} is stopped.\n"
+    assert _is_free(second_port) and _status(first_port) == "RUNNING"
+    assert nnictl.daemon.status(second)["endpoint"] is None
+    code, sentence = nnictl.bad("stop", "--port", second_port)
+    assert (code, sentence) == (
+        1, f"nnictl: no experiment has port {second_port}; `nnictl experiment list` shows every open one",
+    )  # fmt: skip
+    assert nnictl.bad("stop", second, "--port", first_port)[0] == 2
+    nnictl.good("resume", second, "--port", second_port)
+    assert _status(second_port) == "RUNNING"
+    assert len(nnictl.good("stop", "--all").splitlines()) == 2
+    assert _is_free(first_port) and _is_free(second_port)
+    assert nnictl.traces() == []
+
+
+def test_a_port_that_is_taken_is_named_and_nothing_is_made(nnictl: CommandLine) -> None:
+    (port,) = _free_ports(1)
+    holder = nnictl.create(trialCommand=RUN_ON)
+    config = nnictl.config(trialCommand=RUN_ON)
+    with socket.create_server(("127.0.0.1", port)):
+        code, sentence = nnictl.bad("create", "-c", config, "--port", port)
+    name = psutil.Process().name()
+    assert (code, sentence) == (
+        1, f"nnictl: port {port} is in use by process {os.getpid()} ({name}); choose another with --port",
+    )  # fmt: skip
+    taken = nnictl.daemon.status(holder)["endpoint"]["port"]
+    code, sentence = nnictl.bad("create", "-c", config, "--port", taken)
+    assert (
+        sentence == f"nnictl: port {taken} is in use by the endpoint of experiment {holder}; choose another with --port"
+    )
+    assert nnictl.bad("create", "-c", config, "--url_prefix", "a/../b")[0] == 2
+    assert [one["id"] for one in nnictl.daemon.call("GET", "/experiments")["experiments"]] == [holder]
+    assert sorted(path.parent.name for path in nnictl.data.glob("*/db")) == [holder]
+    nnictl.good("stop", "--all")
+
+
+def test_without_a_port(nnictl: CommandLine) -> None:
+    """A daemon without a service gives the next free one; one with a service, or with no port at all, none."""
+    first, second = nnictl.create(trialCommand=RUN_ON), nnictl.create(trialCommand=RUN_ON)
+    ports = [nnictl.daemon.status(id_)["endpoint"]["port"] for id_ in (first, second)]
+    assert 8080 <= ports[0] < ports[1]
+    nnictl.good("stop", "--all")
+    for arguments in (["--port", "0"], ["--no-listen"]):
+        served = nnictl.serve(*arguments)
+        out = nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON))
+        assert "\nport " not in out
+        page = re.search(r"^page +(http\S+)$", out, re.MULTILINE)
+        assert (page is not None) == ("--port" in arguments)
+        assert page is None or id_in(out) in httpx.get(page[1], trust_env=False).text
+        nnictl.good("stop", "--all")
+        assert served.terminate() == 0
+
+
+def test_a_killed_daemon_comes_back_with_its_views(nnictl: CommandLine) -> None:
+    ports = _free_ports(2)
+    running = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", ports[0], "-u", "my/pre"))
+    viewed = nnictl.create(trialCommand=RUN_ON)
+    nnictl.good("stop", viewed)
+    out = nnictl.good("view", viewed[:4], "--port", ports[1])
+    assert f"Experiment {viewed} is viewed: open for reading only.\n" in out
+    assert f"http://127.0.0.1:{ports[1]}/\n" in out
+    state_of(nnictl.daemon, running, RUNNING=2)
+    _kill(nnictl.daemon)
+    assert _is_free(ports[0]) and _is_free(ports[1])
+    _until(lambda: _registry(nnictl)[running]["status"] == "RUNNING")
+    served = nnictl.serve("--port", "0")
+    assert _status(ports[0], "/my/pre") == "RUNNING" and _status(ports[1]) == "VIEWED"
+    state_of(served, running, RUNNING=2)
+    nnictl.good("stop", "--port", ports[1])
+    assert _is_free(ports[1]) and nnictl.daemon.status(viewed)["status"] == "STOPPED"
+    nnictl.good("stop", running)
+
+
+def test_a_lost_index_knows_the_ports_from_the_folders(nnictl: CommandLine) -> None:
+    (port,) = _free_ports(1)
+    nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port, "-u", "x")
+    _kill(nnictl.daemon)
+    for path in nnictl.data.glob("index.sqlite*"):
+        path.unlink()
+    nnictl.serve()  # nothing but endpoints listens
+    assert "--no-listen" in nnictl.good("experiment", "list"), "and this daemon may open none"
+    nnictl.end()
+    nnictl.serve("--port", "0")
+    assert _status(port, "/x") == "RUNNING"
+    nnictl.good("stop", "--all")
+
+
+def test_a_port_that_was_taken_meanwhile_is_named_until_it_is_free(nnictl: CommandLine) -> None:
+    (port,) = _free_ports(1)
+    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port))
+    _kill(nnictl.daemon)
+    with socket.create_server(("127.0.0.1", port)):
+        served = nnictl.serve("--port", "0")
+        (problem,) = served.status(id_)["errors"]
+        assert problem.startswith(
+            f"its endpoint cannot be opened again: port {port} is in use by process {os.getpid()}"
+        )
+        assert problem in nnictl.good("experiment", "list")
+        assert served.status(id_)["counts"], "it is worked on all the same"
+    _until(lambda: served.status(id_)["errors"] == [])
+    assert _status(port) == "RUNNING"
+    nnictl.good("stop", "--all")
+
+
+def test_done_is_still_looked_at(nnictl: CommandLine) -> None:
+    (port,) = _free_ports(1)
+    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=REPORT), "-p", port))
+    nnictl.daemon.wait(id_, "DONE")
+    assert _status(port) == "DONE"
+    _until(lambda: _registry(nnictl)[id_]["status"] == "DONE")
+    entry = _registry(nnictl)[id_]
+    assert entry["port"] == port and isinstance(entry["endTime"], int)
+    nnictl.good("stop", id_)
+    assert _is_free(port) and nnictl.traces() == []
+
+
+def test_a_viewed_experiment_keeps_the_daemon(nnictl: CommandLine) -> None:
+    other, id_ = nnictl.create(trialCommand=RUN_ON), nnictl.create(trialCommand=RUN_ON)
+    nnictl.good("stop", id_)
+    (port,) = _free_ports(1)
+    nnictl.good("view", id_, "--port", port)
+    nnictl.good("stop", other)
+    assert _status(port) == "VIEWED"
+    assert id_ in nnictl.good("experiment", "list") and nnictl.good("trial", "ls", id_)
+    code, sentence = nnictl.bad("update", "concurrency", id_, "--value", 3)
+    assert code == 1 and f"{id_} is viewed" in sentence
+    assert nnictl.good("stop") == f"Experiment {id_} is not viewed any more.\n"
+    assert nnictl.traces() == []
+    nnictl.good("view", id_, "--port", port)
+    assert "goes on" in nnictl.good("resume", id_), "what is viewed can be resumed, and stays where it is"
+    assert _status(port) == "RUNNING"
+    nnictl.good("stop", "--all")
+    assert nnictl.traces() == []
+
+
+def test_a_copied_folder_is_viewed_and_resumed(nnictl: CommandLine) -> None:
+    id_ = nnictl.create(trialCommand=REPORT, maxTrialNumber=2)
+    nnictl.daemon.wait(id_, "DONE")
+    nnictl.good("stop", id_)
+    elsewhere = nnictl.folder / "elsewhere"
+    shutil.copytree(nnictl.data / id_, elsewhere / id_)
+    nnictl.good("experiment", "delete", id_, "--yes")
+    (port,) = _free_ports(1)
+    code, sentence = nnictl.bad("view", id_, "--port", port, "--experiment_dir", nnictl.folder)
+    assert code == 1 and f"there is no experiment folder {nnictl.folder / id_}" in sentence and _is_free(port)
+    nnictl.good("view", id_, "--port", port, "--experiment_dir", elsewhere)
+    assert _status(port) == "VIEWED" and len(_get(port, "/api/v1/nni/trial-jobs").json()) == 2
+    nnictl.good("stop", id_)
+    out = nnictl.good("resume", id_, "-e", elsewhere / id_, "--port", port, "--debug")
+    assert f"folder  {elsewhere / id_}\n" in out
+    profile = _get(port, "/api/v1/nni/experiment").json()
+    assert (profile["params"]["debug"], profile["logDir"]) == (True, str(elsewhere / id_))
+    nnictl.good("stop", id_)
+
+
+def test_debug(nnictl: CommandLine) -> None:
+    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "--debug", "-p", 0))
+    shown = json.loads(nnictl.good("experiment", "show", id_, "--json"))
+    assert shown["config"]["debug"] is True and shown["config"]["logLevel"] == "debug"
+    assert shown["endpoint"]["port"] > 0
+    nnictl.good("stop", "--all")
+
+
+def test_the_page_on_a_view(nnictl: CommandLine) -> None:
+    (port,) = _free_ports(1)
+    id_ = id_in(nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port, "-u", "my/pre"))
+    state_of(nnictl.daemon, id_, RUNNING=2)
+    page = _get(port, "/my/pre/")
+    assert page.status_code == 200 and id_ in page.text
+    paths = {path for path in _links(page.text) if not path.startswith("#")}
+    assert paths and all(path.startswith("/my/pre/") for path in paths)
+    events = next(path for path in paths if path.endswith("/events"))
+    for path in paths - {events}:
+        if "/stop" not in path and "/kill" not in path and "/resume" not in path:
+            assert _get(port, path).status_code == 200, path
+    base = f"http://127.0.0.1:{port}"
+    with httpx.Client(trust_env=False, base_url=base) as client, client.stream("GET", events) as stream:
+        assert next(stream.iter_lines()) == "event: state"
+    stop = next(path for path in paths if "/stop" in path)
+    with httpx.Client(trust_env=False, base_url=base, timeout=30) as client:
+        answer = client.post(stop)
+    assert answer.status_code == 200 and f"nnictl resume {id_}" in answer.text
+    _until(lambda: _is_free(port))
+
+
+def test_a_token_is_wanted_by_views_too(nnictl: CommandLine) -> None:
+    nnictl.environment |= {"NNI_MANAGER_TOKEN": "s3cret"}
+    (port,) = _free_ports(1)
+    nnictl.good("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", port)
+    url = f"http://127.0.0.1:{port}/api/v1/nni/check-status"
+    assert httpx.get(url, trust_env=False).status_code == 401
+    shown = {"Authorization": "Bearer s3cret"}
+    assert httpx.get(url, headers=shown, trust_env=False).status_code == 200
+    foreign = {**shown, "Origin": "http://evil.example"}
+    assert httpx.get(url, headers=foreign, trust_env=False).status_code == 403
+    nnictl.good("stop", "--all")
+
+
+def test_an_address_that_others_reach_needs_a_token(nnictl: CommandLine) -> None:
+    nnictl.environment |= {"NNI_MANAGER_HOST": "0.0.0.0"}
+    code, sentence = nnictl.bad("create", "-c", nnictl.config(trialCommand=RUN_ON), "-p", 0)
+    assert code == 2 and "--host 0.0.0.0 can be reached by others: set NNI_MANAGER_TOKEN" in sentence
+
+
+def test_nni_s_list_of_experiments(nnictl: CommandLine) -> None:
+    registry = nnictl.folder / "home" / "nni-experiments" / ".experiment"
+    registry.parent.mkdir(parents=True)
+    theirs = {"theirs01": {"id": "theirs01", "status": "RUNNING", "pid": 1, "port": 8090, "tag": []}}
+    registry.write_text(json.dumps(theirs))
+    (port,) = _free_ports(1)
+    out = nnictl.good(
+        "create", "-c", nnictl.config(trialCommand=RUN_ON, experimentName="demo"), "-p", port, "-u", "x/y"
+    )
+    id_, daemon = id_in(out), nnictl.daemon.call("GET", "/daemon")["pid"]
+    _until(lambda: id_ in _registry(nnictl))
+    pid = _registry(nnictl)[id_]["pid"]
+    assert psutil.Process(pid).ppid() == daemon, "whoever ends that process stops this experiment, and not the daemon"
+    state = nnictl.daemon.status(id_)
+    assert _registry(nnictl)[id_] == {
+        "id": id_, "port": port, "startTime": state["createdMs"], "endTime": "N/A", "status": "RUNNING",
+        "platform": "local", "experimentName": "demo", "tag": [], "pid": pid, "logDir": str(nnictl.data),
+        "prefixUrl": "x/y", "webuiUrl": [f"http://127.0.0.1:{port}/x/y"],
+    }  # fmt: skip
+    nnictl.good("stop", id_)
+    entry = _registry(nnictl)[id_]
+    assert entry["status"] == "STOPPED" and isinstance(entry["endTime"], int)
+    assert "port" not in entry and "pid" not in entry, "the last word is written before the daemon has ended"
+    nnictl.good("experiment", "delete", id_, "--yes")
+    nnictl.good("stop", "--all")
+    assert _registry(nnictl) == theirs
+
+
+def _registry(nnictl: CommandLine) -> dict[str, Any]:
+    path = nnictl.folder / "home" / "nni-experiments" / ".experiment"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _until(holds: Callable[[], object], within_s: float = 30) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _kill(daemon: Daemon) -> None:
+    process = psutil.Process(daemon.call("GET", "/daemon")["pid"])
+    process.send_signal(signal.SIGKILL)
+    process.wait(20)
+
+
+def _get(port: int, path: str) -> httpx.Response:
+    return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=30, verify=False)
+
+
+def _status(port: int, prefix: str = "") -> str:
+    return str(_get(port, f"{prefix}/api/v1/nni/check-status").json()["status"])
+
+
+def _links(page: str) -> list[str]:
+    return [unescape(path) for path in re.findall(r'(?:href|src|action|data-\w+)="([^"]*)"', page)]
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _free_ports(count: int) -> list[int]:
+    """Nobody listens there now."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports

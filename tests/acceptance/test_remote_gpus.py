@@ -1,0 +1,137 @@
+"""Cards of two machines reached by SSH, which fake drivers show: never one trial too many, and why the others wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.card_oracle import CardOracle
+from tests.acceptance.cluster import until
+from tests.fake_driver import FakeDriver, OnCard
+from tests.live_daemon import Daemon, processes_of
+from tests.platforms.remote.ssh_machines import RealMachine
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+#: NNI_KILLS=20 for as many as a release is judged by.
+KILLS = int(os.environ.get("NNI_KILLS", "4"))
+TRIALS = 6 + 2 * KILLS
+#: Seconds until a wait reason says what has changed.
+MOST_STALE_S = 5.0
+
+_REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+
+
+@dataclass
+class GpuMachine:
+    """`host`: as the config names it; to people they are different machines."""
+
+    host: str
+    ssh: RealMachine
+    driver: FakeDriver
+
+    def entry(self, **fields: Any) -> dict[str, Any]:
+        return self.ssh.entry(host=self.host, **fields)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[tuple[GpuMachine, GpuMachine]]:
+    """With two cards that a program tells of, and with four that a library tells of."""
+    two, four = (
+        GpuMachine(host, RealMachine(tmp_path / host), FakeDriver(tmp_path / f"{host}-driver", cards, has_library=lib))
+        for host, cards, lib in (("127.0.0.1", 2, False), ("localhost", 4, True))
+    )
+    four.driver.remove_program()
+    for machine in (two, four):
+        machine.ssh.environment.update(machine.driver.environment)
+        asyncio.run(machine.ssh.start())
+    yield two, four
+    for machine in (two, four):
+        asyncio.run(machine.ssh.stop())
+        for process in processes_of(str(machine.ssh.home)):
+            process.kill()
+
+
+def test_two_experiments_fill_the_cards_of_two_machines_while_the_daemon_is_killed(
+    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+) -> None:
+    """One has a card to itself, the other two that it shares with one more of its own kind. Of the six cards somebody
+    else computes on one, and draws on another."""
+    two, four = machines
+    with _somebody() as other:
+        two.driver.show({1: [OnCard(other, kind="G")]})
+        four.driver.show({3: [OnCard(other, 11264)]})
+        alone = daemon.create(_config(machines, "1.3", trialGpuNumber=1), code)
+        pairs = daemon.create(_config(machines, "1.7", trialGpuNumber=2, maxTrialNumberPerGpu=2), code)
+        homes = [str(machine.ssh.home) for machine in machines]
+        with CardOracle(homes, {alone: 1, pairs: 2}) as oracle:
+            for _ in range(KILLS):
+                time.sleep(random.uniform(0.1, 2.0))
+                daemon.kill()
+                daemon.start()
+            for id_ in (alone, pairs):
+                daemon.wait(id_, "DONE", timeout_s=120)
+    assert oracle.findings == []
+    assert len(oracle.seen) == 2 * TRIALS
+    free = {(str(two.ssh.home), 0), (str(two.ssh.home), 1), *((str(four.ssh.home), card) for card in range(3))}
+    assert oracle.cards == free
+    assert (oracle.most_at_once, oracle.most_on_one) == (len(free), 2)
+    for id_ in (alone, pairs):
+        attempts = "SELECT status, (SELECT count(*) FROM attempts a WHERE a.trial_id = t.id) FROM trials t"
+        assert daemon.rows(id_, attempts) == [("SUCCEEDED", 1)] * TRIALS
+        daemon.call("POST", f"/experiments/{id_}/stop")
+
+
+def test_a_wait_reason_follows_who_is_on_the_cards(
+    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+) -> None:
+    two, four = machines
+    with ExitStack() as others:
+        first, second = (others.enter_context(_somebody()) for _ in range(2))
+        two.driver.show({0: [OnCard(first, 11264)], 1: [OnCard(second)]})
+        four.driver.show({card: [OnCard(second)] for card in range(4)})
+        id_ = daemon.create(_config(machines, "0.1", trials=1, trialGpuNumber=1), code)
+        busy = f"gpu 0 on 127.0.0.1 busy: pid {first} of user {two.ssh.user}, 11 GiB"
+        until(lambda: busy in (why := _why(daemon, id_)) and f"gpu 2 on localhost busy: pid {second}" in why, 20)
+        four.driver.show({card: [OnCard(first if card == 2 else second)] for card in range(4)})
+        until(lambda: f"gpu 2 on localhost busy: pid {first}" in _why(daemon, id_), MOST_STALE_S)
+        two.driver.show({1: [OnCard(second)]})
+        until(lambda: daemon.rows(id_, "SELECT place FROM attempts") == [("127.0.0.1, gpu 0",)], MOST_STALE_S)
+        daemon.wait(id_, "DONE")
+
+
+def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRIALS, **fields: Any) -> dict[str, Any]:
+    """`fields`: of the section; what limits a card is of each machine."""
+    own = {name: fields.pop(name) for name in ("maxTrialNumberPerGpu",) if name in fields}
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": f"sleep {seconds}; {_REPORT}",
+        "trialCodeDirectory": ".", "trialConcurrency": 8, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trainingService": {
+            "platform": "remote", "machineList": [machine.entry(**own) for machine in machines], **fields,
+        },
+    }  # fmt: skip
+
+
+@contextmanager
+def _somebody() -> Iterator[int]:
+    """A process that is none of ours."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _why(daemon: Daemon, id: str) -> str:
+    """Of its only trial."""
+    return str(daemon.rows(id, "SELECT coalesce(max(wait_sentence), '') FROM trials")[0][0])

@@ -1,0 +1,109 @@
+"""The marks by which a process is recognised as part of a job, wherever it went.
+
+Every process of a job carries two marks. The variable `NNI_MANAGER_JOB` is lost when a process clears its environment
+or writes over it to change its title. The *tag* is a resource limit that is of no use to ordinary processes: the soft
+limit of real-time CPU time, 2^60 µs (36,000 years) plus a random number. It is inherited through fork and exec and can
+be read from outside.
+"""
+
+import os
+import resource
+from contextlib import contextmanager
+from typing import Iterator, List, Tuple
+
+from trial_runner import processes, protocol
+from trial_runner.keeper.files import Claim
+
+_RTTIME = "rttime"
+#: Where a hard limit of real-time CPU time is set: bytes of message queues, a little less than allowed.
+_MSGQUEUE = "msgqueue"
+#: Where neither works: nothing but the variable.
+_VARIABLE = "variable"
+
+# `resource` does not name this one.
+_RLIMIT_RTTIME = 15
+_RTTIME_BASE = 2**60
+
+
+def new_tag() -> str:
+    """A tag nobody bears, as text that can be stored."""
+    if resource.getrlimit(_RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
+        return "{}:{}".format(_RTTIME, _RTTIME_BASE + _random_number())
+    soft = resource.getrlimit(resource.RLIMIT_MSGQUEUE)[0]
+    if soft > 4096:
+        # Few values, so an equal tag of another keeper is thinkable: the variable stays the finer mark.
+        return "{}:{}".format(_MSGQUEUE, soft - 1 - _random_number() % (soft // 2))
+    return "{}:{}".format(_VARIABLE, _random_number())
+
+
+def tag_variable(name: str, tag: str) -> str:
+    """The value of `NNI_MANAGER_JOB` in this job's processes."""
+    return "{}:{}".format(name, tag)
+
+
+@contextmanager
+def tagged(tag: str) -> Iterator[None]:
+    """This process has the tag meanwhile, and so does every process it starts. Raises OSError."""
+    limit, value = _limit(tag)
+    if limit < 0:
+        yield
+        return
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (value, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(limit, before)
+
+
+def is_marked(pid: int, name: str, tag: str) -> bool:
+    """Whether the process bears the job's tag or its variable."""
+    return _has_tag(pid, tag) or _has_variable(pid, tag_variable(name, tag))
+
+
+def marked_processes(claim: Claim) -> List[int]:
+    """All of this machine, by looking at every one: some microseconds each. Keepers are never among them."""
+    own = os.getpid()
+    marked = [pid for pid in processes.all_pids() if pid != own and is_marked(pid, claim.name, claim.tag)]
+    return [pid for pid in marked if not _is_keeper(pid, claim)]
+
+
+def _random_number() -> int:
+    """Of 48 bits. The module `random` would bring megabytes with it."""
+    return int.from_bytes(os.urandom(6), "big")
+
+
+def _has_tag(pid: int, tag: str) -> bool:
+    limit, value = _limit(tag)
+    if limit < 0:
+        return False
+    try:
+        return resource.prlimit(pid, limit)[0] == value
+    except OSError:
+        return False
+
+
+def _is_keeper(pid: int, claim: Claim) -> bool:
+    """Killed while it was `tagged`, it has the tag until somebody reaps it; some first processes never do."""
+    if pid != claim.keeper_pid:
+        return False
+    stat = processes.read_stat(pid)
+    return stat is not None and stat.start_ticks == claim.keeper_start_ticks
+
+
+def _has_variable(pid: int, value: str) -> bool:
+    entry = "{}={}".format(protocol.ENV_JOB, value).encode()
+    try:
+        with open("/proc/{}/environ".format(pid), "rb") as file:
+            return entry in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _limit(tag: str) -> Tuple[int, int]:
+    kind, _, value = tag.partition(":")
+    if kind == _RTTIME:
+        return _RLIMIT_RTTIME, int(value)
+    if kind == _MSGQUEUE:
+        return resource.RLIMIT_MSGQUEUE, int(value)
+    return -1, 0
