@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -84,7 +85,7 @@ def test_the_digits_example_runs_there(
     service: Callable[[Path, pytest.MonkeyPatch], AbstractContextManager[Section]], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setenv(containers.PACKAGES, str(_image(tmp_path / "image")))
+    monkeypatch.setenv(containers.IMAGE, json.dumps({"PYTHONPATH": str(_image(tmp_path / "image"))}))
     (tmp_path / "far").mkdir()
     config = _example(service.__name__)
     with service(tmp_path / "far", monkeypatch) as section, running_daemon(tmp_path, *LISTENING) as daemon:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
+from tests.fakes import containers
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
@@ -60,7 +61,12 @@ def test_answers_get_lost_and_the_daemon_is_killed(listening: Daemon, fake: Fake
     assert "passw0rd" not in listening.log()
 
 
-def test_results_come_through_the_home_folder_alone(listening: Daemon, fake: FakeProcess, code: Path) -> None:
+def test_results_come_through_the_home_folder_alone(
+    listening: Daemon, fake: FakeProcess, code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    fake.stop()
+    fake.start()
     id = create(listening, fake, code, 2, "127.0.0.2")
     listening.wait(id, "DONE")
     assert_every_trial_has_its_own_result(listening, id, 2)

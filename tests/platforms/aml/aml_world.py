@@ -60,7 +60,7 @@ class AmlWorld(WebWorld):
         Feature.WAIT_REASONS: "Azure ML says no more of a job that waits than its status",
     }
     #: Reads, and what it takes to begin two jobs.
-    pace = (round(sum(PACE)) + 10, 1.0)
+    pace = (round(PACE[0] / 2 + PACE[1]) + 10, 0.5)
     native_states: ClassVar[Collection[str]] = tuple(states.STATES)
     max_observe_calls = 2
 

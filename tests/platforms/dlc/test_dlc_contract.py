@@ -12,7 +12,7 @@ from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platform_kit.testing.observing import accepted, seen
-from nni_manager.platforms.dlc import account
+from nni_manager.platforms.dlc import account, platform
 from tests.fakes.dlc.containers import Source
 
 pytestmark = pytest.mark.contract
@@ -23,6 +23,7 @@ _SLOW = (8.0, 3)
 @pytest.fixture(autouse=True)
 def nobody_waits_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the paces are worth is tested by itself."""
+    monkeypatch.setattr(platform, "_READ_PATIENCE_S", 1.0)
     monkeypatch.setattr(account, "READS_A_SECOND", 1000.0)
     monkeypatch.setattr(account, "WRITES_A_SECOND", 1000.0)
 

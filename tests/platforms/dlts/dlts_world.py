@@ -35,7 +35,7 @@ class Impatient(DltsPlatform):
 class DltsWorld(WebWorld):
     native_states = tuple(re.findall(r"([a-z]+) +(?:PENDING|RUNNING|SUCCEEDED|FAILED|CANCELLED)", states.__doc__ or ""))
     max_observe_calls = 2
-    pace = (60, 1.0)
+    pace = (40, 0.5)
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "DLWorkspace hides its machines",
         Feature.ROOM: "DLWorkspace queues whatever it is given",
