@@ -7,10 +7,9 @@ Beside its own routes, for tests and people who play with it, without credential
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tests.fakes import contracts
 from tests.fakes.dlts.cluster import ACTIVE, Cluster, Job
+from tests.fakes.web import BrokenOff, passing_time
 
 _NO_DATABASE = "Cannot create job! Cannot schedule job. Cannot add job into database."
 #: What the service behind reads of a job without asking whether it is there.
@@ -29,18 +28,6 @@ _NEEDED = ("jobType", "jobtrainingtype", "jobName", "image", "cmd", "resourcegpu
 _LISTED = 10
 
 Handler = Callable[[Request, str], Awaitable[Response]]
-
-
-class BrokenOff(Response):
-    """The connection breaks: an answer begins, and never comes."""
-
-    status_code = 0
-
-    def __init__(self) -> None:
-        """Nothing is made of it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
 
 
 class Dashboard:
@@ -79,20 +66,7 @@ class Dashboard:
             self._route("GET", "/v2/clusters/{cluster}/teams/{team}/jobs", self._list),
             Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan)
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        ticking = asyncio.create_task(self._tick())
-        yield
-        ticking.cancel()
-        await asyncio.wait([ticking])
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(0.05)
-            if self.cluster.is_busy:
-                self.cluster.advance()
+        return Starlette(routes=routes, lifespan=passing_time(self.cluster))
 
     def _route(self, method: str, path: str, handler: Handler) -> Route:
         async def handle(request: Request) -> Response:
