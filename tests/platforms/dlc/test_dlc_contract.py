@@ -37,7 +37,7 @@ class TestDlc(PlatformContract):
     async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:
         """5: what matters are the calls, and a hundred processes would take half a minute."""
         assert isinstance(world, DlcWorld)
-        world.service.faults.pretend_s = 3600.0
+        world.pretend()
         await super().test_many_handles_take_a_bounded_number_of_calls(world)
 
     async def test_experiments_on_one_connection_keep_one_pace(self, world: World) -> None:
@@ -57,4 +57,4 @@ class TestDlc(PlatformContract):
             handle = await accepted(world, platform, "a")
             world.service.release(json.loads(handle.data)["id"])
             report = await seen(world, platform, handle, JobState.FAILED)
-        assert "nasDataSourceId" in report.message and str(world.nas) in report.message
+        assert "nasDataSourceId" in report.message and str(world.here) in report.message

@@ -32,9 +32,7 @@ async def test_two_experiments_keep_the_pace_of_their_account(tmp_path: Path, mo
             faults.outage = "hang up" if is_out else ""
 
         slow_poll_s = DlcPlatform.capabilities.slow_poll_s
-        experiments = await run_two(
-            tmp_path, lambda recorder: world.make(recorder=recorder), set_outage, poll_s=slow_poll_s
-        )
+        experiments = await run_two(tmp_path, lambda recorder: world.built(recorder), set_outage, poll_s=slow_poll_s)
         jobs = world.service.jobs.by_id.values()
         assert [job.status for job in jobs] == ["Succeeded"] * 2 * JOBS
         for kinds, a_second, burst in _KINDS:
