@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import pytest
 
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit import job_folders, pull
@@ -211,6 +212,18 @@ class WebWorld(World):
     def shared_files(self, experiment_id: str) -> list[str]:
         """What lies on the storage for all attempts of an experiment."""
         return [str(path) for path in self.here.glob(f"{experiment_id}/*") if path.is_file()]
+
+
+async def insisted(platform: Platform, spec: JobSpec, pause_s: float) -> JobHandle:
+    """Submits as the scheduler does: again, and marked, until somebody knows."""
+    while True:
+        try:
+            answer = await platform.submit(spec)
+            assert isinstance(answer, JobHandle)
+            return answer
+        except PlatformUnavailable as error:
+            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
+            await asyncio.sleep(pause_s)
 
 
 async def _until(holds: Any) -> None:

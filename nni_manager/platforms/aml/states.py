@@ -23,14 +23,12 @@ Canceled         CANCELLED   we, or a person in the studio
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-
-log = logging.getLogger(__name__)
+from nni_manager.platform_kit.native_states import NativeStates
 
 STATES: Mapping[str, JobState] = {
     "NotStarted": JobState.PENDING, "Starting": JobState.PENDING, "Provisioning": JobState.PENDING,
@@ -45,16 +43,10 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "Queued": (WaitCode.UNSCHEDULABLE, "waits for nodes of the cluster"),
     "Paused": (WaitCode.UNSCHEDULABLE, "has paused the job"),
 }
-_unheard_of: set[str] = set()
 
 
-def job_state(status: str) -> JobState:
-    """UNKNOWN for a word that says nothing; said once in the log."""
-    state = STATES.get(status, JobState.UNKNOWN)
-    if state is JobState.UNKNOWN and status not in _unheard_of:
-        _unheard_of.add(status)
-        log.warning("Azure ML says %r of a job, which says nothing; the trial stays as it is", status[:100])
-    return state
+#: UNKNOWN, and said once, for what is in no table.
+job_state = NativeStates("Azure ML", STATES, silent=("Unknown",)).job_state
 
 
 def job_report(job: Mapping[str, Any]) -> JobReport:

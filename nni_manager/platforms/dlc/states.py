@@ -27,15 +27,13 @@ Nothing in its contract says that the platform took a job's machines away, so no
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-
-log = logging.getLogger(__name__)
+from nni_manager.platform_kit.native_states import NativeStates
 
 STATES: Mapping[str, JobState] = {
     "Creating": JobState.PENDING, "Created": JobState.PENDING, "Waiting": JobState.PENDING, "Queued": JobState.PENDING,
@@ -53,17 +51,10 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "EnvPreparing": (WaitCode.IMAGE, "prepares machines, storage and image"),
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
-#: Words that were complained about.
-_unheard_of: set[str] = set()
 
 
-def job_state(status: str) -> JobState:
-    """UNKNOWN for a word that is in no table; said once in the log."""
-    state = STATES.get(status)
-    if state is None and status not in _unheard_of:
-        _unheard_of.add(status)
-        log.warning("PAI-DLC says %r of a job, which is in no table; the trial stays as it is", status[:100])
-    return state or JobState.UNKNOWN
+#: UNKNOWN, and said once, for what is in no table.
+job_state = NativeStates("PAI-DLC", STATES).job_state
 
 
 def job_report(item: Mapping[str, Any], link: str) -> JobReport:

@@ -10,14 +10,12 @@ A job that runs may be queued again, when its pod vanishes or is preempted. It n
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-
-log = logging.getLogger(__name__)
+from nni_manager.platform_kit.native_states import NativeStates
 
 STATES: Mapping[str, JobState] = {
     "unapproved": JobState.PENDING,
@@ -38,16 +36,10 @@ _WAITS = {
     "scheduling": "its pod is being placed",
     "paused": "somebody has paused it; it goes on when it is resumed in the dashboard",
 }
-_told: set[str] = set()
 
 
-def job_state(native: str) -> JobState:
-    """UNKNOWN, and said once, for what is in no table."""
-    state = STATES.get(native, JobState.UNKNOWN)
-    if state is JobState.UNKNOWN and native not in _told:
-        _told.add(native)
-        log.warning("DLWorkspace says that a job is %r, which is in no table; it changes nothing", native)
-    return state
+#: UNKNOWN, and said once, for what is in no table.
+job_state = NativeStates("DLWorkspace", STATES).job_state
 
 
 def report(entry: Mapping[str, Any]) -> JobReport:

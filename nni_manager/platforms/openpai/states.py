@@ -13,15 +13,13 @@ The rest-server makes `state` of the Framework's `subState` and exit code; -210 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-
-log = logging.getLogger(__name__)
+from nni_manager.platform_kit.native_states import NativeStates
 
 STATES: Mapping[str, JobState] = {
     "WAITING": JobState.PENDING,
@@ -31,8 +29,6 @@ STATES: Mapping[str, JobState] = {
     "SUCCEEDED": JobState.SUCCEEDED,
     "FAILED": JobState.FAILED,
 }
-#: Their own word for it; to them it is no failure of anybody.
-_UNKNOWN = "UNKNOWN"
 _WAITS = {
     "AttemptCreationPending": "it was accepted and is not looked at yet",
     "AttemptCreationRequested": "it is being created",
@@ -41,16 +37,10 @@ _WAITS = {
 #: In place of codes from 128 on, which OpenPAI takes for troubles of its own: it starts the job again after some.
 USER_CODE = 220
 _OUT_OF_MEMORY = ("UserContainerDockerOOMKilled", "ContainerTensorflowOOMKilled")
-_told: set[str] = set()
 
 
-def job_state(native: str) -> JobState:
-    """UNKNOWN, and said once, for what is in no table."""
-    state = STATES.get(native, JobState.UNKNOWN)
-    if state is JobState.UNKNOWN and native != _UNKNOWN and native not in _told:
-        _told.add(native)
-        log.warning("OpenPAI says that a job is %r, which is in no table; it changes nothing", native)
-    return state
+#: UNKNOWN, and said once, for what is in no table; to them, too, it is a word, and no failure of anybody.
+job_state = NativeStates("OpenPAI", STATES, silent=("UNKNOWN",)).job_state
 
 
 def needs_detail(entry: Mapping[str, Any]) -> bool:

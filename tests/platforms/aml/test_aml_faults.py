@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,16 +14,19 @@ import pytest
 import pytest_asyncio
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import Platform, Severity
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing.observing import seen
 from nni_manager.platforms.aml import account, job, mirror
 from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
+from tests.platforms import web_world
 from tests.platforms.aml.aml_world import GOOD, AmlWorld, GivenTokens
 
 pytestmark = pytest.mark.unit
 _END = tuple(state for state in JobState if state.is_final)
+
+insisted = functools.partial(web_world.insisted, pause_s=0.05)
 
 
 @pytest_asyncio.fixture
@@ -32,17 +36,6 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         world.pretend()
         world.workspace.faults.hold = False
         yield world
-
-
-async def insisted(platform: Platform, spec: JobSpec) -> JobHandle:
-    while True:
-        try:
-            answer = await platform.submit(spec)
-            assert isinstance(answer, JobHandle)
-            return answer
-        except PlatformUnavailable as error:
-            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
-            await asyncio.sleep(0.05)
 
 
 async def test_a_hundred_lost_answers_make_no_second_job(world: AmlWorld) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,30 +14,20 @@ import pytest_asyncio
 from virtual_dlc import VirtualDlc, until_ended
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit.contract import Platform
 from nni_manager.platforms.dlc.submissions import Submission, Submissions
+from tests.platforms import web_world
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
+
+insisted = functools.partial(web_world.insisted, pause_s=1.0)
 
 
 @pytest_asyncio.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[VirtualDlc]:
     async with VirtualDlc(tmp_path, monkeypatch) as world:
         yield world
-
-
-async def insisted(platform: Platform, spec: JobSpec) -> JobHandle:
-    """Submits as the scheduler does: again, and marked, until somebody knows."""
-    while True:
-        try:
-            answer = await platform.submit(spec)
-            assert isinstance(answer, JobHandle)
-            return answer
-        except PlatformUnavailable as error:
-            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
-            await asyncio.sleep(1)
 
 
 async def test_a_hundred_lost_answers_and_a_late_list_make_no_second_job(world: VirtualDlc) -> None:
