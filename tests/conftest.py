@@ -8,9 +8,14 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 
 import pytest
+from hypothesis import settings
 
 from tests import left_children, left_log_handlers
 from tests.order import Order
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,5 @@
-"""Machines of a test's own, as root: a network, processes, a home folder and a /tmp each, and a real sshd.
+"""Machines of a test's own, as root: a network, processes, a home folder and a /tmp each, where no program may be
+started, and a real sshd.
 
 The wires are ours: a link is cut, packets vanish on it, a machine loses its power, and all of that is undone.
 """
@@ -72,6 +73,7 @@ class NamespacedMachine:
         test = self.folder.parents[1]  # it may be below /tmp, of which the machine has its own
         script = (
             f"cd {test} && mount --make-rprivate / && mount --bind {self.folder}/tmp /tmp &&"
+            " mount -o remount,bind,noexec /tmp &&"
             f" mkdir -p {test} && mount --no-canonicalize --bind . {test} && hostname {self.name} && cd / &&"
             f" exec {shutil.which('sshd')} -D -f {self.folder}/sshd_config -E {self.folder}/sshd.log"
         )

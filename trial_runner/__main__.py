@@ -175,13 +175,25 @@ def _outboxes(told: Settings) -> Dict[str, int]:
     return Outboxes(told.system_dir, _say).sizes() if told.is_reporter else {}
 
 
+#: Of a folder that cannot be made.
+_CLOSED = (
+    "The folder {} cannot be made ({}): let user {} write on the storage that is mounted there{}, or set {} to a "
+    "folder that can be written."
+)
+_SQUASHED = " (an NFS export with root_squash lets no root write)"
+
+
 def _make_folders(told: Settings) -> None:
     try:
         os.makedirs(os.path.join(told.system_dir, protocol.OUTBOX_FOLDER), exist_ok=True)
         os.makedirs(told.output_dir, exist_ok=True)
     except OSError as error:
-        sentence = "The folder {} cannot be made ({}): set {} to one that can be written.".format(
-            error.filename, error.strerror, protocol.ENV_SYSTEM_DIR
+        sentence = _CLOSED.format(
+            error.filename,
+            error.strerror,
+            os.geteuid(),
+            _SQUASHED if os.geteuid() == 0 else "",
+            protocol.ENV_SYSTEM_DIR,
         )
         raise _Failure(protocol.EXIT_CANNOT_START, sentence) from error
 

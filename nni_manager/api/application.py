@@ -9,19 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nni_manager.api import (
-    code,
-    daemon,
-    errors,
-    events,
-    experiments,
-    health,
-    logs,
-    metrics,
-    platforms,
-    prometheus,
-    trials,
-)
+from nni_manager.api import code, daemon, errors, events, experiments, logs, platforms, prometheus, trials
 from nni_manager.api.context import ApiContext
 from nni_manager.api.guard import OPEN_PATHS, Guard
 from nni_manager.api.nni.addressed import EXPERIMENT
@@ -109,7 +97,10 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
             response["content"] = schema  # whatever the route answers when it succeeds
 
 
-_ROUTES = (experiments, trials, metrics, platforms, logs, events, code, daemon, prometheus, health)
+_ROUTERS = (
+    experiments.router, trials.router, trials.metrics_router, platforms.router, logs.router, events.router, code.router,
+    daemon.router, prometheus.router, daemon.health_router,
+)  # fmt: skip
 #: Where tools look for them, outside of the API's own paths.
 _PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"
@@ -140,8 +131,8 @@ def create_api(context: ApiContext) -> FastAPI:
         redoc_url=None, redirect_slashes=False,
     )  # fmt: skip
     api.state.context = context
-    for module in _ROUTES:
-        api.include_router(module.router)
+    for router in _ROUTERS:
+        api.include_router(router)
     errors.install(api)
     install(api)
     api.add_middleware(HeadAsGet)

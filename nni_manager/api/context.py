@@ -11,10 +11,9 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request
 from fastapi import Path as PathParameter
 
-from nni_manager.api.loop_lag import LoopLag
 from nni_manager.api.nni.placeholder_process import PlaceholderProcesses
 from nni_manager.config.settings import own_environment
-from nni_manager.domain.clock import Clock, now_ms
+from nni_manager.domain.clock import Clock, LoopLag, now_ms
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.ids import EXPERIMENT_ID, TRIAL_ID
 from nni_manager.scheduler.experiments.service import Service

@@ -14,14 +14,14 @@ from fastapi import APIRouter, Query
 from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 
-from nni_manager.api import attempt_file
 from nni_manager.api.context import ApiContext, Context, ExperimentId, TrialId
 from nni_manager.api.errors import documented
 from nni_manager.domain.errors import NotFound
+from nni_manager.domain.ids import attempt_directory
 from nni_manager.domain.job import JobHandle
 from nni_manager.scheduler.turns import job_logs
 from nni_manager.scheduler.turns.job_logs import ReadFile
-from nni_manager.store import answers
+from nni_manager.store import answers, jobs
 from nni_manager.store.folder import Folder
 from trial_runner.protocol import LOG_FILES
 from trial_runner.wire import foreign_files
@@ -119,7 +119,7 @@ async def read_trial(
     latest = await context.service.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
         raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")
-    return await attempt_file.stretch(context, id, trial_id, attempt or latest, name, offset, limit)
+    return await attempt_file(context, id, trial_id, attempt or latest, name, offset, limit)
 
 
 @router.get(
@@ -149,3 +149,29 @@ def _require(name: str, names: tuple[str, ...]) -> None:
     """The name is one of these, and never part of a path that the sender made up."""
     if name not in names:
         raise NotFound(f"there is no log {name!r}; there are {', '.join(names)}")
+
+
+async def attempt_file(
+    context: ApiContext, id: str, trial_id: str, attempt: int, name: str, offset: int, limit: int | None
+) -> StreamingResponse:
+    """As `log_file.stretch`. Raises NotFound, PlatformUnavailable."""
+    trials = (await context.service.entry(id)).folder.trials
+    try:
+        return await file_response(trials, f"{attempt_directory(trial_id, attempt)}/{name}", offset, limit)
+    except NotFound:
+        job = await _job(context, id, trial_id, attempt)
+        if job is None:
+            raise
+        return await service_response(*job, name, offset, limit)
+
+
+async def _job(context: ApiContext, id: str, trial_id: str, attempt: int) -> tuple[JobHandle, ReadFile] | None:
+    """Whom to ask for what is not here; None: nobody can tell."""
+    experiment = context.service.at_work(id)
+    if experiment is None:
+        return None
+    found = await experiment.database.read(lambda c: jobs.open_handle(c, trial_id, attempt))
+    service = experiment.loop.services.get(found[0]) if found is not None else None
+    if found is None or service is None or not service.platform.capabilities.reads_files:
+        return None
+    return found[1], service.read_file

@@ -1,4 +1,4 @@
-"""Trials of one experiment. Lists are bytes from SQLite: no row of them becomes a Python object."""
+"""Trials of one experiment and their results. Lists are bytes from SQLite: no row of them becomes a Python object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from fastapi import APIRouter, Body, Query, Response
 
 from nni_manager.api.context import Context, ExperimentId, TrialId
 from nni_manager.api.errors import documented
-from nni_manager.api.schemas.trials import AddedTrial, NewTrial, TrialList, TrialWithAttempts
+from nni_manager.api.schemas.trials import AddedTrial, MetricList, NewTrial, TrialList, TrialWithAttempts
+from nni_manager.domain.metrics import MetricType
 from nni_manager.domain.trial import TrialStatus
 from nni_manager.store import answers
 from nni_manager.store.answers import Page
@@ -74,4 +75,30 @@ async def kill(id: ExperimentId, trial_id: TrialId, context: Context) -> Respons
 
 
 def _json(text: str) -> Response:
+    return Response(text, media_type="application/json")
+
+
+metrics_router = APIRouter(prefix="/api/v1/experiments/{id}/metrics", tags=["results"])
+
+_MetricNumber = Annotated[int, Query(ge=0, le=2**53)]
+
+
+@metrics_router.get(
+    "", operation_id="listMetrics", summary="Results in the order they were stored", response_model=MetricList,
+    responses=documented(400, 404, 503),
+)  # fmt: skip
+async def list_metrics(
+    id: ExperimentId,
+    context: Context,
+    trial: Annotated[str | None, Query(description="Only those of this trial.")] = None,
+    type: Annotated[MetricType | None, Query(description="Only intermediate (PERIODICAL) or FINAL ones.")] = None,
+    after: Annotated[_MetricNumber, Query(description="Only those with a greater id.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
+    offset: Annotated[_MetricNumber, Query(description="How many of them to leave out first.")] = 0,
+) -> Response:
+    """All attempts are in it. To follow an experiment, ask again with `after` set to the last id."""
+    page = Page(limit=limit, offset=offset)
+    text = await context.service.read(
+        id, lambda c: answers.metrics(c, trial_id=trial, type=type, after=after, page=page)
+    )
     return Response(text, media_type="application/json")

@@ -21,10 +21,10 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn._types import ASGIApplication
 
-from nni_manager.api.loop_lag import LoopLag
 from nni_manager.app.http_connection import HttpConnection
 from nni_manager.app.ports import Reserved
 from nni_manager.app.reserves import Connections
+from nni_manager.domain.clock import LoopLag
 
 #: How long answers under way may take at shutdown, in seconds.
 _GRACE_S = 0.5

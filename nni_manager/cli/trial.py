@@ -136,7 +136,17 @@ def _attempt(attempt: dict[str, Any]) -> str:
     code = f"exit code {attempt['exitCode']}" if attempt["exitCode"] is not None else ""
     signal = f"signal {attempt['signal']}" if attempt["signal"] is not None else ""
     job = f"job {attempt['jobName']} on {attempt['service']}"
-    return ", ".join(filter(None, (attempt["state"], code, signal, attempt["message"], attempt["place"], job)))
+    words = (attempt["state"], code, signal, attempt["message"], attempt["place"], job, _out_of_reach(attempt))
+    return ", ".join(filter(None, words))
+
+
+def _out_of_reach(attempt: dict[str, Any]) -> str:
+    """The last time; how often, where it was several times."""
+    times = attempt["interruptions"]
+    if not times:
+        return ""
+    last, often = times[-1], f" and {len(times) - 1} times before" if times[1:] else ""
+    return f"out of reach {moment(last['sinceMs'])} to {moment(last['untilMs'])}{often}: {last['sentence']}"
 
 
 def _last_words(attempt: dict[str, Any]) -> str:

@@ -143,7 +143,7 @@ def follow(client: ManagerClient, id: str, display: Display, clock: Callable[[],
         if verdict.is_done:
             with waiting_for_daemon_end(client):
                 client.stop(id)
-            click.echo(f"Experiment {id} is closed.")
+            click.echo(f"Experiment {id} is closed; `nnictl trial ls {id}` shows its trials.")
     except KeyboardInterrupt:
         return _interrupt(client, id)
     except StreamEnded:

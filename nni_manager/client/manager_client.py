@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from nni_manager.client.address import Address
-from nni_manager.client.connection import Answer, Query, Request, exchange, open_answer
-from nni_manager.client.event_stream import read_events
+from nni_manager.client.connection import Answer, Query, Request, exchange, open_answer, read_events
 from nni_manager.domain.errors import NotFound
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 from nni_manager.config import secrets
 from nni_manager.domain.errors import InvalidInput
-from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 
 
@@ -20,6 +20,12 @@ def outside(spec: ExperimentSpec) -> tuple[str, ...]:
 def filled(platform: PlatformSpec, values: Mapping[str, str]) -> dict[str, Any]:
     """The settings that an adapter is built with."""
     return secrets.fill(registry.find(platform.name).config, platform.settings, values)
+
+
+def filled_storage(spec: ExperimentSpec, values: Mapping[str, str]) -> Json | None:
+    """The section `sharedStorage`, as adapters are lent it."""
+    found = spec.shared_storage
+    return None if found is None else secrets.fill_in(_storage_models(), found, values)
 
 
 def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:

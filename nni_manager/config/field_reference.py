@@ -52,7 +52,7 @@ TOP_LEVEL: Mapping[str, tuple[str, str]] = {
     "assessor": ("none", "As `tuner`."),
     "advisor": ("none", "An older name of `tuner`."),
     "trainingService": ("required", "One platform's section, or a list of several."),
-    "sharedStorage": ("none", "A folder that all platforms mount; see below."),
+    "sharedStorage": ("none", "A folder that the manager and its trials mount; see below."),
     "deprecated": ("none", "Fields of the first format that nothing goes by: `multiThread` and the like."),
 }
 
@@ -112,7 +112,10 @@ def _state(one: PlatformDescription) -> str:
 
 def _shared_storage() -> Iterator[str]:
     yield "## sharedStorage\n"
-    yield "Checked, and not in this version yet: `create` refuses it. Mount the storage yourself where trials run.\n"
+    yield (
+        "For `local`, `remote`, and both together; what it does is told in [Operations](operations.md#shared-storage)."
+        " Other platforms have fields of their own for the storage of their jobs.\n"
+    )
     for model in KINDS:
         yield from _model(model, "")
 

@@ -96,6 +96,12 @@ def fill(model: type[BaseModel], settings: Mapping[str, Any], values: Mapping[st
     return _map(model, settings, lambda reference: values.get(reference, reference))
 
 
+def fill_in(models: list[type[BaseModel]], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """The same, of a section that one of several models describes."""
+    found: dict[str, Any] = _changed_mapping(models, settings, lambda reference: values.get(reference, reference))
+    return found
+
+
 def references(model: type[BaseModel], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """The values of the secret fields, which are references, in the fields' order."""
     return references_in([model], settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 #: Answers the wall clock in milliseconds since the epoch.
@@ -79,3 +80,26 @@ class _Measured:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._durations.add(time.perf_counter() - self._began_s)
+
+
+#: Ticks that `worst_s` looks back on; there is one a second.
+_TICKS = 60
+
+
+class LoopLag:
+    """Told by whoever has a clock that ticks on the loop."""
+
+    def __init__(self) -> None:
+        self.all = Durations()
+        self._latest: deque[float] = deque(maxlen=_TICKS)
+
+    def note(self, late_s: float) -> None:
+        """A tick came `late_s` seconds after its time."""
+        late_s = max(0.0, late_s)
+        self.all.add(late_s)
+        self._latest.append(late_s)
+
+    @property
+    def worst_s(self) -> float:
+        """Of the last minute, in seconds."""
+        return max(self._latest, default=0.0)

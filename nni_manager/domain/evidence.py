@@ -8,6 +8,7 @@ platform is believed about its own deeds (preempted, lost, out of memory) and th
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,8 @@ from trial_runner import protocol
 _CLOCKS_AGREE_MS = 2000
 #: The platform's own deeds: a command that ended by a signal was ended by them.
 PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
+#: Signals that ask for an end.
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +126,14 @@ def unstarted(platform: JobReport) -> JobReport:
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform
-    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code}); see the job's log"
+    said = _last_line(platform.stderr_tail).removeprefix("trial_runner: ")
+    message = f"the trial runner did not start the command, {words} (exit code {platform.exit_code})"
+    message += f": {said}" if said else "; see the job's log"
     return replace(platform, reason=Reason.RUNNER_FAILED, message=message)
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd | None:
@@ -137,12 +146,19 @@ def weigh(platform: JobReport | None, runner: RunnerWord | None) -> AttemptEnd |
     if platform.state is JobState.CANCELLED:  # whoever asked for it: the command did not end by itself
         is_over = word.state is JobState.SUCCEEDED
         return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
-    if platform.state in PLATFORM_CAUSED:
+    if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
         believed = word if not runner.was_started else replace(word, reason=platform.reason, message="")
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     return AttemptEnd(report=believed, disagreement="" if fits else _both(platform, word))
+
+
+def _was_ended_with_another(platform: JobReport, word: JobReport) -> bool:
+    """Another process of the job failed, whose exit code the platform tells: that this one was stopped is no reason."""
+    was_stopped = word.signal in _STOPS or word.exit_code in {128 + number for number in _STOPS}
+    is_anothers = platform.exit_code not in {None, 0, *(128 + number for number in _STOPS)}
+    return platform.state is JobState.FAILED and was_stopped and is_anothers
 
 
 def _both(platform: JobReport, word: JobReport) -> str:

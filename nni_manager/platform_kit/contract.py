@@ -73,7 +73,7 @@ class Room:
 
     #: None: as many as one likes.
     free: int | None = None
-    #: When there is none: why.
+    #: When there is none, or less than there could be: why.
     why: Wait | None = None
 
 
@@ -179,6 +179,8 @@ class Host:
     greet: Greet
     #: (job name, word): how its command ended; as `domain.evidence.RunnerWord` reads it.
     exited: Callable[[str, str], Awaitable[None]]
+    #: The section `sharedStorage` as it is now, secrets in place; None: the experiment has none.
+    shared_storage: Callable[[], Json | None] = lambda: None
 
 
 class Platform(abc.ABC):
@@ -190,6 +192,10 @@ class Platform(abc.ABC):
     #: values is left and one with the new ones entered, whose jobs are still those of the old one. Secrets, and what
     #: is the scheduler's (`trialConcurrency`), may always be.
     changeable: ClassVar[frozenset[str]] = frozenset()
+    #: Kinds of `sharedStorage` that its jobs work on. An adapter that names some goes by `Host.shared_storage`.
+    mounts: ClassVar[frozenset[str]] = frozenset()
+    #: Of one that names none: what its users write in place of `sharedStorage`.
+    instead_of_shared_storage: ClassVar[str] = ""
 
     def __init__(self, settings: Json, host: Host) -> None:
         """`settings`: the section of the config, canonical, secrets in place: never log them. Must not touch the

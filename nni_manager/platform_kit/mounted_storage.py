@@ -137,10 +137,10 @@ class MountedStorage:
         _make_folder(self.here)
         archive = runner_archive()
         self._runner = f"runner-{hashlib.sha256(archive).hexdigest()[:16]}.pyz"
-        _write_once(self.here / self._runner, lambda draft: draft.write_bytes(archive))
+        write_once(self.here / self._runner, lambda draft: draft.write_bytes(archive))
         name = f"code-{code.name}"
-        _write_once(self.here / name, lambda draft: shutil.copyfile(code, draft))
-        _write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
+        write_once(self.here / name, lambda draft: shutil.copyfile(code, draft))
+        write_once(self.here / MARK_FILE, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
         self._mark = (self.here / MARK_FILE).read_text(encoding="ascii").strip()
         self._code[code] = name
 
@@ -221,8 +221,8 @@ def _make_folder(path: Path) -> None:
         path.chmod(_OPEN_FOLDER)
 
 
-def _write_once(path: Path, write: Callable[[Path], object]) -> None:
-    """Whole or not at all; what is there stays, as a container may be reading it."""
+def write_once(path: Path, write: Callable[[Path], object]) -> None:
+    """Whole or not at all; what is there stays, as a job may be reading it. Raises OSError."""
     if path.exists():
         return
     draft = path.with_name(f".{secrets.token_hex(4)}.tmp")

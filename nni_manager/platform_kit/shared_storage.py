@@ -1,4 +1,4 @@
-"""The section `sharedStorage`: what manager and trials of every platform may mount, as NNI has it."""
+"""The fields of the section `sharedStorage`: a folder that manager and trials mount, as NNI has it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class SharedStorage(Part):
     """Fields of both kinds of storage."""
 
     local_mount_point: str = marked(
-        "Folder on the manager's machine; absolute, outside the code directory.", format="absolute"
+        "Where it is on the manager's machine, for it and for trials of `local`; outside the code directory.",
+        format="absolute",
     )
     remote_mount_point: str = Field(
-        min_length=1, description="Folder where trials run; absolute, or relative to their working directory."
+        min_length=1, description="Where it is on machines of `remote`; absolute, or below the home folder there."
     )
     local_mounted: Mounted = Field(
-        description="Who mounts it on the manager's machine: `usermount` (it is mounted), `nnimount` (the manager)."
+        description="Who mounts it on the manager's machine: `usermount` (you have), `nnimount` (the manager does)."
     )
 
     @field_validator("local_mounted")

@@ -40,9 +40,11 @@ async def look(spec: ExperimentSpec, secrets: Mapping[str, str], id: str, shared
     """Each service by itself, in the order of the config. `id`: of no experiment. Raises InvalidInput."""
     admission.check(spec)
     folder = Path(spec.working_directory) / id
+    storage = credentials.filled_storage(spec, secrets)
 
     async def ask(service: PlatformSpec) -> ServicePlan:
-        return await _ask(spec, service, secrets, standalone_host(id, service.service, folder, shared.connections))
+        host = standalone_host(id, service.service, folder, shared.connections, storage)
+        return await _ask(spec, service, secrets, host)
 
     return await asyncio.gather(*map(ask, spec.platforms))
 

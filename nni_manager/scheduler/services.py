@@ -34,6 +34,8 @@ class Services:
         self.all: dict[str, TrainingService] = {}
         #: What is sent to jobs.
         self._code: dict[str, CodeArchive] = {}
+        #: Reference → value, as they were given last.
+        self._secrets: Mapping[str, str] = {}
         self._experiment_id = experiment_id
         self._folder = folder
         self._database = database
@@ -51,6 +53,7 @@ class Services:
     def add(self, platform: PlatformSpec, secrets: Mapping[str, str], *, is_removed: bool = False) -> TrainingService:
         """`secrets`: reference → value. Raises InvalidInput for a platform that cannot be imported."""
         name = platform.service
+        self._secrets = secrets
         self._code[name] = archive_of(self._spec.now, platform, self._folder.code)
         service = TrainingService(
             spec=platform, make=self._maker(platform, secrets), inbox=self._inbox, database=self._database,
@@ -63,6 +66,7 @@ class Services:
 
     def change(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> None:
         """It has other settings, or is in the config again."""
+        self._secrets = secrets
         service = self.all[platform.service]
         service.is_removed = False
         if service.wanted.settings != platform.settings:
@@ -72,6 +76,7 @@ class Services:
 
     def renew(self, service: TrainingService, secrets: Mapping[str, str]) -> None:
         """It may have other secrets."""
+        self._secrets = secrets
         if service.wanted is service.spec:
             service.platform.renew(credentials.filled(service.spec, secrets))
         else:
@@ -106,4 +111,5 @@ class Services:
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
             connections=self._shared.connections, folder=self._folder.path, code=self._code[name].path,
             greet=messages.greet, exited=messages.exited,
+            shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
         )  # fmt: skip

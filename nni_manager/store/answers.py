@@ -65,7 +65,7 @@ json_object(
     'service', a.service, 'place', a.place, 'link', a.link,
     'wait', CASE WHEN a.wait_code = '' THEN NULL ELSE json_object(
         'code', a.wait_code, 'sentence', a.wait_sentence, 'details', json(a.wait_details)) END,
-    'unreachableMs', a.unreachable_ms, 'unreachable', a.unreachable,
+    'unreachableMs', a.unreachable_ms, 'unreachable', a.unreachable, 'interruptions', json(a.interruptions),
     'containers', json_array_length(a.containers), 'epoch', a.epoch
 )
 """

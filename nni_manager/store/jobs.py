@@ -85,6 +85,15 @@ def parse_handle(job_name: str, text: str) -> JobHandle:
     return JobHandle(platform=entry["platform"], version=entry["version"], job_name=job_name, data=entry["data"])
 
 
+#: Of a job that can be asked about again: when it could not is kept, as far as that is not too often.
+_BACK_AGAIN = """
+    interruptions = CASE WHEN unreachable_ms IS NULL OR json_array_length(interruptions) >= 100 THEN interruptions
+        ELSE json_insert(interruptions, '$[#]',
+            json_object('sinceMs', unreachable_ms, 'untilMs', ?10, 'sentence', unreachable)) END,
+    unreachable_ms = NULL, unreachable = ''
+"""
+
+
 def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
     """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but, perhaps,
     that the job is unreachable.
@@ -107,7 +116,7 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND ?1 = 'PENDING' THEN state ELSE ?1 END,"
         " exit_code = ?2, signal = ?3, reason = ?4, message = ?5, stderr_tail = ?6,"
         " started_ms = coalesce(?7, started_ms), ended_ms = ?8, final_seen_ms = CASE WHEN ?9 THEN ?10 END,"
-        " unreachable_ms = NULL, unreachable = '', wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
+        f" {_BACK_AGAIN}, wait_code = ?12, wait_sentence = ?13, wait_details = ?14,"
         " link = CASE WHEN ?15 = '' THEN link ELSE ?15 END, place = CASE WHEN ?16 = '' THEN place ELSE ?16 END"
         " WHERE job_name = ?11 AND state IN ('INTENT', 'PENDING', 'RUNNING')"
         " AND (closed = 0 OR ?9 AND forgotten = 0 AND runner_exit IS NOT NULL)",

@@ -24,6 +24,9 @@ TFJOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 FRAMEWORKS = Resource("frameworkcontroller.microsoft.com", "v1", "frameworks", "Framework")
 ADAPTDLJOBS = Resource("adaptdl.petuum.com", "v1", "adaptdljobs", "AdaptDLJob")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 #: An NFS export that stands for a folder of this machine.
 SERVER, EXPORT = "10.0.0.1", "/export"
 _KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)
@@ -35,9 +38,9 @@ class FakeCluster:
     kubeconfig: Path
     address: str
 
-    def control(self, name: str, **told: Any) -> Any:
+    def control(self, what: str, **told: Any) -> Any:
         """Makes it misbehave: a method of `tests.fakes.kubernetes.control.Control`."""
-        answer = httpx.post(f"{self.address}{name}", json=told, verify=False)
+        answer = httpx.post(f"{self.address}{what}", json=told, verify=False)
         assert answer.is_success, answer.text
         return answer.json()
 
@@ -45,11 +48,23 @@ class FakeCluster:
         return asyncio.run(self._objects([resource], selector))
 
     def create(self, resource: Resource, body: dict[str, Any]) -> None:
+        self.create_at(resource.path("default"), body)
+
+    def create_at(self, path: str, body: dict[str, Any]) -> None:
         async def create() -> None:
             async with self._client() as cluster:
-                await cluster.create(resource, body)
+                await cluster.call("POST", path, body=body)
 
         asyncio.run(create())
+
+    def remove(self, resource: Resource, name: str) -> None:
+        """Of no namespace."""
+
+        async def remove() -> None:
+            async with self._client() as cluster:
+                await cluster.call("DELETE", f"/apis/{resource.api_version}/{resource.plural}/{name}", body={})
+
+        asyncio.run(remove())
 
     def until(self, look: Callable[[], Any], seconds: float = 30) -> Any:
         """Its first answer that is true."""

@@ -50,7 +50,7 @@ def test_foreground_to_the_end(nnictl: CommandLine) -> None:
         f"Experiment {id_} is done, as maxTrialNumber (4) is reached. Best (highest) result 7, trial " in out
         and '"x": 0.' in out
     )
-    assert out.endswith(f"Experiment {id_} is closed.\n")
+    assert out.endswith(f"Experiment {id_} is closed; `nnictl trial ls {id_}` shows its trials.\n")
     assert nnictl.traces() == []
 
 

@@ -104,6 +104,17 @@ def test_a_service_whose_only_machine_is_away_is_away_and_says_why(
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
+def test_a_machine_that_is_away_is_named_while_another_one_works(
+    daemon: Daemon, code: Path, machines: list[RealMachine]
+) -> None:
+    asyncio.run(machines[0].stop())
+    id_ = daemon.create(_config(machines, _REPORT, 1), code)
+    daemon.wait(id_, "DONE")
+    [service] = daemon.wait_for(id_, lambda state: "unreachable since" in state["services"][0]["sentence"])["services"]
+    assert service["status"] == "up" and f"nothing listens at its port {machines[0].port}" in service["sentence"]
+    daemon.call("POST", f"/experiments/{id_}/stop")
+
+
 def test_logs_are_read_there_and_kept_here(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
     command = f"echo seen; while [ ! -e {code}/go ]; do sleep 0.05; done; {_REPORT}"
     id_ = daemon.create(_config(machines[:1], command, 1), code)

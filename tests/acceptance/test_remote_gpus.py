@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
@@ -108,6 +109,35 @@ def test_a_wait_reason_follows_who_is_on_the_cards(
         two.driver.show({1: [OnCard(second)]})
         until(lambda: daemon.rows(id_, "SELECT place FROM attempts") == [("127.0.0.1, gpu 0",)], MOST_STALE_S)
         daemon.wait(id_, "DONE")
+
+
+def test_a_plan_says_where_trials_would_go_and_why_not_elsewhere(
+    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+) -> None:
+    two, four = machines
+    with _somebody() as other:
+        two.driver.show({0: [OnCard(other)]})
+        four.driver.show({card: [OnCard(other)] for card in (1, 3)})
+        config = {"experimentWorkingDirectory": str(daemon.data), **_config(machines, "0", trialGpuNumber=1)}
+        body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
+        before = set(daemon.data.iterdir())
+        [plan] = daemon.call("POST", "/platforms/plan", json=body)["services"]
+    assert set(daemon.data.iterdir()) == before
+    assert plan["places"] == ["localhost, gpu 0", "127.0.0.1, gpu 1", "localhost, gpu 2"]
+    assert f"gpu 0 on 127.0.0.1 busy: pid {other}" in plan["whyNot"]["127.0.0.1"]
+    assert f"gpu 3 on localhost busy: pid {other}" in plan["whyNot"]["localhost"]
+
+
+def test_more_cards_than_any_machine_has_are_refused(
+    daemon: Daemon, code: Path, machines: tuple[GpuMachine, GpuMachine]
+) -> None:
+    config = _config(machines, "0", trialGpuNumber=5)
+    body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
+    with daemon.client() as client:
+        answer = client.post("/api/v1/experiments", json=body)
+    assert answer.status_code == 400
+    assert "127.0.0.1 has 2 GPUs, and a trial needs 5" in answer.text
+    assert "localhost has 4 GPUs, and a trial needs 5" in answer.text
 
 
 def _config(machines: tuple[GpuMachine, ...], seconds: str, *, trials: int = TRIALS, **fields: Any) -> dict[str, Any]:

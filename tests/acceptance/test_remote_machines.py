@@ -48,8 +48,11 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     daemon.wait(id_, "DONE", timeout_s=150)
     query = "SELECT sequence_id, status, final_data FROM trials ORDER BY 1"
     assert daemon.rows(id_, query) == [(number, "SUCCEEDED", str(number)) for number in range(trials)]
-    # of the killed keeper, jobs that were running were taken over by the next one
-    assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'") == [(trials,)]
+    # of the killed keeper, jobs that were running were taken over by the next one, unless they ended before it came
+    others = "SELECT DISTINCT state, place FROM attempts WHERE state != 'SUCCEEDED'"
+    assert set(daemon.rows(id_, others)) <= {("LOST", three.address)}
+    assert daemon.rows(id_, "SELECT count(*) FROM attempts WHERE state = 'SUCCEEDED'")[0][0] >= trials - 2
+    assert daemon.rows(id_, f"SELECT 1 FROM attempts WHERE place = '{one.address}' AND interruptions != '[]'")
     assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''")} == {
         machine.address for machine in machines
     }
@@ -84,7 +87,8 @@ def test_a_machine_that_vanishes_and_comes_back_too_late(
     silent.heal()
     _wait_until(lambda: not [p for p in silent.users_processes() if "sleep" in " ".join(p.cmdline())], 40)
     for process in _sleepers([machine for machine in machines if machine is not silent]):
-        process.kill()
+        with suppress(psutil.Error):
+            process.kill()
     daemon.wait(id_, "DONE", timeout_s=100)
     assert daemon.rows(id_, "SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'") == [(12,)]
     assert daemon.rows(id_, f"SELECT count(*) FROM metrics WHERE trial_id = '{trial}' AND type = 'FINAL'") == [(1,)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,6 +22,10 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
 _SHIFT_S = 600
+#: NNI_CODE_MB=299 for the most there may be.
+CODE_MB = int(os.environ.get("NNI_CODE_MB", "30"))
+#: Milliseconds for which no result may come while code is sent; one comes every 20.
+MOST_HELD_UP_MS = 1000
 
 
 @pytest.fixture
@@ -76,6 +82,34 @@ def test_code_that_somebody_removes_there_is_sent_again(
     daemon.call("POST", f"/experiments/{id_}/stop")
 
 
+def test_results_flow_while_much_code_is_sent(
+    daemon: Daemon, code: Path, machines: list[RealMachine], tmp_path: Path
+) -> None:
+    """Over the same connection, of an experiment that is at work."""
+    one = machines[0]
+    asyncio.run(one.start())
+    loop = "n=0; while [ ! -e {}/enough ]; do n=$((n+1)); {}; sleep 0.02; done; {}"
+    step = _REPORT.replace("final", "intermediate").replace("$NNI_TRIAL_SEQ_ID", "$n")
+    busy = daemon.create(_config([one], loop.format(code, step, _REPORT), 1), code)
+    daemon.wait_for(busy, lambda _: _times(daemon, busy))
+    big = tmp_path / "big"
+    big.mkdir()
+    for number in range(CODE_MB):
+        (big / f"{number}.bin").write_bytes(os.urandom(10**6))
+    began_ms = time.time() * 1000
+    id_ = daemon.create(_config([one], _REPORT, 1), big)
+    daemon.wait(id_, "DONE", timeout_s=150)
+    ended_ms = time.time() * 1000
+    (code / "enough").touch()
+    daemon.wait(busy, "DONE")
+    times = [at for at in _times(daemon, busy) if began_ms <= at <= ended_ms]
+    longest_ms = max(later - sooner for sooner, later in itertools.pairwise(times))
+    print(f"{CODE_MB} MB in {(ended_ms - began_ms) / 1000:.1f} s; longest wait for a result {longest_ms} ms")
+    assert longest_ms <= MOST_HELD_UP_MS
+    for each in (busy, id_):
+        daemon.call("POST", f"/experiments/{each}/stop")
+
+
 @pytest.mark.machines
 def test_a_disk_that_is_full_for_a_while(daemon: Daemon, code: Path, machines: list[RealMachine]) -> None:
     """What runs there ends when there is room again, what was about to start goes to the other machine."""
@@ -121,6 +155,11 @@ def _config(machines: list[RealMachine], command: str, trials: int, **fields: An
         "trialCodeDirectory": ".", "trialConcurrency": 4, "maxTrialNumber": trials, "tuner": {"name": "Random"},
         "trainingService": {"platform": "remote", "machineList": [machine.entry(**fields) for machine in machines]},
     }  # fmt: skip
+
+
+def _times(daemon: Daemon, id: str) -> list[int]:
+    """When its results were stored, milliseconds since the epoch."""
+    return [at for (at,) in daemon.rows(id, "SELECT stored_ms FROM metrics ORDER BY 1")]
 
 
 def _ended_on(machine: RealMachine) -> int:

@@ -12,8 +12,7 @@ import pytest
 
 from nni_manager.api.nni import growing_list
 from nni_manager.api.nni.growing_list import GrowingList, ListResponse, Rows
-from nni_manager.api.nni.metrics import MetricRows
-from nni_manager.api.nni.trials import TrialRows
+from nni_manager.api.nni.trials import MetricRows, TrialRows
 from nni_manager.domain.service import WaitCode
 from nni_manager.store import experiments, jobs, nni_answers, trials
 from nni_manager.store.connection import connect

@@ -30,7 +30,7 @@ async def nni(world: World) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def no_presence(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata of an experiment at work name no process, which would outlive the test by a moment."""
     monkeypatch.setattr(placeholder_process, "_COMMAND", "/nowhere/cat")
 
@@ -134,7 +134,7 @@ async def test_metadata_as_in_nnis_registry(nni: httpx.AsyncClient, world: World
     assert found["other"]["status"] == "VIEWED" and found["other"]["experimentName"] is None
 
 
-@pytest.mark.usefixtures("no_presence")
+@pytest.mark.usefixtures("without_placeholder")
 async def test_metadata_name_the_view(api: httpx.AsyncClient, world: World) -> None:
     endpoint = {"port": 8888, "urlPrefix": "/my/pre/"}
     body = {"config": json.dumps(world.config()), "directory": str(world.code), "endpoint": endpoint}
@@ -145,7 +145,7 @@ async def test_metadata_name_the_view(api: httpx.AsyncClient, world: World) -> N
     await world.service.stop(id_)
 
 
-@pytest.mark.usefixtures("no_presence")
+@pytest.mark.usefixtures("without_placeholder")
 async def test_metadata_name_the_service_where_there_is_no_view(world: World) -> None:
     listener = {"kind": "service", "address": "http://127.0.0.1:9090"}
     context = replace(world.context, listeners=lambda: [listener])

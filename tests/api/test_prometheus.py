@@ -14,7 +14,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nni_manager.api import exposition, measurements, trial_listener
+from nni_manager.api import exposition, prometheus, trial_listener
 from nni_manager.api.application import create_application
 from nni_manager.api.exposition import MetricFamily, Sample
 from nni_manager.domain.experiment import ExperimentStatus, Hold, HoldCode
@@ -124,7 +124,7 @@ async def test_only_open_experiments_have_labels(world: World, api: httpx.AsyncC
 async def test_the_oldest_of_many_are_left_out(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measurements, "MOST_EXPERIMENTS", 2)
+    monkeypatch.setattr(prometheus, "MOST_EXPERIMENTS", 2)
     ids = [(await api.post("/api/v1/experiments", json=world.config())).json()["id"] for _ in range(3)]
     shown = {dict(labels)["experiment"] for name, labels in await scrape(api) if name == "nni_manager_trials"}
     assert shown == set(ids[1:])

@@ -18,16 +18,7 @@ from typing import Any
 import pytest
 
 from nni_manager import __version__
-from nni_manager.app.doctor import (
-    algorithms,
-    clock,
-    commands,
-    config_file,
-    data_directory,
-    examination,
-    ports,
-    running_daemon,
-)
+from nni_manager.app.doctor import config_file, data_directory, examination, installation, ports, running_daemon
 from nni_manager.app.doctor import keeper as keeper_look
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, ok
 from nni_manager.config import registered_algorithms
@@ -71,15 +62,15 @@ def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> No
     script = tmp_path / "nnictl"
     script.write_text(f"#!/usr/bin/python3\n{line}\n")
     script.chmod(0o755)
-    (found,) = commands.look({"PATH": f"{tmp_path}:{Path(sys.executable).parent}"})
+    (found,) = installation.look_at_command({"PATH": f"{tmp_path}:{Path(sys.executable).parent}"})
     assert found.verdict is CheckOutcome.WARN and f"({script}) {words}" in found.sentence and found.advice
 
 
 def test_our_nnictl_or_none(tmp_path: Path) -> None:
     here = Path(sys.executable).parent
-    (found,) = commands.look({"PATH": f"{tmp_path}:{here}"})
+    (found,) = installation.look_at_command({"PATH": f"{tmp_path}:{here}"})
     assert found.verdict is CheckOutcome.OK and str(here / "nnictl") in found.sentence
-    (found,) = commands.look({"PATH": str(tmp_path)})
+    (found,) = installation.look_at_command({"PATH": str(tmp_path)})
     assert found.verdict is CheckOutcome.WARN and "nni-manager" in found.advice and str(here) in found.advice
 
 
@@ -233,8 +224,8 @@ def test_an_open_listener_without_a_token(tmp_path: Path) -> None:
 def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What clock and kernel say."""
     says: dict[str, Any] = {"drift": 0.0, "synchronised": True}
-    monkeypatch.setattr(clock, "_drift", lambda: says["drift"])
-    monkeypatch.setattr(clock, "_is_synchronised", lambda: says["synchronised"])
+    monkeypatch.setattr(installation, "_drift", lambda: says["drift"])
+    monkeypatch.setattr(installation, "_is_synchronised", lambda: says["synchronised"])
     return says
 
 
@@ -249,18 +240,18 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 )
 def test_clock(told: dict[str, Any], drift: float, synchronised: bool | None, verdict: CheckOutcome) -> None:
     told.update(drift=drift, synchronised=synchronised)
-    (found,) = clock.look()
+    (found,) = installation.look_at_clock()
     assert found.verdict is verdict
 
 
 def test_a_clock_that_was_never_set(told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock.time, "gmtime", lambda: time.struct_time((1970, 1, 1, 0, 0, 5, 3, 1, 0)))
-    (found,) = clock.look()
+    monkeypatch.setattr(installation.time, "gmtime", lambda: time.struct_time((1970, 1, 1, 0, 0, 5, 3, 1, 0)))
+    (found,) = installation.look_at_clock()
     assert found.verdict is CheckOutcome.FAIL and "1970-01-01" in found.sentence
 
 
 def test_the_kernel_is_asked_without_harm() -> None:
-    assert clock._is_synchronised() in (True, False, None)
+    assert installation._is_synchronised() in (True, False, None)
 
 
 # Keeper, tuners, config
@@ -330,8 +321,8 @@ def test_a_tuner_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> Non
     broken = Catalogue(
         kind="tuner", group="none", missing=(), built_in=(Algorithm(name="Nobody", location="no.such:Tuner"),)
     )
-    monkeypatch.setattr(algorithms, "TUNERS", broken)
-    found = next(algorithms.look())
+    monkeypatch.setattr(installation, "TUNERS", broken)
+    found = next(installation.look_at_algorithms())
     assert found.verdict is CheckOutcome.FAIL and found.sentence.startswith("Nobody cannot be used (InvalidInput: ")
 
 
@@ -403,7 +394,7 @@ def test_a_look_that_fails_hides_no_other(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(data_directory, "look", fail)
     monkeypatch.setattr(keeper_look, "look", lambda path: iter(()))
-    monkeypatch.setattr(algorithms, "look", lambda: iter(()))
+    monkeypatch.setattr(installation, "look_at_algorithms", lambda: iter(()))
     found = by_check(examination.examine(tmp_path, {}))
     assert (
         found["data directory"].verdict is CheckOutcome.FAIL

@@ -267,13 +267,13 @@ async def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
             await listener.open("exp1")
 
 
-async def test_a_data_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     async with opened(tmp_path) as (listener, listeners):
-        moved = tmp_path.rename(tmp_path.with_name("elsewhere"))
+        moved = await asyncio.to_thread(tmp_path.rename, tmp_path.with_name("elsewhere"))
         with pytest.raises(PlatformUnavailable, match="the trial listener cannot be opened"):
             await listener.open("exp1")
         assert listeners.open == ()
-        moved.rename(tmp_path)
+        await asyncio.to_thread(moved.rename, tmp_path)
         await listener.open("exp1")
 
 

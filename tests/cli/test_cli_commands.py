@@ -399,7 +399,7 @@ def test_a_trial_that_has_ended_is_not_asked_to_end(nnictl: Run, manager: FakeMa
 def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManager) -> None:
     attempt = {
         "number": 1, "state": "FAILED", "exitCode": 127, "signal": None, "message": "", "place": "", "jobName": "job",
-        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None,
+        "service": "local", "stderrTail": "\x1b[1mtrain.py: not found\n", "runnerExit": None, "interruptions": [],
     }  # fmt: skip
     failed = trial("ccccc", 2, "FAILED", reason="USER_CODE", message="exit code 127", attempts=[attempt])
     manager.add(state("abc"))

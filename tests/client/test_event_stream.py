@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nni_manager.client.event_stream import read_events
+from nni_manager.client.connection import read_events
 
 pytestmark = pytest.mark.unit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import AsyncIterator
 from dataclasses import fields
 from pathlib import Path
@@ -22,10 +23,13 @@ from nni_manager.domain.trial import Reason, TrialStatus
 from nni_manager.tuners import registry as tuners
 from nni_manager.tuners.optuna_tpe import TpeArguments
 from tests.api.world import World, make_world
-from tests.docs.pages import DOCS, table_rows
+from tests.docs.pages import DOCS, ROOT, table_rows
 from trial_runner import protocol
 
 pytestmark = pytest.mark.unit
+
+#: Where a warning is made, or its code is given a name.
+_WARNING_CODE = re.compile(r"""(?:Warning\(code=|\.warn\([^"\n]*|^_?[A-Z_]+ = )"([A-Z][A-Z_]+)\"""", re.MULTILINE)
 
 
 @pytest.fixture
@@ -59,6 +63,16 @@ def section(name: str, heading: str) -> set[str]:
 )
 def test_tables_of_words_are_complete(name: str, heading: str, words: list[str]) -> None:
     assert section(name, heading) == {str(word) for word in words}
+
+
+def test_every_code_of_a_warning_is_in_the_table() -> None:
+    codes: set[str] = set()
+    for path in (ROOT / "nni_manager").rglob("*.py"):
+        source = path.read_text()
+        if "Warning(code=" in source or "ource.warn(" in source:
+            codes |= set(_WARNING_CODE.findall(source))
+    assert {"NO_EFFECT", "PREFLIGHT"} < codes
+    assert section("troubleshooting.md", "### A warning refuses nothing") == codes
 
 
 def test_pictures_have_every_state() -> None:

@@ -61,7 +61,7 @@ def test_the_runner_alone_is_believed(runner: RunnerWord) -> None:
     ("ok", "9", "FAILED", None, 9, False),
     ("exit 1", "0", "SUCCEEDED", 0, None, False),
     ("exit 1", "1", "FAILED", 1, None, True),
-    ("exit 1", "15", "FAILED", None, 15, True),
+    ("exit 1", "15", "FAILED", 1, None, True),  # another process of the job failed, and this one was stopped for it
     ("oom", "9", "FAILED", None, 9, True),
     ("oom", "0", "SUCCEEDED", 0, None, False),
     ("preempted", "0", "SUCCEEDED", 0, None, False),

@@ -268,8 +268,23 @@ async def test_an_adaptdl_job_moves_and_starts_again(world: TestCluster, api: cl
     assert (await until(reached("Succeeded")))["status"]["group"] == 1
 
 
-async def test_143_is_forgiven_where_a_job_may_be_preempted(api: client.ApiClient) -> None:
+async def test_143_is_forgiven_where_a_job_may_be_preempted(world: TestCluster, api: client.ApiClient) -> None:
+    """The pod stays as it is until the allocator gives the job something else."""
+    custom = client.CustomObjectsApi(api)
     script = '[ "$ADAPTDL_NUM_RESTARTS" = 1 ] || exit 143'
-    assert word((await followed(api, ADAPTDLJOBS, adaptdl("a", script)))[-1]) == "Succeeded"
+    await custom.create_namespaced_custom_object(*ADAPTDLJOBS, adaptdl("a", script))
+
+    async def failed_pod() -> bool:
+        pods = (await client.CoreV1Api(api).list_namespaced_pod("default", label_selector="adaptdl/job=a")).items
+        return any(pod.status.phase == "Failed" for pod in pods)
+
+    async def end() -> str | None:
+        found = word(await custom.get_namespaced_custom_object(*ADAPTDLJOBS, "a"))
+        return found if found in ("Succeeded", "Failed") else None
+
+    await until(failed_pod)
+    assert await end() is None
+    world.control.reallocate("default", "a", 2)
+    assert await until(end) == "Succeeded"
     failed = (await followed(api, ADAPTDLJOBS, adaptdl("b", script, preemptible=False)))[-1]["status"]
     assert failed["phase"] == "Failed" and failed["reason"] == "PodFailure"

@@ -56,14 +56,6 @@ def test_of_two_pods_the_first_that_failed_by_itself_explains_it() -> None:
     assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
 
 
-def test_the_end_waits_a_moment_for_pods_that_have_not_told_theirs() -> None:
-    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
-    read = lambda _: JobReport(state=JobState.FAILED)  # noqa: E731
-    report, again_s = one.report(read, 0.0)
-    assert report.state is JobState.RUNNING and again_s
-    assert one.report(read, again_s)[0].state is JobState.FAILED
-
-
 def test_who_deletes_it_cancels_it_and_what_is_merely_missing_is_lost() -> None:
     assert memory(JobState.RUNNING, removed_s=999.0, was_deleted=True).state is JobState.CANCELLED
     assert memory(JobState.RUNNING, removed_s=999.0).state is JobState.LOST

@@ -105,7 +105,7 @@ class Plan:
         every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
         states = {p.service: ServiceState(**every) for p in chosen.platforms} | here.pop("services", {})
         holds = here.pop("holds", {})
-        surroundings = ProcessState(**{"now_ms": NOW, "services": states, **here})
+        state = ProcessState(**{"now_ms": NOW, "services": states, **here})
         services = tuple(
             Service(name=p.service, state=states[p.service], limit=p.trial_concurrency, hold=holds.get(p.service))
             for p in chosen.platforms
@@ -117,8 +117,8 @@ class Plan:
             stored={t.job.job_name: {} for t in trials if t.job is not None} | (stored or {}),
             drained=frozenset(job_name("exp1", id, 1) for id in drained),
             missing={job_name("exp1", id, 1): outboxes for id, outboxes in (missing or {}).items()},
-            fresh_ids=tuple(f"new{n:02}" for n in range(len(surroundings.proposals))), first_ended=first_ended,
-            left=left or {}, here=surroundings,
+            fresh_ids=tuple(f"new{n:02}" for n in range(len(state.proposals))), first_ended=first_ended,
+            left=left or {}, here=state,
         )  # fmt: skip
         self.decisions: Decisions = plan(self.snapshot)
 

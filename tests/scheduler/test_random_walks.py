@@ -236,7 +236,7 @@ class World:
     st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 5)), min_size=30, max_size=80),
     st.sampled_from([None, 1, 2, 4]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], database=None)
 def test_random_walks_end_well(
     in_memory: Callable[[], sqlite3.Connection], walk: list[tuple[str, int]], most: int | None
 ) -> None:

@@ -35,10 +35,8 @@ class Turns:
 
     def take(self, seen: Seen | None = None, *, assessed: bool = False, **here: Any) -> Result:
         every = {name: here.pop(name) for name in ServiceState.__dataclass_fields__ if name in here}
-        surroundings = ProcessState(**{"now_ms": NOW, "services": {"fake": ServiceState(**every)}, **here})
-        result = take_turn(
-            self.connection, self.config, seen or Seen(), surroundings, told=self.told, assessed=assessed
-        )
+        state = ProcessState(**{"now_ms": NOW, "services": {"fake": ServiceState(**every)}, **here})
+        result = take_turn(self.connection, self.config, seen or Seen(), state, told=self.told, assessed=assessed)
         if result.to_tell:
             self.told = result.to_tell[-1]["end_order"]
         return result

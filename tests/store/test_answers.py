@@ -80,7 +80,7 @@ def test_one_trial_in_full(connection: sqlite3.Connection) -> None:
         "stderrTail": "ö\x1b[0m", "givenUp": None, "submittedMs": 2, "startedMs": 2, "endedMs": 4,
         "channel": None, "runnerVersion": None, "runnerExit": None, "containers": 0, "epoch": 0,
         "service": "local", "place": "hostA, gpu 0", "link": "https://there/1", "wait": None, "unreachableMs": None,
-        "unreachable": "",
+        "unreachable": "", "interruptions": [],
     }  # fmt: skip
 
 
@@ -136,6 +136,23 @@ def test_why_the_platform_does_not_start_a_job_and_since_when_it_is_out_of_reach
     assert attempt["service"] == "openpai-2"
     assert attempt["wait"] == {"code": "GPU", "sentence": "gpu 0 is busy", "details": {"gpu": 0}}
     assert (attempt["unreachableMs"], attempt["unreachable"]) == (3, "hostA does not answer")
+    assert attempt["interruptions"] == []
+
+
+def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Connection) -> None:
+    add(connection, "aaaaa")
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="remote", now_ms=1)
+    back = JobReport(state=JobState.RUNNING, started_ms=2)
+    for at_ms in range(10, 1010, 10):
+        jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable=f"away {at_ms}"), at_ms)
+        jobs.set_report(connection, "j", back, at_ms + 5)
+        jobs.set_report(connection, "j", back, at_ms + 6)
+    jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable="once more"), 2000)
+    jobs.set_report(connection, "j", JobReport(state=JobState.SUCCEEDED, exit_code=0, ended_ms=9), 2001)
+    (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
+    assert attempt["interruptions"][:1] == [{"sinceMs": 10, "untilMs": 15, "sentence": "away 10"}]
+    assert len(attempt["interruptions"]) == 100, "no record grows for ever"
+    assert (attempt["unreachableMs"], attempt["state"]) == (None, "SUCCEEDED")
 
 
 def test_there_is_no_such_trial(connection: sqlite3.Connection) -> None:

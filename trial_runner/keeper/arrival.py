@@ -4,8 +4,8 @@ attaches.
 Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours before it has
 arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
 a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS` has `archive`
-(the hash of its bytes), `size` (how many), `folder` (of this manager and machine, below the home folder), and `look`:
-nothing is put there and nothing attached.
+(the hash of its bytes), `size` (how many), `folder` (of this manager and machine, below the home folder), `look`:
+nothing is left there and nothing attached, and `gpus`: looking, a *reading* of them is the second line of JSON.
 """
 
 import errno
@@ -13,13 +13,17 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
+import tempfile
 import time
 
 SETTINGS = globals().get("SETTINGS", {})  # the manager sets it in front of this text
 _ROOT = ".nni-manager"
 #: Programs of other versions, which keepers that still have jobs may run from, stay so many seconds.
 _OLD_S = 30 * 24 * 3600
+#: A driver that takes so many seconds hangs.
+_GPUS_S = 10
 
 
 def main():
@@ -30,6 +34,8 @@ def main():
     has = os.path.isdir(program)
     say(describe(root, folder, has))
     if SETTINGS["look"]:
+        if SETTINGS["gpus"]:
+            say(gpus(program, has))
         return 0
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -70,6 +76,27 @@ def describe(root, folder, has):
         "may_write": os.access(there, os.W_OK | os.X_OK),
         "home": os.path.dirname(root),
     }
+
+
+def gpus(program, has):
+    # type: (str, bool) -> dict[str, object]
+    """What the driver says; what it takes to ask is gone before."""
+    draft = tempfile.mkdtemp()
+    try:
+        if not has:
+            program = os.path.join(draft, "runner.pyz")
+            with open(program, "wb") as file:
+                file.write(receive(SETTINGS["size"]))
+        sys.path.insert(0, program)
+        from trial_runner.gpu_probe.__main__ import Probe
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    signal.alarm(_GPUS_S)
+    reading = Probe().read()
+    for card in reading["cards"]:
+        for process in card["processes"]:
+            process["job"] = None  # nobody was asked
+    return reading
 
 
 def existing(path):

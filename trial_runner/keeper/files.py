@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
     name: str
     owner: str
-    #: See `marks`.
+    #: See `process_tags`.
     tag: str
     attempt_directory: str
     boot_id: str

@@ -10,7 +10,7 @@ import re
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from nni_manager.api import attempt_file
+from nni_manager.api import logs
 from nni_manager.api.context import ApiContext
 from nni_manager.api.logs import file_response
 from nni_manager.api.nni.addressed import addressed, folder, trial_of
@@ -29,7 +29,7 @@ async def trial_file(request: Request) -> Response:
     attempt = await context.service.read(id_, lambda c: answers.attempt_number(c, trial_id))
     if name in LOG_FILES:
         return await _text(context, id_, trial_id, attempt, name)
-    response = await attempt_file.stretch(context, id_, trial_id, attempt, name, 0, None)
+    response = await logs.attempt_file(context, id_, trial_id, attempt, name, 0, None)
     response.headers["Content-Type"] = "application/octet-stream"
     return response
 
@@ -40,7 +40,7 @@ async def _text(context: ApiContext, id_: str, trial_id: str, attempt: int, name
     path = f"{attempt_directory(trial_id, attempt)}/{name}"
     is_there = await asyncio.to_thread(os.path.lexists, trials / path)
     try:
-        response: Response = await attempt_file.stretch(context, id_, trial_id, attempt, name, 0, None)
+        response: Response = await logs.attempt_file(context, id_, trial_id, attempt, name, 0, None)
     except NotFound:
         if is_there:  # a link is no text, and is not followed
             raise

@@ -6,10 +6,12 @@ import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Scope, Send
 
 from nni_manager.api.context import ApiContext
@@ -17,7 +19,7 @@ from nni_manager.api.nni.addressed import ROOT, addressed, experiment_of, json_t
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.scheduler.experiments.service import Readable
-from nni_manager.store import experiments, overview
+from nni_manager.store import experiments, nni_registry, overview
 from nni_manager.store.experiments import ExperimentRow
 from nni_manager.store.index import Entry
 from nni_manager.store.overview import Live
@@ -101,3 +103,28 @@ def _response(row: ExperimentRow, live: Live, status: ExperimentStatus | None = 
 def _response_of_closed(connection: sqlite3.Connection, entry: Entry, live: Live) -> Response:
     closed = entry.status if entry.status.is_closed else None  # its own database need not know it
     return _response(experiments.load(connection), live, closed)
+
+
+class MetadataAnswers:
+    """Entries as NNI's registry of experiments has them."""
+
+    async def show(self, request: Request) -> Response:
+        """The experiment's own."""
+        context, id_ = addressed(request)
+        return JSONResponse(await self._described(context, await context.service.entry(id_), id_))
+
+    async def list_all(self, request: Request) -> Response:
+        """Of all experiments of this daemon, oldest first."""
+        context, id_ = addressed(request)
+        entries = await context.service.entries()
+        return JSONResponse([await self._described(context, entry, id_) for entry in entries])
+
+    async def _described(self, context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
+        """With a process only where the client can want it: of the experiment that it asked."""
+        pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
+        service = [
+            urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service"
+        ]
+        port = service[0] if service else None
+        described = nni_registry.describe(entry, service_port=port, url=context.service.endpoint_url)
+        return described if pid is None else {**described, "pid": pid}

@@ -74,7 +74,9 @@ class TrainingService(Wire):
         "the experiment."
     )
     since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
-    sentence: str = Field(description="What is wrong with it, or why it has no room; empty when all is well.")
+    sentence: str = Field(
+        description="What is wrong with it or some of its machines, or why it has no room; empty when all is well."
+    )
     room: int | None = Field(description="Jobs it has room for; null: as many as one likes, or not known.")
     limit: int | None = Field(description="Trials it may have at a time; null: as many as the experiment.")
     open_attempts: int = Field(description="Attempts it was given that have not ended.")

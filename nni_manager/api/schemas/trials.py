@@ -63,6 +63,14 @@ class RunnerExit(Wire):
     doubt: str = Field(default="", description="What could not be read of its logs, one sentence; else empty.")
 
 
+class Interruption(Wire):
+    """A while in which a job could not be asked about, as its machine was away."""
+
+    since_ms: int = Field(description="When that was noticed, milliseconds since the epoch.")
+    until_ms: int = Field(description="When it could be asked about again.")
+    sentence: str = Field(description="Why.")
+
+
 class Attempt(Wire):
     """One job of a trial, and the evidence of how it ended."""
 
@@ -98,6 +106,7 @@ class Attempt(Wire):
         description="Since when it cannot be asked about although its training service can; null: it can."
     )
     unreachable: str = Field(description="Why it cannot be asked about, one sentence; else empty.")
+    interruptions: list[Interruption] = Field(description="Earlier such times, at most 100.")
     containers: int = Field(description="How many containers of it have greeted; the newest one counts.")
     epoch: int = Field(description="How often a new container has begun its results afresh.")
 

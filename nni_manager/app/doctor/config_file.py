@@ -10,10 +10,10 @@ from pathlib import Path
 
 from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
-from nni_manager.config import admission, experiment_file
+from nni_manager.config import admission, credentials, experiment_file
 from nni_manager.config.settings import TEMPORARY
 from nni_manager.domain.errors import ConfigInvalid, InvalidInput
-from nni_manager.domain.experiment import ExperimentSpec, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.keeper import machines
@@ -58,12 +58,14 @@ def _names(spec: ExperimentSpec) -> str:
 def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
     """Findings of the training service's own preflight."""
     folder = Path(spec.working_directory) / "doctor"
-    for found in asyncio.run(_ask(service, folder, secrets)):
+    for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets))):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"
         yield CheckFinding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
 
 
-async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) -> Sequence[PreflightFinding]:
+async def _ask(
+    service: PlatformSpec, folder: Path, secrets: Mapping[str, str], storage: Json | None
+) -> Sequence[PreflightFinding]:
     """A platform that works with the keeper of this machine gets one of its own."""
     connections = Connections()
     with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
@@ -71,9 +73,8 @@ async def _ask(service: PlatformSpec, folder: Path, secrets: Mapping[str, str]) 
         async with connected(process, "doctor's") as keeper:
             connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
             try:
-                return await preflight.ask(
-                    service, secrets, standalone_host("doctor", service.service, folder, connections)
-                )
+                host = standalone_host("doctor", service.service, folder, connections, storage)
+                return await preflight.ask(service, secrets, host)
             finally:
                 await process.ended(_KEEPER_END_S)
 

@@ -6,17 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from nni_manager.app.doctor import (
-    algorithms,
-    clock,
-    commands,
-    config_file,
-    data_directory,
-    keeper,
-    ports,
-    python,
-    running_daemon,
-)
+from nni_manager.app.doctor import config_file, data_directory, installation, keeper, ports, running_daemon
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok
 from nni_manager.config import settings as configured
 from nni_manager.config.settings import Settings
@@ -29,14 +19,14 @@ def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | No
     """One finding after the other, as they are made. `config`: an experiment file that is meant to run here."""
     settings, finding = _settings(data_dir, environment)
     looks: list[tuple[str, _Look]] = [
-        ("python", python.look),
-        ("nnictl", partial(commands.look, environment)),
+        ("python", installation.look_at_python),
+        ("nnictl", partial(installation.look_at_command, environment)),
         ("data directory", partial(data_directory.look, settings.data_dir)),
         ("daemon", partial(running_daemon.look, settings.data_dir)),
         ("ports", partial(ports.look, settings)),
-        ("clock", clock.look),
+        ("clock", installation.look_at_clock),
         ("keeper", partial(keeper.look, settings.data_dir)),
-        ("tuners", algorithms.look),
+        ("tuners", installation.look_at_algorithms),
     ]
     if config is not None:
         looks.append(("config", partial(config_file.look, config, settings.data_dir)))

@@ -74,7 +74,7 @@ def _server_and_user(access: Access) -> tuple[str, str]:
     if not access.kubeconfig:
         return "in-cluster", os.environ.get(_IN_CLUSTER, "")
     files = [yaml.safe_load(path.read_text()) for path in _paths(access)]
-    name = access.context or next(file["current-context"] for file in files if file.get("current-context"))
+    name = access.context or next((file["current-context"] for file in files if file.get("current-context")), "")
     context = _named(files, "contexts", name)["context"]
     address = urlsplit(_named(files, "clusters", context["cluster"])["cluster"]["server"])
     return f"{address.scheme}://{address.hostname}:{address.port or 443}{address.path.rstrip('/')}", context["user"]
@@ -86,7 +86,12 @@ def _paths(access: Access) -> list[Path]:
 
 
 def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
-    return next(one for file in files for one in file.get(kind) or () if one["name"] == name)
+    found: dict[str, Any] | None = next(
+        (one for file in files for one in file.get(kind) or () if one["name"] == name), None
+    )
+    if found is None:
+        raise LookupError(f"{kind} has no {name}")
+    return found
 
 
 async def load(access: Access, folder: Path) -> Configuration:

@@ -14,7 +14,7 @@ async def account_key(storage: Json) -> str:
 
 async def _from_vault(vault: str, name: str) -> str:
     try:
-        from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundError, ServiceRequestError
+        from azure.core.exceptions import AzureError, HttpResponseError
         from azure.identity.aio import DefaultAzureCredential
         from azure.keyvault.secrets.aio import SecretClient
     except ImportError:
@@ -23,10 +23,12 @@ async def _from_vault(vault: str, name: str) -> str:
     try:
         async with DefaultAzureCredential() as credential, SecretClient(address, credential) as client:
             return str((await client.get_secret(name)).value)
-    except (ClientAuthenticationError, ResourceNotFoundError) as error:
+    except HttpResponseError as error:  # logins that are not there are among them
+        if error.status_code is not None and (error.status_code == 429 or error.status_code >= 500):
+            raise PlatformUnavailable(f"{address} cannot be asked now ({error.status_code})", refused=True) from None
         raise BadCredentials(
             f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
-            "log in with `az login`, or give storage.azureAccountKey"
+            "log in with `az login` as somebody who may get secrets there, or give storage.azureAccountKey"
         ) from None
-    except ServiceRequestError as error:
+    except AzureError as error:
         raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None

@@ -28,6 +28,8 @@ class Cluster(Connection):
         super().__init__(key)
         self._access: Access | None = None
         self._client: Client | None = None
+        #: Used before the credentials were read again.
+        self._retired: Client | None = None
         self._connecting = asyncio.Lock()
         self._informers: dict[Resource, Informer] = {}
         #: Whoever submits holds one: the call that ends a submission must not wait behind those that begin others.
@@ -42,9 +44,10 @@ class Cluster(Connection):
         for informer in self._informers.values():
             await informer.stop()
         self._informers.clear()
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        for client in (self._client, self._retired):
+            if client is not None:
+                await client.close()
+        self._client = self._retired = None
 
     async def check(self, credential: str) -> None:
         access = Access.from_text(credential)
@@ -72,9 +75,11 @@ class Cluster(Connection):
 
     async def _connect(self) -> None:
         assert self._access is not None, "set by `use`"
-        before, self._client = self._client, await connect(self._access)
-        if before is not None:
-            await before.close()
+        """What is under way on the client before goes on; the one before that is closed."""
+        made = await connect(self._access)
+        retired, self._retired, self._client = self._retired, self._client, made
+        if retired is not None:
+            await retired.close()
 
     async def client(self) -> Client:
         assert self._client is not None, "made by `use`"
@@ -146,6 +151,22 @@ class Cluster(Connection):
         answer = await self.call("POST", _RIGHTS, body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    async def account_may(self, account: str, verb: str, resource: Resource) -> bool | None:
+        """The same of a service account of the namespace; None: nobody tells us. Raises PlatformUnavailable."""
+        asked = review(self.namespace, verb, resource.group, resource.plural)["spec"]
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
+        body = {
+            "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview",
+            "metadata": {"namespace": self.namespace},
+            "spec": {**asked, "user": f"system:serviceaccount:{self.namespace}:{account}", "groups": groups},
+        }  # fmt: skip
+        path = f"/apis/authorization.k8s.io/v1/namespaces/{self.namespace}/localsubjectaccessreviews"
+        try:
+            answer = await self.call("POST", path, body=body)
+        except Refusal:
+            return None
+        return bool((answer.get("status") or {}).get("allowed"))
+
     # Informers
 
     def informer(self, resource: Resource) -> Informer:
@@ -161,7 +182,7 @@ class Cluster(Connection):
         return informer
 
     def _on_trouble(self, informer: Informer) -> None:
-        if isinstance(informer.trouble, BadCredentials) and self._client is not None:
+        if informer.trouble is not None and informer.is_unknown_there and self._client is not None:
             asyncio.get_running_loop().create_task(self._renew_quietly(self._client))
         asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
         troubles = [one.trouble for one in asked if one.trouble is not None]

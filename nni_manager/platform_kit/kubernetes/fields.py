@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from nni_manager.platform_kit.kubernetes.legal_names import Label, ResourceName, Subdomain
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, PlatformSection, marked, secret
 
 #: `storage` is the key that NNI's own Python classes write.
@@ -52,9 +53,8 @@ class PvcStorage(Part):
 
     storage_type: Literal["pvc"] = marked("Kind of storage: `pvc`.", other_names=_OTHER_NAMES)
     path: str = Field(min_length=1, description="Where the volume is mounted on the manager's machine.")
-    claim_name: str | None = Field(
+    claim_name: Subdomain | None = Field(
         default=None,
-        min_length=1,
         description="Name of the claim. Default: the template's volumes are used as they are.",
     )
 
@@ -82,7 +82,7 @@ class Replica(Part):
 class KubernetesSection(PlatformSection):
     """What every Kubernetes platform has beside NNI's fields."""
 
-    namespace: str = Field(default="default", min_length=1, description="Namespace of all objects.")
+    namespace: Label = Field(default="default", description="Namespace of all objects.")
     kubeconfig: str | None = marked(
         "How the cluster is reached. Default: `KUBECONFIG` of the daemon, `~/.kube/config`, or, in a pod, its account.",
         default=None, format="file",
@@ -100,7 +100,7 @@ class KubernetesSection(PlatformSection):
         "A pod template that is merged last into that of every role; entries of lists that have a name, by it.",
         default=None, opaque=True,
     )  # fmt: skip
-    gpu_resource_name: str | None = Field(
-        default=None, min_length=1, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
+    gpu_resource_name: ResourceName | None = Field(
+        default=None, description="What the cluster calls a GPU. Default: `nvidia.com/gpu`."
     )
-    priority_class_name: str | None = Field(default=None, min_length=1, description="Priority class of all pods.")
+    priority_class_name: Subdomain | None = Field(default=None, description="Priority class of all pods.")

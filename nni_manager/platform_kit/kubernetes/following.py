@@ -30,6 +30,8 @@ class Following:
         #: Job → its pods, followed or not.
         self._pods_of: dict[str, dict[str, Object]] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
+        #: Job → what asks for its pods.
+        self._asking: dict[str, asyncio.Task[None]] = {}
         #: Called with a job whose pods or object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
         for pod in pods.objects.values():
@@ -41,9 +43,8 @@ class Following:
         for informer in self._informers:
             if self in informer.listeners:
                 informer.listeners.remove(self)
-        for alarm in self._alarms.values():
-            alarm.cancel()
-        self._alarms.clear()
+        for name in {*self._alarms, *self._asking}:
+            self._wait_no_more(name)
 
     def find(self, name: str) -> JobMemory | None:
         return self._memories.get(name)
@@ -65,9 +66,13 @@ class Following:
 
     def forget(self, name: str) -> None:
         self._memories.pop(name, None)
-        alarm = self._alarms.pop(name, None)
-        if alarm is not None:
+        self._wait_no_more(name)
+
+    def _wait_no_more(self, name: str) -> None:
+        if (alarm := self._alarms.pop(name, None)) is not None:
             alarm.cancel()
+        if (asking := self._asking.pop(name, None)) is not None:
+            asking.cancel()
 
     def report(self, memory: JobMemory) -> JobReport:
         loop = asyncio.get_running_loop()
@@ -77,7 +82,14 @@ class Following:
             alarm.cancel()
         if again_s is not None:
             self._alarms[memory.name] = loop.call_later(again_s + 0.01, self._wake, memory.job_name)
+        if memory.lacks_pods and memory.name not in self._asking:
+            self._asking[memory.name] = asyncio.create_task(self._ask_for_pods(memory), name=f"pods of {memory.name}")
         return found
+
+    async def _ask_for_pods(self, memory: JobMemory) -> None:
+        await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
+        memory.has_all_pods = True
+        self._tell(memory)
 
     # What informers tell
 

@@ -7,6 +7,7 @@ is everything now and then, as a net below. Where listing is allowed and watchin
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -63,6 +64,8 @@ class Informer:
         self.listeners: list[Listener] = []
         #: Why it does not know what is so now; None while it does.
         self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
+        #: The server does not know who we are, which other credentials may change; rights may be denied to anybody.
+        self.is_unknown_there = False
         #: Watching is denied: it asks every few seconds.
         self.polls = False
         self._version = ""
@@ -131,6 +134,7 @@ class Informer:
             log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
             self.polls = True
         elif refusal.status in (401, 403):
+            self.is_unknown_there = refusal.status == 401
             await self._on_failure(BadCredentials(f"{self.resource.plural} cannot be listed: {refusal}"))
         else:
             await self._on_failure(PlatformUnavailable(f"{self.resource.plural} cannot be listed: {refusal}"))
@@ -178,6 +182,20 @@ class Informer:
             self._remove(self.objects[name], was_seen=False)
         for one in found.values():
             self._put(one)
+
+    async def ask(self, query: tuple[str, str]) -> None:
+        """Takes in what fits it now, though the watch may be behind. Returns when that is done, or is denied."""
+        for failures in itertools.count():
+            try:
+                answer = await (await self._client()).call("GET", self._path, query=[query])
+            except (PlatformError, Refusal) as error:
+                if isinstance(error, Refusal) and error.status in (403, 404):
+                    return log.warning("%s cannot be listed: %s", self.resource.plural, error)
+                await asyncio.sleep(_WAITS_S[min(failures, len(_WAITS_S) - 1)])
+            else:
+                for one in answer.get("items") or ():
+                    self._put(one)
+                return None
 
     # Watching
 

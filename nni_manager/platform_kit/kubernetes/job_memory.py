@@ -16,8 +16,6 @@ from nni_manager.platform_kit.kubernetes.names import REPORTS
 STUCK_S = 600.0
 #: Seconds that the pods of a job that is gone may take to end, beside their own grace period.
 _ENDING_S = 60.0
-#: Seconds that pods may tell how they ended after the job's end was seen: the two come by different streams.
-_SETTLE_S = 2.0
 
 Read = Callable[[Object], JobReport]
 
@@ -49,8 +47,11 @@ class JobMemory:
     final: JobReport | None = None
     #: It was seen running: what is pending again is being restarted.
     has_run: bool = False
+    #: It has failed and no pod told how: they come by a stream of their own, which may be behind.
+    lacks_pods: bool = False
+    #: Its pods were asked for since, and there is no more to know.
+    has_all_pods: bool = False
     _stuck_s: float | None = None
-    _ended_s: float | None = None
 
     @property
     def all_pods(self) -> list[Object]:
@@ -77,7 +78,7 @@ class JobMemory:
             return _LOST, None
         found = read(self.object)
         if found.state.is_final:
-            return self._ended(found, now_s)
+            return self._ended(found), None
         if self.removed_s is not None:
             return self._removed(found, self.removed_s, now_s)
         where = evidence.place(list(self.pods.values()))
@@ -89,26 +90,25 @@ class JobMemory:
             return self._pending(found, now_s)
         return found, None
 
-    def _ended(self, found: JobReport, now_s: float) -> tuple[JobReport, float | None]:
+    def _ended(self, found: JobReport) -> JobReport:
         """With what its pods say of it."""
         pods = self.all_pods
         where = evidence.place(pods)
         if found.state is not JobState.FAILED:
-            return dataclasses.replace(found, place=where), None
+            return dataclasses.replace(found, place=where)
         end = evidence.failure(pods, self.container)
+        self.lacks_pods = end is None and found.exit_code is None and not self.has_all_pods
+        if self.lacks_pods:
+            return JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
         if end is None:
-            self._ended_s = now_s if self._ended_s is None else self._ended_s
-            if found.exit_code is None and now_s < self._ended_s + _SETTLE_S:
-                running = JobReport(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
-                return running, self._ended_s + _SETTLE_S - now_s
-            return dataclasses.replace(found, place=where), None
+            return dataclasses.replace(found, place=where)
         message = "; ".join(filter(None, (found.message.rstrip("."), f"pod {end.pod}: {end.reason}", end.message)))
         return dataclasses.replace(
             found, state=JobState.PREEMPTED if end.is_taken and not _failed_itself(end) else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,
             reason=found.reason if end.reason in ("", "Error", "Failed") else end.reason, message=message,
             stderr_tail=end.stderr_tail, ended_ms=found.ended_ms or end.ended_ms, place=where,
-        ), None  # fmt: skip
+        )  # fmt: skip
 
     def _removed(self, found: JobReport, since_s: float, now_s: float) -> tuple[JobReport, float | None]:
         """Its end is told when its pods are gone: until then they hold what they hold, and may still tell results."""

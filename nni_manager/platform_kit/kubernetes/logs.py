@@ -31,6 +31,11 @@ async def read(cluster: Cluster, memory: JobMemory) -> bytes:
     try:
         return await client.read("GET", path, query=[("container", memory.container), ("limitBytes", str(_MOST))])
     except Refusal as refusal:
-        if refusal.status in (400, 404):  # its container has not begun, or is gone
+        if _is_lasting(refusal):
             raise NotFound(f"pod {pod} has no log: {refusal.message}") from None
         raise PlatformUnavailable(f"the log of pod {pod} cannot be read: {refusal}") from None
+
+
+def _is_lasting(refusal: Refusal) -> bool:
+    """Its container has not begun or is gone, the right is not granted, or its node does not answer: nobody waits."""
+    return refusal.status in (400, 403, 404) or "containerLogs" in refusal.message

@@ -20,6 +20,7 @@ from nni_manager.platform_kit import attempt_file
 from nni_manager.platform_kit.connections import Lease
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Severity
 from nni_manager.platform_kit.kubernetes import (
+    draft,
     followed_jobs,
     handle_data,
     logs,
@@ -47,6 +48,9 @@ class KubernetesPlatform(Platform):
     """Inherit; the abstract methods are pure."""
 
     name: ClassVar[str]
+    instead_of_shared_storage: ClassVar[str] = (
+        "let pods mount it: storage: {storageType: nfs, server: …, path: …, localMountPoint: …} of the section"
+    )
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
@@ -101,7 +105,20 @@ class KubernetesPlatform(Platform):
             kind = self.job_kind()
         except SubmitRejected as error:
             return [PreflightFinding(severity=Severity.WRONG, subject="config", sentence=str(error))]
-        return await Preflight(self.settings, self.access, kind, self.look_further).findings()
+        return await Preflight(self.settings, self.access, kind, self._look_further).findings()
+
+    async def _look_further(self, cluster: Cluster, resource: Resource) -> AsyncIterator[PreflightFinding]:
+        async for finding in self.look_further(cluster):
+            yield finding
+        service = Service(cluster, self.settings, self.host, self.name)
+        service.pretend()
+
+        def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
+            return self.manifest(spec, name, labels, service)
+
+        name = self.object_name(draft.spec())
+        async for finding in draft.findings(cluster, resource, name, self.host.service, manifest):
+            yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
         """What else may be wrong, of a section of this platform alone."""

@@ -32,7 +32,7 @@ class Preflight:
     """`more`: what an adapter looks at besides."""
 
     def __init__(
-        self, settings: Json, access: Access, kind: Kind, more: Callable[[Cluster], Findings] | None = None
+        self, settings: Json, access: Access, kind: Kind, more: Callable[[Cluster, Resource], Findings] | None = None
     ) -> None:
         self._settings = settings
         self._access = access
@@ -96,12 +96,13 @@ class Preflight:
                 f"the cluster does not serve {self._kind.version}; {resource.api_version} is used",
                 f"set apiVersion to {resource.version}",
             )  # fmt: skip
-        async for one in self._rights(cluster, resource):
+        denied = [one async for one in self._rights(cluster, resource)]
+        for one in denied:
             yield one
         async for one in self._claim(cluster):
             yield one
-        if self._more is not None:
-            async for one in self._more(cluster):
+        if self._more is not None and not any(one.severity is Severity.WRONG for one in denied):
+            async for one in self._more(cluster, resource):
                 yield one
 
     async def _version(self, cluster: Cluster) -> Findings:
@@ -125,21 +126,31 @@ class Preflight:
                 )  # fmt: skip
 
     async def _rights(self, cluster: Cluster, resource: Resource) -> Findings:
-        denied = [
-            f"{verb} {name}"
-            for verb, what, subresource, name in self._wanted(resource)
-            if not await cluster.may(verb, what, subresource)
-        ]
-        if denied:
+        """One for each kind: its verbs are granted together."""
+        denied: dict[str, list[str]] = {}
+        for verb, what, subresource, name in self._wanted(resource):
+            if not await cluster.may(verb, what, subresource):
+                denied.setdefault(name, []).append(verb)
+        for name, verbs in denied.items():
+            group = resource.group if name == resource.plural else ""
             yield _finding(
-                Severity.WRONG, "rights", f"we may not {', '.join(denied)} in namespace {cluster.namespace}",
-                "have an administrator grant these verbs by a Role and a RoleBinding",
+                Severity.WRONG, f"rights: {name}",
+                f"we may not {', '.join(f'{verb} {name}' for verb in verbs)} in namespace {cluster.namespace}",
+                f"have an administrator grant {', '.join(verbs)} of {name} (API group {group!r}) by a Role and a "
+                "RoleBinding",
             )  # fmt: skip
+        for what in (resource, PODS):
+            if what.plural not in denied and not await cluster.may("watch", what):
+                yield _finding(
+                    Severity.WARNING, f"rights: {what.plural}",
+                    f"we may not watch {what.plural} in namespace {cluster.namespace}: they are listed every five "
+                    "seconds", "have watch granted beside list",
+                )  # fmt: skip
         if self._channel == protocol.PUSH_OR_EXEC and not await may_exec(cluster):
             yield _finding(
                 Severity.WARNING, "rights",
-                "we may not get and create pods/exec: results come only where pods reach this machine",
-                "set nniManagerIp to an address that pods reach, or have both verbs granted",
+                "we may not get and create pods/exec, or get secrets: results come only where pods reach this machine",
+                "set nniManagerIp to an address that pods reach, or have these verbs granted",
             )  # fmt: skip
         for what, subresource, use in ((EVENTS, "", "why jobs wait"), (PODS, "log", "what pods print")):
             verb = "get" if subresource else "list"
@@ -156,6 +167,7 @@ class Preflight:
         wanted = [(verb, what, "", what.plural) for what, some in verbs.items() for verb in some]
         if self._channel == protocol.EXEC:
             wanted += [(verb, PODS, "exec", "pods/exec") for verb in ("get", "create")]
+            wanted.append(("get", SECRETS, "", "secrets"))
         return wanted
 
     async def _claim(self, cluster: Cluster) -> Findings:
@@ -167,7 +179,7 @@ class Preflight:
                 return
             if not there:
                 yield _finding(
-                    Severity.WRONG, "storage", f"there is no claim {claim} in namespace {cluster.namespace}",
+                    Severity.WRONG, "storage.claimName", f"there is no claim {claim} in namespace {cluster.namespace}",
                     "correct storage.claimName",
                 )  # fmt: skip
 

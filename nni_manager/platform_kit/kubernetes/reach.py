@@ -8,7 +8,7 @@ import socket
 from urllib.parse import urlsplit
 
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
-from nni_manager.platform_kit.kubernetes.resource import PODS
+from nni_manager.platform_kit.kubernetes.resource import PODS, SECRETS
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,12 @@ class Reach:
 
 
 async def may_exec(cluster: Cluster) -> bool:
-    """By a websocket, which begins as a GET and since Kubernetes 1.35 is asked for both verbs."""
-    return await cluster.may("get", PODS, "exec") and await cluster.may("create", PODS, "exec")
+    """By a websocket, which begins as a GET and since Kubernetes 1.35 is asked for both; parameters lie in Secrets."""
+    return (
+        await cluster.may("get", PODS, "exec")
+        and await cluster.may("create", PODS, "exec")
+        and await cluster.may("get", SECRETS)
+    )
 
 
 def _address_towards(host: str) -> str:

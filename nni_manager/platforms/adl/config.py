@@ -12,13 +12,14 @@ from pydantic import Field
 
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.kubernetes.fields import KubernetesSection
+from nni_manager.platform_kit.kubernetes.legal_names import Subdomain
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, Part, Remark, marked
 
 
 class PullSecret(Part):
     """A secret of the cluster that holds the login of a registry."""
 
-    name: str = Field(min_length=1, description="Its name in the namespace.")
+    name: Subdomain = Field(description="Its name in the namespace.")
 
 
 class Nfs(Part):
@@ -32,7 +33,7 @@ class Nfs(Part):
 class Checkpoint(Part):
     """The volume that a job keeps its checkpoints on."""
 
-    storage_class: str = Field(min_length=1, description="Storage class of the volume.")
+    storage_class: Subdomain = Field(description="Storage class of the volume.")
     storage_size: str = marked("Its size, a quantity of Kubernetes such as `1Gi`.", format="quantity")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
-from nni_manager.platform_kit.contract import PreflightFinding
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.kubernetes import names
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
@@ -49,6 +49,12 @@ class AdlPlatform(KubernetesPlatform):
             yield finding
         checkpoint: Any = self.settings.get("checkpoint")
         if checkpoint:
+            if not await cluster.may("create", CLAIMS):
+                yield PreflightFinding(
+                    severity=Severity.WRONG, subject="rights: persistentvolumeclaims",
+                    sentence=f"we may not create persistentvolumeclaims in namespace {cluster.namespace}",
+                    fix="have create granted, or leave checkpoint out",
+                )  # fmt: skip
             async for finding in storage_class_there(cluster, checkpoint["storageClass"]):
                 yield finding
 

@@ -48,6 +48,7 @@ class AmlPlatform(Platform):
     #: For tests.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
+    instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=_SLOW_POLL_S,

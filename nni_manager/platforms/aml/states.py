@@ -28,14 +28,14 @@ from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.native_states import NativeStates
+from nni_manager.platform_kit.state_table import StateTable
 
 STATES: Mapping[str, JobState] = {
     "NotStarted": JobState.PENDING, "Starting": JobState.PENDING, "Provisioning": JobState.PENDING,
     "Preparing": JobState.PENDING, "Queued": JobState.PENDING, "Paused": JobState.PENDING,
     "Running": JobState.RUNNING, "Finalizing": JobState.RUNNING, "CancelRequested": JobState.RUNNING,
     "NotResponding": JobState.RUNNING, "Completed": JobState.SUCCEEDED, "Failed": JobState.FAILED,
-    "Canceled": JobState.CANCELLED,
+    "Canceled": JobState.CANCELLED, "Unknown": JobState.UNKNOWN,
 }  # fmt: skip
 _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "Provisioning": (WaitCode.UNSCHEDULABLE, "starts nodes of the cluster"),
@@ -43,10 +43,11 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "Queued": (WaitCode.UNSCHEDULABLE, "waits for nodes of the cluster"),
     "Paused": (WaitCode.UNSCHEDULABLE, "has paused the job"),
 }
+_TABLE = StateTable("Azure ML", STATES)
 
 
-#: UNKNOWN, and said once, for what is in no table.
-job_state = NativeStates("Azure ML", STATES, silent=("Unknown",)).job_state
+def job_state(status: str) -> JobState:
+    return _TABLE.state(status)
 
 
 def job_report(job: Mapping[str, Any]) -> JobReport:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
@@ -59,6 +59,10 @@ T = TypeVar("T")
 class DlcPlatform(Platform):
     """`clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
 
+    instead_of_shared_storage: ClassVar[str] = (
+        "name a data source of PAI's, nasDataSourceId or ossDataSourceId, and where both sides have it,"
+        " localStorageMountPoint and containerStorageMountPoint"
+    )
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
         slow_poll_s=_SLOW_POLL_S,

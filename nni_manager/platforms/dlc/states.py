@@ -33,7 +33,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.native_states import NativeStates
+from nni_manager.platform_kit.state_table import StateTable
 
 STATES: Mapping[str, JobState] = {
     "Creating": JobState.PENDING, "Created": JobState.PENDING, "Waiting": JobState.PENDING, "Queued": JobState.PENDING,
@@ -51,10 +51,11 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "EnvPreparing": (WaitCode.IMAGE, "prepares machines, storage and image"),
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
+_TABLE = StateTable("PAI-DLC", STATES)
 
 
-#: UNKNOWN, and said once, for what is in no table.
-job_state = NativeStates("PAI-DLC", STATES).job_state
+def job_state(status: str) -> JobState:
+    return _TABLE.state(status)
 
 
 def job_report(item: Mapping[str, Any], link: str) -> JobReport:

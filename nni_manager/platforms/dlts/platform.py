@@ -32,6 +32,10 @@ _NOT_STORED = "Cannot add job into database"
 class DltsPlatform(WebJobs[DltsAccount]):
     """The dashboard is asked again and again; what runners leave in their folders is read."""
 
+    instead_of_shared_storage: ClassVar[str] = (
+        "say where both sides have the home folder that jobs share: localStorageMountPoint and"
+        " containerStorageMountPoint"
+    )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
     def _account(self) -> DltsAccount:

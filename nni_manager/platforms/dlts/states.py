@@ -15,7 +15,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.native_states import NativeStates
+from nni_manager.platform_kit.state_table import StateTable
 
 STATES: Mapping[str, JobState] = {
     "unapproved": JobState.PENDING,
@@ -36,10 +36,11 @@ _WAITS = {
     "scheduling": "its pod is being placed",
     "paused": "somebody has paused it; it goes on when it is resumed in the dashboard",
 }
+_TABLE = StateTable("DLWorkspace", STATES)
 
 
-#: UNKNOWN, and said once, for what is in no table.
-job_state = NativeStates("DLWorkspace", STATES).job_state
+def job_state(native: str) -> JobState:
+    return _TABLE.state(native)
 
 
 def report(entry: Mapping[str, Any]) -> JobReport:

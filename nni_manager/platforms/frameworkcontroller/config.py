@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -9,6 +10,7 @@ from pydantic import Field
 
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.kubernetes.fields import AnyStorage, KubernetesSection, PvcStorage, Replica
+from nni_manager.platform_kit.kubernetes.legal_names import Subdomain
 from nni_manager.platform_kit.section_model import Part, Remark, marked
 
 
@@ -24,9 +26,17 @@ class CompletionPolicy(Part):
 class TaskRole(Replica):
     """One kind of container of a framework."""
 
-    name: str = Field(min_length=1, description="Its name, of which there is only one.")
+    name: str = Field(
+        min_length=1, max_length=32,
+        description="Its name, of which there is only one; Frameworks keep its lower case letters and digits.",
+    )  # fmt: skip
     task_number: int = Field(gt=0, description="How many containers.")
     framework_attempt_completion_policy: CompletionPolicy = Field(description="When the whole is over.")
+
+
+def legal_role_name(name: str) -> str:
+    """As the API takes it: ``[a-z0-9]``."""
+    return re.sub(r"[^a-z0-9]+", "", name.lower()) or "role"
 
 
 class FrameworkcontrollerConfig(KubernetesSection):
@@ -38,8 +48,8 @@ class FrameworkcontrollerConfig(KubernetesSection):
     storage: AnyStorage | None = Field(
         default=None, description="What containers, and perhaps the manager, share. Default: nothing outlives a pod."
     )
-    service_account_name: str | None = Field(
-        default=None, min_length=1, description="Service account that the barrier of a framework runs as."
+    service_account_name: Subdomain | None = Field(
+        default=None, description="Service account that the barrier of a framework runs as."
     )
     task_roles: list[TaskRole] | None = Field(
         default=None, min_length=1, description="The roles; required without a template."
@@ -67,7 +77,8 @@ class FrameworkcontrollerConfig(KubernetesSection):
             yield "taskRoles", "is required and not set; add it, or a configPath that names a template"
         if isinstance(self.storage, PvcStorage) and self.storage.claim_name is None and self.config_path is None:
             yield "storage.claimName", "is required with storage of type pvc where no template mounts it; add it"
-        names = [role.name for role in self.task_roles or ()]
+        names = [legal_role_name(role.name) for role in self.task_roles or ()]
         for number, name in enumerate(names):
             if name in names[:number]:
-                yield f"taskRoles[{number}].name", f"{name} is another role's name, too; names must differ"
+                sentence = f"is {name} to Frameworks, which is another role's name, too; letters and digits must differ"
+                yield f"taskRoles[{number}].name", sentence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.kind import Kind
 from nni_manager.platform_kit.kubernetes.pod import PodSettings, Role, merged, pod_template
+from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report
 
 CONTAINER = "framework"
@@ -34,11 +34,6 @@ def kind(settings: Json) -> Kind:
     )  # fmt: skip
 
 
-def role_name(name: str) -> str:
-    """As the API takes it: ``[a-z0-9]``."""
-    return re.sub(r"[^a-z0-9]+", "", name.lower()) or "role"
-
-
 def roles(
     settings: Json, command: str, pull_secrets: Callable[[object], Sequence[str]]
 ) -> list[tuple[Role, Mapping[str, Any]]]:
@@ -54,7 +49,7 @@ def _role(
 ) -> Role:  # fmt: skip
     own = str(told.get("command") or command)
     return Role(
-        name=role_name(told["name"]), count=int(told["taskNumber"]),
+        name=legal_role_name(told["name"]), count=int(told["taskNumber"]),
         command=with_barrier(own, ports) if ports else own, image=str(told["dockerImage"]), container=CONTAINER,
         reports=is_first, gpus=int(told.get("gpuNumber") or 0),
         resources={"cpu": str(told["cpuNumber"]), "memory": f"{told['memorySize']}Mi"},
@@ -66,7 +61,7 @@ def _ports(told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Role → port; none where a single task has nobody to wait for."""
     if sum(int(one["taskNumber"]) for one in told) == 1:
         return {}
-    return {role_name(one["name"]): _FIRST_PORT + number for number, one in enumerate(told)}
+    return {legal_role_name(one["name"]): _FIRST_PORT + number for number, one in enumerate(told)}
 
 
 def with_barrier(command: str, ports: Mapping[str, int]) -> str:

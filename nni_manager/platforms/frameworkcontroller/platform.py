@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from nni_manager.domain.errors import SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.kubernetes import names
 from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
 from nni_manager.platform_kit.kubernetes.kind import Kind
 from nni_manager.platform_kit.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.kubernetes.service import Service
 from nni_manager.platforms.frameworkcontroller import jobs
+from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 
 
 class FrameworkcontrollerPlatform(KubernetesPlatform):
@@ -47,10 +52,24 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
             raise SubmitRejected(f"configPath: {path} is no Framework that can be used ({error!r})") from None
         return template
 
+    async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
+        """Tasks wait for each other by asking for their Framework."""
+        told: Sequence[Mapping[str, Any]] = self.settings.get("taskRoles") or ()  # type: ignore[assignment]
+        resource = await self.job_kind().find(cluster)
+        if self._template is not None or resource is None or sum(int(one["taskNumber"]) for one in told) == 1:
+            return
+        account = str(self.settings.get("serviceAccountName") or "default")
+        if await cluster.account_may(account, "get", resource) is False:
+            yield PreflightFinding(
+                severity=Severity.WRONG, subject="serviceAccountName",
+                sentence=f"the service account {account} may not get frameworks: tasks would wait for others in vain",
+                fix="name one that may, or have `get` of frameworks granted to it",
+            )  # fmt: skip
+
     def _role_names(self) -> list[str]:
         if (template := self._template) is not None:
             return [role.name for role, _ in jobs.template_roles(template)]
-        return [jobs.role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
+        return [legal_role_name(one["name"]) for one in self.settings["taskRoles"]]  # type: ignore[attr-defined]
 
     def object_name(self, spec: JobSpec) -> str:
         return names.alphanumeric(spec, max(map(len, self._role_names())))

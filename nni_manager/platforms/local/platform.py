@@ -1,13 +1,18 @@
-"""Runs trials on this machine, in the user's own code directory, through the keeper that outlives the daemon."""
+"""Runs trials on this machine, through the keeper that outlives the daemon.
+
+They work in the user's own code directory, or, with `sharedStorage`, in a copy of it on the storage.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec
@@ -18,6 +23,7 @@ from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.payload import directory_environment, with_stand_in
+from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.local.config import LocalConfig
 from trial_runner import protocol
 
@@ -29,10 +35,13 @@ class LocalPlatform(Platform):
     """The keeper tells of every change; `observe` answers from what it told."""
 
     capabilities = Capabilities(watches=True, reads_files=True)
+    mounts: ClassVar[frozenset[str]] = KINDS
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
-        self.jobs = KeeperJobs(host)
+        self._shared = SharedFolder.of(host)
+        self.jobs = KeeperJobs(host) if self._shared is None else _Jobs(host, self._shared)
+        self.capabilities = replace(self.capabilities, ships_code=self._shared is not None)
         self._config = LocalConfig.model_validate(settings)
         #: None where trials have no GPUs of their own, and need no places.
         self._park = self._machine_park() if self._config.trial_gpu_number else None
@@ -47,6 +56,10 @@ class LocalPlatform(Platform):
         return MachinePark(self.host, [parked], lambda: self.host.wake(""))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
+        storage = () if self._shared is None else (await self._shared.preflight(),)
+        return (*storage, *await self._look_at_gpus())
+
+    async def _look_at_gpus(self) -> Sequence[PreflightFinding]:
         if self._park is None:
             return ()
         # at the keeper one of another name: the experiment may be at work, and would not hear of its jobs any more
@@ -92,16 +105,28 @@ class LocalPlatform(Platform):
         return JobHandle(platform="local", version=1, job_name=spec.name, data=spec.attempt_directory)
 
     async def _start(self, spec: JobSpec, reservation: Reservation | None) -> None:
+        place = await self._place(spec)
         job = {
-            "command": spec.command,
-            "environment": _environment(spec, reservation),
-            "directory": spec.code_directory,
+            "command": place.command,
+            "environment": {**_environment(spec, reservation), **place.environment},
+            "directory": place.directory,
             "attempt_directory": spec.attempt_directory,
             "files": {protocol.PARAMETER_FILE: spec.parameter_record},
             "grace_s": spec.grace_period_s,
             "from": dict(spec.stored),
         }
         await self.jobs.submit(spec.name, job, reservation)
+
+    async def _place(self, spec: JobSpec) -> _Place:
+        if self._shared is None:
+            return _Place(command=spec.command, directory=spec.code_directory)
+        await self._shared.place(spec)
+        there = str(self._shared.here)
+        # the command goes to its code itself: a folder on storage that hangs would hold up the keeper
+        return _Place(
+            command=self._shared.command(spec, there, sys.executable), directory="/",
+            environment=self._shared.environment(spec.name, there),
+        )  # fmt: skip
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
         reports = await self.jobs.reports([handle.job_name for handle in handles])
@@ -111,13 +136,45 @@ class LocalPlatform(Platform):
         await self.jobs.cancel([handle.job_name for handle in handles], grace_period_s)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
+        if (shared := self._shared) is not None:
+            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
+            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         await self.jobs.forget([handle.job_name for handle in handles])
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
+            return await self._shared.read_log(handle.job_name, offset, limit)
+        return await self._read(handle, name, offset, limit)
+
+    async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         return await asyncio.to_thread(read_stretch, Path(handle.data), name, offset, limit)
+
+    async def close(self) -> None:
+        if self._shared is not None:
+            await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         await self.jobs.clean(job_names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a trial works."""
+
+    command: str
+    directory: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Jobs(KeeperJobs):
+    """Those that work on shared storage."""
+
+    def __init__(self, host: Host, shared: SharedFolder) -> None:
+        super().__init__(host)
+        self._shared = shared
+
+    def report_of(self, job: Mapping[str, Any]) -> JobReport:
+        return self._shared.explained(super().report_of(job))
 
 
 def _environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:

@@ -44,6 +44,10 @@ _FAULTS = {
 class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
     """The cluster is asked again and again; what runners leave on the storage is read."""
 
+    instead_of_shared_storage: ClassVar[str] = (
+        "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
+        " containerStorageMountPoint"
+    )
     changeable: ClassVar[frozenset[str]] = frozenset({
         "dockerImage", "trialCpuNumber", "trialMemorySize", "virtualCluster",
     })  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any
 
 from nni_manager.domain.job import JobReport, JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.native_states import NativeStates
+from nni_manager.platform_kit.state_table import StateTable
 
 STATES: Mapping[str, JobState] = {
     "WAITING": JobState.PENDING,
@@ -28,6 +28,7 @@ STATES: Mapping[str, JobState] = {
     "STOPPED": JobState.CANCELLED,
     "SUCCEEDED": JobState.SUCCEEDED,
     "FAILED": JobState.FAILED,
+    "UNKNOWN": JobState.UNKNOWN,  # to them it is no failure of anybody
 }
 _WAITS = {
     "AttemptCreationPending": "it was accepted and is not looked at yet",
@@ -37,10 +38,11 @@ _WAITS = {
 #: In place of codes from 128 on, which OpenPAI takes for troubles of its own: it starts the job again after some.
 USER_CODE = 220
 _OUT_OF_MEMORY = ("UserContainerDockerOOMKilled", "ContainerTensorflowOOMKilled")
+_TABLE = StateTable("OpenPAI", STATES)
 
 
-#: UNKNOWN, and said once, for what is in no table; to them, too, it is a word, and no failure of anybody.
-job_state = NativeStates("OpenPAI", STATES, silent=("UNKNOWN",)).job_state
+def job_state(native: str) -> JobState:
+    return _TABLE.state(native)
 
 
 def needs_detail(entry: Mapping[str, Any]) -> bool:

@@ -13,7 +13,8 @@ import hashlib
 import json
 import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ class Greeting:
     disk_free_bytes: int
     processors: int
     may_write: bool
+    #: A reading of the wire contract, where one was asked for.
+    gpus: Mapping[str, Any] | None = None
 
 
 @cache
@@ -62,29 +65,48 @@ def archive() -> tuple[str, bytes]:
 
 
 async def arrive(
-    connection: asyncssh.SSHClientConnection, *, folder: str, python_path: str = "", look: bool = False
-) -> tuple[Channel, Greeting]:
-    """The channel is a keeper's then, or about to end when it was only to `look`. Raises MachineFault."""
+    connection: asyncssh.SSHClientConnection, *, folder: str, python_path: str = "", look: bool = False,
+    gpus: bool = False,
+) -> tuple[Channel, Greeting]:  # fmt: skip
+    """The channel is a keeper's then, or about to end when it was only to `look`, perhaps at its GPUs, too. Raises
+    MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))
     try:
         async with asyncio.timeout(_GREETING_S):
             await _found_python(channel, mark)
-            settings = {"archive": digest, "size": len(data), "folder": folder, "look": look}
+            settings = {"archive": digest, "size": len(data), "folder": folder, "look": look, "gpus": gpus}
             channel.channel.write(_line(settings))
             told = json.loads(await channel.line())
             greeting = _greeting(told)
-        if not look:
-            async with asyncio.timeout(_INSTALL_S):
-                if not told["has"]:
-                    channel.channel.write(data)
+        async with asyncio.timeout(_INSTALL_S):
+            if not told["has"] and (gpus or not look):
+                channel.channel.write(data)
+            if gpus:
+                greeting = replace(greeting, gpus=json.loads(await channel.line()))
+            elif not look:
                 _check(json.loads(await channel.line()))
     except (EOFError, ValueError, KeyError, asyncssh.Error) as error:
         raise MachineFault(_odd_shell(str(error))) from error
     except TimeoutError as error:
         raise MachineFault(_odd_shell("it said nothing for too long")) from error
     return channel, greeting
+
+
+async def first_line(connection: asyncssh.SSHClientConnection, text: str, *, python_path: str, limit_s: float) -> bytes:
+    """Runs the text of a program there; answers the line that it prints first. Raises MachineFault."""
+    mark = f"nni-manager-{secrets.token_hex(8)}:"
+    channel = await _open(connection, _command(python_path, mark))
+    try:
+        async with asyncio.timeout(limit_s):
+            await _found_python(channel, mark)
+            channel.channel.write(base64.b64encode(text.encode()) + b"\n")
+            return await channel.line()
+    except (EOFError, asyncssh.Error) as error:
+        raise MachineFault(_odd_shell(str(error))) from error
+    except TimeoutError as error:
+        raise MachineFault(_odd_shell(f"it said nothing within {limit_s:.0f} s")) from error
 
 
 async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Channel:
@@ -140,7 +162,7 @@ def _greeting(told: dict[str, Any]) -> Greeting:
             fix="take it out of `machineList`",
         )  # fmt: skip
         raise MachineFault(fault)
-    fields = {name: told[name] for name in Greeting.__slots__ if name != "python"}
+    fields = {name: told[name] for name in Greeting.__slots__ if name not in ("python", "gpus")}
     return Greeting(python=".".join(map(str, told["python"])), **fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,6 +12,7 @@ from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.gpu_machines import gpu_environment
 from nni_manager.platform_kit.machines.ledger import Reservation
 from nni_manager.platform_kit.payload import directory_environment
+from nni_manager.platform_kit.shared_folder import SharedFolder
 from nni_manager.platforms.remote.arrival import Greeting
 from nni_manager.platforms.remote.site import Entry
 from trial_runner import protocol
@@ -25,8 +27,32 @@ def request(
     spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, archive: str
 ) -> dict[str, Any]:
     """`folder`: of the experiment on the machine; `archive`: its code."""
+    code = f"{attempt_folder(folder, spec.name)}/{protocol.CODE_FOLDER}"
+    told = _request(spec, entry, greeting, reservation, folder=folder, code=code)
+    return {**told, "code": {"archive": archive, "folder": code}}
+
+
+def request_on_storage(
+    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str,
+    shared: SharedFolder, there: str,
+) -> dict[str, Any]:  # fmt: skip
+    """The same of a trial that works on shared storage; `there`: the experiment's folder on it."""
+    own = shared.environment(spec.name, there)
+    told = _request(spec, entry, greeting, reservation, folder=folder, code=own[protocol.ENV_CODE_DIR])
+    spec = dataclasses.replace(spec, command=told["command"])
+    return {
+        **told,
+        # the command goes to its code itself: a folder on storage that hangs would hold up the keeper
+        "command": shared.command(spec, there, greeting.interpreter),
+        "directory": "/",
+        "environment": {**told["environment"], **own},
+    }
+
+
+def _request(
+    spec: JobSpec, entry: Entry, greeting: Greeting, reservation: Reservation | None, *, folder: str, code: str
+) -> dict[str, Any]:
     attempt = attempt_folder(folder, spec.name)
-    code = f"{attempt}/{protocol.CODE_FOLDER}"
     return {
         "command": _command(spec.command, entry.pre_command),
         "environment": _environment(spec, entry, greeting, attempt, code)
@@ -36,7 +62,6 @@ def request(
         "files": {protocol.PARAMETER_FILE: spec.parameter_record},
         "grace_s": spec.grace_period_s,
         "from": dict(spec.stored),
-        "code": {"archive": archive, "folder": code},
     }
 
 

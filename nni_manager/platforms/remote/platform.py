@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 from weakref import WeakKeyDictionary
 
 from nni_manager.domain.errors import (
@@ -24,11 +26,13 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.gpu_machines import MachinePark, ParkedMachine, demand_of
 from nni_manager.platform_kit.machines.ledger import Demand, Reservation
+from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.remote import cleaning, former, job
 from nni_manager.platforms.remote.config import RemoteConfig
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.site import Entry, Site
+from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +46,12 @@ class RemotePlatform(Platform):
     """Keepers tell of every change; `observe` answers from what they told."""
 
     changeable = frozenset({"machineList", "machineGracePeriod"})
+    mounts: ClassVar[frozenset[str]] = KINDS
 
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
         self._placed = Placed(host.folder / host.service)
+        self._shared = SharedFolder.of(host)
         self._sites: dict[str, Site] = {}
         #: Seconds for which machines are waited for when one can be used: trials go to all of them.
         self.together_s = 2.0
@@ -69,7 +75,7 @@ class RemotePlatform(Platform):
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
-        return await look(_entries(self.settings))
+        return await look({entry: self._demand(entry) for entry in _entries(self.settings)}, self._shared)
 
     # Its life
 
@@ -129,7 +135,8 @@ class RemotePlatform(Platform):
         }
         mine.clear()
         mine.update(kept | listed)
-        former.save(folder, mine.values())
+        if self.host.folder.is_dir():  # a plan is made for no experiment
+            former.save(folder, mine.values())
         return {key: Entry.of(section) for key, section in mine.items()}
 
     @property
@@ -137,7 +144,9 @@ class RemotePlatform(Platform):
         return f"{self.host.experiment_id}/{self.host.service}"
 
     def _site(self, entry: Entry) -> Site:
-        return Site(entry, self.host, self._placed, self._on_change, has_gpus=bool(self._gpu_number))
+        return Site(
+            entry, self.host, self._placed, self._on_change, has_gpus=bool(self._gpu_number), shared=self._shared
+        )
 
     def _parked(self) -> list[ParkedMachine]:
         return [
@@ -179,13 +188,20 @@ class RemotePlatform(Platform):
 
     def room(self) -> Room:
         if self._park is not None:
-            return self._park.room()
+            room = self._park.room()
+            return room if room.free == 0 else replace(room, why=self._why_not_all())
         if any(site.takes_jobs for site in self._sites.values()):
-            return Room()
+            return Room(why=self._why_not_all())
         return Room(free=0, why=self._why())
 
-    def _why(self) -> Wait:
-        sites = list(self._sites.values())
+    def _why_not_all(self) -> Wait | None:
+        """Of machines that cannot be used while others can."""
+        out = [site for site in self._sites.values() if site.is_out_of_use]
+        return self._why(out) if out else None
+
+    def _why(self, sites: Collection[Site] = ()) -> Wait:
+        """Of these, or of all of them."""
+        sites = sites or self._sites.values()
         code = WaitCode.PLATFORM_UNAVAILABLE if any(site.is_up for site in sites) else WaitCode.MACHINE_DOWN
         details = {"machines": {site.entry.address.host: site.why for site in sites}}
         return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)
@@ -236,7 +252,14 @@ class RemotePlatform(Platform):
         machine, folder = site.machine, site.folder
         if machine.greeting is None or not site.archive:
             raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
-        request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
+        if self._shared is None:
+            request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
+        else:
+            await self._shared.place(spec)
+            request = job.request_on_storage(
+                spec, site.entry, machine.greeting, reservation, folder=folder, shared=self._shared,
+                there=site.shared_folder,
+            )  # fmt: skip
         key = site.entry.address.key
         with _counted(machine, spec.name), _judged(site):
             await asyncio.to_thread(self._placed.put, spec.name, key)
@@ -266,6 +289,9 @@ class RemotePlatform(Platform):
         await self._each(handles, lambda site, names: site.jobs.cancel(names, grace_period_s))
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
+        if (shared := self._shared) is not None:
+            reading = [(handle.job_name, partial(self._read, handle)) for handle in handles]
+            await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         for handle in handles:
             self._placed.give_up(handle.job_name)
         away = await self._each(handles, lambda site, names: site.jobs.forget(names))
@@ -286,6 +312,11 @@ class RemotePlatform(Platform):
         return away
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        if self._shared is not None and name == protocol.TRIAL_LOG_FILE:
+            return await self._shared.read_log(handle.job_name, offset, limit)
+        return await self._read(handle, name, offset, limit)
+
+    async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         key, folder = job.place_of(handle)
         site = self._sites.get(key)
         if site is None or not site.is_up:
@@ -299,10 +330,15 @@ class RemotePlatform(Platform):
         return base64.b64decode(told["data"])
 
     async def close(self) -> None:
-        """The code goes; what trials wrote stays until the experiment is deleted."""
-        for site in self._sites.values():
-            if site.is_up and site.archive:
-                await site.machine.remove(site.archive)
+        """The code goes, and so do mounts of ours; what trials wrote stays until the experiment is deleted."""
+        up = [site for site in self._sites.values() if site.is_up]
+        if self._shared is None:
+            for site in up:
+                if site.archive:
+                    await site.machine.remove(site.archive)
+            return
+        await asyncio.gather(*(site.leave_storage(self._shared) for site in up))
+        await self._shared.leave()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:

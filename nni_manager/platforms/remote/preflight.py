@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from nni_manager.platform_kit import gpu_preflight
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.gpu_reading import Reading
+from nni_manager.platform_kit.machines.ledger import Demand, MachineLedger
+from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
 from nni_manager.platforms.remote.arrival import Greeting, arrive
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from nni_manager.platforms.remote.login import log_in
+from nni_manager.platforms.remote.sharing import ask
 from nni_manager.platforms.remote.site import Entry
 
 #: Seconds for one machine: less than a preflight may take in all.
@@ -20,9 +26,20 @@ _SILENT = "see whether the machine is on and no firewall drops what is sent ther
 _LEAST_FREE_BYTES = 1024**3
 
 
-async def look(entries: Sequence[Entry]) -> list[PreflightFinding]:
+async def look(entries: Mapping[Entry, Demand], shared: SharedFolder | None = None) -> list[PreflightFinding]:
     """All machines at the same time. Where one of several fails, the others do the work: that is a warning."""
-    found = await asyncio.gather(*(_look_at(entry) for entry in entries))
+    if shared is None:
+        return _judged(await _look_at_all(entries, ""))
+    here = await shared.preflight()
+    async with shared.probe() as mark:
+        return [here, *_judged(await _look_at_all(entries, shared.program_elsewhere("look", mark)))]
+
+
+async def _look_at_all(entries: Mapping[Entry, Demand], storage: str) -> list[list[PreflightFinding]]:
+    return await asyncio.gather(*(_look_at(entry, demand, storage) for entry, demand in entries.items()))
+
+
+def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
     usable = any(all(one.severity not in _FATAL for one in findings) for findings in found)
     return [_lighter(one) if usable else one for findings in found for one in findings]
 
@@ -30,23 +47,27 @@ async def look(entries: Sequence[Entry]) -> list[PreflightFinding]:
 _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
-async def _look_at(entry: Entry) -> list[PreflightFinding]:
+async def _look_at(entry: Entry, demand: Demand, storage: str) -> list[PreflightFinding]:
+    """`storage`: the text of a program that looks at what is mounted there; empty: nothing is."""
     host = entry.address.host
     try:
         async with asyncio.timeout(_LOOK_S):
-            greeting, offset_s = await _ask(entry)
+            greeting, offset_s = await _ask(entry, has_gpus=demand.count > 0)
+            mounted = [(await ask(entry, storage)).finding(f"{host}: {REMOTE_FIELD}")] if storage else []
     except MachineFault as error:
         return [_finding(host, error.fault)]
     except TimeoutError:
         fault = Fault(subject="port", sentence=f"no answer within {_LOOK_S:.0f} s (timeout)", fix=_SILENT)
         return [_finding(host, fault)]
-    return list(_judge(host, greeting, offset_s))
+    return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *mounted]
 
 
-async def _ask(entry: Entry) -> tuple[Greeting, float]:
+async def _ask(entry: Entry, *, has_gpus: bool) -> tuple[Greeting, float]:
     connection = await log_in(entry.address, entry.credential)
     try:
-        _, greeting = await arrive(connection, folder=entry.address.folder, python_path=entry.python_path, look=True)
+        _, greeting = await arrive(
+            connection, folder=entry.address.folder, python_path=entry.python_path, look=True, gpus=has_gpus
+        )
         return greeting, greeting.now_ms / 1000 - time.time()
     finally:
         connection.abort()
@@ -72,6 +93,13 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
             sentence=f"its clock is {abs(offset_s):.0f} s {'ahead of' if offset_s > 0 else 'behind'} this machine's;"
             " times that are shown are put right",
         )  # fmt: skip
+
+
+def _judge_gpus(host: str, greeting: Greeting, demand: Demand) -> Iterator[PreflightFinding]:
+    if greeting.gpus is not None:
+        machine = MachineLedger(host, title=host, has_gpus=True)
+        machine.note_reading(Reading.parse(greeting.gpus))
+        yield from gpu_preflight.findings(machine, demand)
 
 
 def _finding(host: str, fault: Fault) -> PreflightFinding:

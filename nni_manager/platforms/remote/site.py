@@ -10,12 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable
+from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobReport
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.keeper.jobs import KeeperJobs
 from nni_manager.platform_kit.machines.line import KeeperMachine
+from nni_manager.platform_kit.shared_folder import STORAGE, SharedFolder
+from nni_manager.platform_kit.shared_mount import REMOTE_FIELD
 from nni_manager.platforms.remote.address import Address, Credential
 from nni_manager.platforms.remote.machine import Machine
 from nni_manager.platforms.remote.placed import Placed
@@ -62,7 +64,8 @@ class Site:
     """Between `start` and `stop`. `first`: set when it takes jobs, or it is known why not."""
 
     def __init__(
-        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool
+        self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool,
+        shared: SharedFolder | None,
     ) -> None:  # fmt: skip
         self.entry = entry
         self._host = host
@@ -70,8 +73,11 @@ class Site:
         self.keeper_machine = KeeperMachine(
             name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
         )
+        self._shared = shared
+        #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
+        self.shared_folder = ""
         #: Of this experiment there; entered while it can be logged in to.
-        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down)
+        self.jobs = _Jobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -178,6 +184,11 @@ class Site:
         return self.is_up and not self.entry.is_drained and bool(self._archive or self.code_error)
 
     @property
+    def is_out_of_use(self) -> bool:
+        """It cannot be reached, or starts nothing; not: its code is on the way, or nobody wants it to."""
+        return self.first.is_set() and (not self.is_up or bool(self._aside))
+
+    @property
     def why(self) -> str:
         """Why it takes none."""
         host = self.entry.address.host
@@ -189,7 +200,8 @@ class Site:
             return f"{host} is drained"
         if self._archive:
             return ""
-        return f"{host}: {self._aside}" if self._aside else f"{host}: the code is being sent{self._progress}"
+        doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
+        return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
 
     @property
     def free_processors(self) -> int:
@@ -230,13 +242,11 @@ class Site:
     async def _ship(self, after_s: float = 0.0) -> None:
         await asyncio.sleep(after_s)
         try:
-            archive = await self._host.code()
-            target = f"{self.folder}/{archive.name}"
-            await ship(self.machine, archive, target, self._tell_progress)
-            self._archive, self.code_error, self._aside = target, "", ""
+            self._archive = await (self._send_code() if self._shared is None else self._share(self._shared))
+            self.code_error = self._aside = ""
         except (PlatformError, OSError) as error:
-            return self.set_aside(f"the code was not sent: {error}")
-        except InvalidInput as error:
+            return self.set_aside(str(error) if self._shared is not None else f"the code was not sent: {error}")
+        except (InvalidInput, SubmitRejected) as error:
             self.code_error = str(error)
         self.first.set()
         self._changed()
@@ -257,6 +267,42 @@ class Site:
         self._shipping = asyncio.create_task(self._ship(wait_s), name=f"code to {self.entry.address.host}, again")
         self.first.set()
         self._changed()
+
+    async def _send_code(self) -> str:
+        archive = await self._host.code()
+        target = f"{self.folder}/{archive.name}"
+        await ship(self.machine, archive, target, self._tell_progress)
+        return target
+
+    # Shared storage
+
+    async def _share(self, shared: SharedFolder) -> str:
+        """Once it is mounted there and is what is mounted here. Answers where the code is on it."""
+        from nni_manager.platforms.remote import sharing
+
+        mark = await shared.ready(now=True)
+        self.shared_folder = shared.there(await sharing.use(self.entry, shared, mark))
+        return f"{self.shared_folder}/{shared.archive}"
+
+    async def leave_storage(self, shared: SharedFolder) -> None:
+        """The experiment is stopped."""
+        from nni_manager.platforms.remote import sharing
+
+        try:
+            failure = await sharing.leave(self.entry, shared)
+        except PlatformError as error:
+            failure = str(error)
+        if failure:
+            log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
+
+    def _explained(self, report: JobReport) -> JobReport:
+        """A trial that does not find the storage has it looked at again before the next one."""
+        if self._shared is None:
+            return report
+        report = self._shared.explained(report, REMOTE_FIELD)
+        if report.reason == STORAGE and self._archive:
+            self.set_aside(report.message)
+        return report
 
     def _tell_progress(self, there: int, size: int) -> None:
         self._progress = f", {there / 1e6:.0f} of {size / 1e6:.0f} MB"
@@ -279,8 +325,9 @@ class _Jobs(KeeperJobs):
     """Those of one experiment on one machine."""
 
     def __init__(
-        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None]
-    ) -> None:
+        self, host: Host, placed: Placed, address: Address, on_up: Callable[[], None], on_down: Callable[[], None],
+        explained: Callable[[JobReport], JobReport],
+    ) -> None:  # fmt: skip
         key = address.key
 
         async def known(names: Collection[str]) -> Collection[str]:
@@ -296,11 +343,12 @@ class _Jobs(KeeperJobs):
         self._address = address
         self._up = on_up
         self._down = on_down
+        self._explained = explained
         self.is_up = False
 
     def report_of(self, job: Mapping[str, Any]) -> JobReport:
         """Where it is, and times by our clock."""
-        report, host = super().report_of(job), self._address.host
+        report, host = self._explained(super().report_of(job)), self._address.host
         report = replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
         assert isinstance(self._connection, Machine), "what it was entered with"
         offset_ms = self._connection.clock_offset_ms

@@ -32,7 +32,8 @@ def make(folder: Folder, submission: Submission, endpoint: Endpoint | None, *, d
         folder.create(data_dir)
         spec = with_own_code(submission.spec, submission.sent_code, folder)
         for platform in spec.platforms:
-            if registry.adapter_of(platform).capabilities_for(platform.settings).ships_code:
+            capabilities = registry.adapter_of(platform).capabilities_for(platform.settings)
+            if capabilities.ships_code or spec.shared_storage is not None:
                 archive_of(spec, platform, folder.code).pack()
         migrate.migrate(folder.database, "experiment")
         with closing(sqlite3.connect(folder.database)) as connection, connection:

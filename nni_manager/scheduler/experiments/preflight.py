@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nni_manager.config import credentials
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable
-from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, PlatformSpec
+from nni_manager.domain.experiment import ExperimentSpec, ExperimentWarning, Json, PlatformSpec
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import TIME_LIMITS_S, Delivery, Host, PreflightFinding, Severity
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from nni_manager.scheduler.experiments.build import SharedParts
 
 
-def standalone_host(experiment_id: str, service: str, folder: Path, connections: Connections) -> Host:
-    """Nothing it is told is kept. `folder`: the experiment's; it need not be there."""
+def standalone_host(
+    experiment_id: str, service: str, folder: Path, connections: Connections, storage: Json | None = None
+) -> Host:
+    """Nothing it is told is kept. `folder`: the experiment's; it need not be there. `storage`: shared, filled."""
     return Host(
         experiment_id=experiment_id, service=service, wake=lambda _: None, deliver=_deliver, followed=_followed,
         connections=connections, folder=folder, code=_code, greet=_nothing, exited=_nothing,
+        shared_storage=lambda: storage,
     )  # fmt: skip
 
 
@@ -58,8 +61,10 @@ Findings = Mapping[str, Sequence[PreflightFinding]]
 async def look(spec: ExperimentSpec, secrets: Mapping[str, str], shared: SharedParts, folder: Folder) -> Findings:
     """Service → what was found, all asked at the same time. Raises InvalidInput when it cannot work."""
 
+    storage = credentials.filled_storage(spec, secrets)
+
     def host(service: PlatformSpec) -> Host:
-        return standalone_host(folder.path.name, service.service, folder.path, shared.connections)
+        return standalone_host(folder.path.name, service.service, folder.path, shared.connections, storage)
 
     answers = await asyncio.gather(*(ask(service, secrets, host(service)) for service in spec.platforms))
     found = {service.service: answer for service, answer in zip(spec.platforms, answers, strict=True)}

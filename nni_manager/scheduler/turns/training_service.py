@@ -369,8 +369,8 @@ class TrainingService:
     @property
     def _has_no_machine(self) -> bool:
         """It was entered, and none of its machines can be reached."""
-        why = self._full or (self.platform.room().why if self.is_entered else None)
-        return why is not None and why.code is WaitCode.MACHINE_DOWN
+        now = self.state
+        return now.free == 0 and now.full is not None and now.full.code is WaitCode.MACHINE_DOWN
 
     def _shut(self, why: Wait) -> None:
         """No room: not asked again before room changes, or a while is over."""

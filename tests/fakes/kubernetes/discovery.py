@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from aiohttp import web
@@ -62,22 +63,30 @@ def _resources(kinds: Kinds, group: str, one: str) -> dict[str, Any]:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": together, "resources": resources}
 
 
+_OF_OTHERS = re.compile(r"/apis/authorization\.k8s\.io/v1/namespaces/([^/]+)/localsubjectaccessreviews")
+
+
 def review(rules: Rules, user: User, path: str, given: Object) -> Object | None:
-    """The answer to a review of oneself; None for other paths."""
+    """The answer to a review of oneself, or of others by who may; None for other paths."""
+    spec = given.get("spec") or {}
     if path == "/apis/authentication.k8s.io/v1/selfsubjectreviews":
         info = {"username": user.name, "groups": list(user.groups)}
         return {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {},
                 "status": {"userInfo": info}}  # fmt: skip
-    if path != "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+    about, kind = user, "SelfSubjectAccessReview"
+    if found := _OF_OTHERS.fullmatch(path):
+        rules.require(user, Attributes("create", "authorization.k8s.io", "localsubjectaccessreviews", found[1]))
+        about, kind = User(spec.get("user", ""), tuple(spec.get("groups") or ())), "LocalSubjectAccessReview"
+    elif path != "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
         return None
-    asked = (given.get("spec") or {}).get("resourceAttributes") or {}
+    asked = spec.get("resourceAttributes") or {}
     wanted = Attributes(
         asked.get("verb", ""), asked.get("group", ""), asked.get("resource", ""), asked.get("namespace", ""),
         asked.get("name", ""), asked.get("subresource", ""),
     )  # fmt: skip
-    allowed = rules.allow(user, wanted)
+    allowed = rules.allow(about, wanted)
     status = {"allowed": allowed} if allowed else {"allowed": False, "reason": "no rule of RBAC allows it"}
-    return {**given, "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
+    return {**given, "kind": kind, "apiVersion": "authorization.k8s.io/v1",
             "metadata": given.get("metadata") or {}, "status": status}  # fmt: skip
 
 

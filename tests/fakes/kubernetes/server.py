@@ -135,7 +135,7 @@ class Server:
         user = self._user(request)
         if request.method == "GET" and (told := discovery.described(self.cluster.kinds, path)) is not None:
             return web.json_response(told)
-        if request.method == "POST" and path.split("/")[-1].startswith("self"):
+        if request.method == "POST" and path.endswith("reviews"):
             given = await requests.body(request) or {}
             if (review := discovery.review(self.cluster.rules, user, path, given)) is not None:
                 return web.json_response(review, status=201)

@@ -6,7 +6,7 @@ import logging
 import uuid
 from typing import Any
 
-from tests.fakes.kubernetes import admission, defaults, patches, quotas, refusals, selectors
+from tests.fakes.kubernetes import admission, defaults, patches, pod_admission, quotas, refusals, selectors
 from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, Kind, Kinds, of_definition
 from tests.fakes.kubernetes.store import Change, Object, Store
 
@@ -67,6 +67,7 @@ class Verbs:
             metadata["generation"] = 1
         if kind.namespaced:
             metadata["namespace"] = namespace
+        pod_admission.require_admitted(self.store, kind, obj)
         quotas.require_room(self.store, kind, obj)
         return obj if dry_run else self.store.put(kind.key, address, obj)
 

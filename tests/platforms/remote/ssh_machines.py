@@ -69,6 +69,8 @@ class InProcessMachine(SshMachine):
         self.keys: list[asyncssh.SSHKey] = []
         self.asks_for_password_by_prompt = False
         self.refused_logins = 0
+        #: What its server calls itself.
+        self.server = ""
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._acceptor: asyncssh.SSHAcceptor | None = None
         self._serving: set[asyncio.Task[Any]] = set()
@@ -80,6 +82,7 @@ class InProcessMachine(SshMachine):
         self._acceptor = await asyncssh.listen(
             "127.0.0.1", self.port, server_factory=lambda: _Server(self), server_host_keys=[self.host_key],
             process_factory=self._serve, encoding=None, allow_scp=False, reuse_address=True,
+            server_version=self.server,
         )  # fmt: skip
 
     async def stop(self) -> None:

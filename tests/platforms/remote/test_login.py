@@ -15,9 +15,11 @@ import pytest
 import pytest_asyncio
 
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.machines.ledger import Demand
 from nni_manager.platforms.remote.address import Credential
 from nni_manager.platforms.remote.preflight import look
 from nni_manager.platforms.remote.site import Entry
+from tests.fake_driver import FakeDriver, OnCard
 from tests.platforms.remote.ssh_machines import InProcessMachine, free_port, home_of_manager
 
 pytestmark = pytest.mark.contract
@@ -35,7 +37,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
 
 
 async def found(*entries: dict[str, Any]) -> list[PreflightFinding]:
-    return await look([Entry.of(entry) for entry in entries])
+    return await look({Entry.of(entry): Demand(count=0) for entry in entries})
 
 
 async def only(entry: dict[str, Any], subject: str, severity: Severity) -> PreflightFinding:
@@ -190,6 +192,30 @@ async def test_an_account_without_a_shell(machine: InProcessMachine, tmp_path: P
     closed.chmod(0o755)
     machine.shell = str(closed)
     assert "This account is not available" in (await only(machine.entry(), "session", Severity.AWAY)).sentence
+
+
+async def test_windows_is_refused_in_a_sentence(machine: InProcessMachine) -> None:
+    await machine.stop()
+    machine.server = "OpenSSH_for_Windows_9.5"
+    await machine.start()
+    finding = await only(machine.entry(), "system", Severity.WRONG)
+    assert "it runs Windows" in finding.sentence and "WSL" in finding.fix
+
+
+async def test_gpus_are_looked_at_where_trials_need_them(machine: InProcessMachine, tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "driver", 2)
+    driver.show({0: [OnCard(os.getpid())]})
+    machine.environment.update(driver.environment)
+    entry = Entry.of(machine.entry())
+    login, gpus = await look({entry: Demand(count=1)})
+    assert (login.severity, gpus.severity, gpus.subject) == (Severity.FINE, Severity.FINE, "GPUs of 127.0.0.1")
+    assert gpus.sentence == "2 read by nvidia-smi, 1 free for these trials now"
+    _, many = await look({entry: Demand(count=3)})
+    assert many.severity is Severity.WRONG and "127.0.0.1 has 2 GPUs, and a trial needs 3" in many.sentence
+    driver.remove_program()
+    _, absent = await look({entry: Demand(count=1)})
+    assert absent.severity is Severity.WRONG and "install NVIDIA's driver" in absent.fix
+    assert list(machine.home.iterdir()) == []
 
 
 async def test_one_of_several_is_a_warning(machine: InProcessMachine) -> None:

@@ -59,8 +59,7 @@ class AdaptDLJobController(Controller):
         if phase == "Starting":
             return self._start(job, status, pods, allocation)
         if phase == "Running":
-            moved = any(int(pod["metadata"]["annotations"]["adaptdl/replicas"]) != len(allocation) for pod in pods)
-            return {"phase": "Stopping"} if moved or not pods or self._preempted(pods) else {}
+            return {"phase": "Stopping"} if not pods or any(_is_moved(pod, allocation) for pod in pods) else {}
         if pods:  # Stopping
             self._delete(pods)
             return {}
@@ -74,8 +73,6 @@ class AdaptDLJobController(Controller):
             for rank in range(len(allocation)):
                 self.verbs.create(PODS, job["metadata"]["namespace"], self._pod(job, allocation, group, rank))
             return {"group": group}
-        if self._preempted(pods):
-            return {"phase": "Stopping"}
         return {"phase": "Running"} if sum(_ready(pod) for pod in pods) == len(allocation) else {}
 
     def _ended(self, job: Object, pods: list[Object]) -> dict[str, Any]:
@@ -91,9 +88,6 @@ class AdaptDLJobController(Controller):
             message = f"{pod['metadata']['name']} {pod['status']['phase']}"
             return {"phase": "Failed", "reason": "PodFailure", "message": message}
         return {}
-
-    def _preempted(self, pods: list[Object]) -> bool:
-        return any(pod["status"].get("phase") == "Failed" for pod in pods)
 
     def _pod(self, job: Object, allocation: list[str], group: int, rank: int) -> Object:
         template, name = copied(job["spec"]["template"]), job["metadata"]["name"]
@@ -154,6 +148,15 @@ class AdaptDLJobController(Controller):
         assert self.kind is not None
         status = merged(job.get("status") or {}, change)
         self.verbs.set_status(self.kind, job["metadata"]["namespace"], job["metadata"]["name"], status)
+
+
+def _is_moved(pod: Object, allocation: list[str]) -> bool:
+    """A pod that is merely lost does not count: while others of its group are there, only the allocator starts anew."""
+    told = pod["metadata"]["annotations"]
+    return (
+        int(told["adaptdl/replicas"]) != len(allocation)
+        or told["adaptdl/node"] != allocation[int(told["adaptdl/rank"])]
+    )
 
 
 def _ready(pod: Object) -> bool:

@@ -59,11 +59,11 @@ class Containers:
             raise FileNotFoundError(f"failed to create containerd task: OCI runtime create failed: {told}")
         return Command(argv, variables, working, log_path)
 
-    def last_words(self, spec: Object, status: ContainerStatus) -> str:
+    def last_words(self, spec: Object, status: ContainerStatus, exit_code: int) -> str:
         """The termination message."""
         path = self._own_folder(spec["name"]) / "termination-log"
         text = path.read_bytes()[:_MOST_LAST_WORDS] if path.exists() else b""
-        if not text and status.exit_code and spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+        if not text and exit_code and spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
             written = log_file(self._folder, spec["name"], status.restarts)
             text = written.read_bytes()[-2048:] if written.exists() else b""
         return text.decode(errors="replace")

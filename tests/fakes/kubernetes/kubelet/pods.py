@@ -161,7 +161,7 @@ class PodLife:
         finally:
             self.running.pop(status.name, None)
         reason = self.causes.pop(status.name, "")
-        status.ended(code, reason, self._starter.last_words(spec, status) if self._starter else "")
+        status.ended(code, reason, self._starter.last_words(spec, status, code) if self._starter else "")
         self._publish()
 
     async def _start(self, spec: Object, status: ContainerStatus) -> Running | None:

@@ -1,0 +1,165 @@
+"""The installation: the interpreter and its SQLite, the `nnictl` that a shell finds, tuners and assessors, the
+clock."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nni_manager import __version__
+from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
+from nni_manager.assessors.registry import CATALOGUE as ASSESSORS
+from nni_manager.domain.algorithm import Algorithm
+from nni_manager.tuners.registry import CATALOGUE as TUNERS
+
+_OLDEST = (3, 11)
+#: The first with RETURNING and JSON functions that are always there.
+_OLDEST_SQLITE = (3, 38)
+
+
+def look_at_python() -> Iterator[CheckFinding]:
+    found = f"nni-manager {__version__} on Python {platform.python_version()} ({sys.executable})"
+    if sys.version_info < _OLDEST:
+        yield failure("python", found, f"install it with Python {_numbers(_OLDEST)} or newer")
+    elif sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        sentence = f"{found} with SQLite {sqlite3.sqlite_version}, which is too old"
+        yield failure("python", sentence, f"use a Python whose SQLite is {_numbers(_OLDEST_SQLITE)} or newer")
+    else:
+        yield ok("python", f"{found}, SQLite {sqlite3.sqlite_version}")
+
+
+def _numbers(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+_COMMAND = "nnictl"
+_INSTEAD = "write nni-manager in place of nnictl; it has every command"
+#: What stands in the few lines that pip makes of a command, and whose it is then.
+_OWNERS = {b"nni_manager": "this program", b"nni.tools": "NNI itself"}
+_MOST = 65536
+
+
+def look_at_command(environment: Mapping[str, str]) -> Iterator[CheckFinding]:
+    found = shutil.which(_COMMAND, path=environment.get("PATH", os.defpath))
+    ours = Path(sys.executable).with_name(_COMMAND)
+    if found is None:
+        yield warning(_COMMAND, "no nnictl is on the PATH", f"{_INSTEAD}, or put {ours.parent} on the PATH")
+    elif (owner := _owner(found)) == "this program" and _is_same(found, ours):
+        yield ok(_COMMAND, f"the first one on the PATH is this program's ({found})")
+    elif owner == "this program":
+        sentence = f"the first one on the PATH ({found}) belongs to another installation of this program"
+        yield warning(_COMMAND, sentence, f"put {ours.parent} first on the PATH")
+    else:
+        yield warning(_COMMAND, f"the first one on the PATH ({found}) belongs to {owner or 'something else'}", _INSTEAD)
+
+
+def _owner(path: str) -> str:
+    """Empty when it is nobody's that is known."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MOST)
+    except OSError:
+        return ""
+    return next((owner for mark, owner in _OWNERS.items() if mark in text), "")
+
+
+def _is_same(found: str, ours: Path) -> bool:
+    try:
+        return ours.samefile(found)
+    except OSError:
+        return False
+
+
+#: As a tuner's own process does it, up to the first proposal, for which the heavy libraries are imported. What is
+#: printed is the time in seconds, or the error.
+_PROGRAM = """
+import importlib, sys, time
+began = time.perf_counter()
+try:
+    kind, name = sys.argv[1:]
+    made = importlib.import_module(f"nni_manager.{kind}s.registry").find(name).create({})
+    if kind == "tuner":
+        made.update_search_space({"x": {"_type": "choice", "_value": [1, 2]}})
+        made.propose(0)
+except BaseException as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+print(time.perf_counter() - began)
+"""
+_TIMEOUT_S = 60.0
+#: Each experiment's start waits for it.
+_SLOW_S = 5.0
+
+
+def look_at_algorithms() -> Iterator[CheckFinding]:
+    for catalogue in (TUNERS, ASSESSORS):
+        for algorithm in catalogue.built_in:
+            yield _use_algorithm(catalogue.kind, algorithm)
+
+
+def _use_algorithm(kind: str, algorithm: Algorithm) -> CheckFinding:
+    command = [sys.executable, "-P", "-c", _PROGRAM, kind, algorithm.name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        sentence = f"{algorithm.name} was not ready within {_TIMEOUT_S:.0f} s"
+        return failure(kind, sentence, "see whether the disk of your Python environment answers")
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        sentence = f"{algorithm.name} cannot be used ({lines[-1]})"
+        return failure(kind, sentence, "install nni-manager again; what it needs comes with it")
+    seconds = float(done.stdout.split()[-1])
+    if seconds > _SLOW_S:
+        return warning(kind, f"{algorithm.name} takes {seconds:.1f} s to get ready", "a faster disk would help")
+    return ok(kind, f"{algorithm.name} is ready in {seconds:.2f} s")
+
+
+#: Seconds that the two clocks are watched for, and that they may go apart meanwhile.
+_WATCHED_S, _APART_S = 0.2, 0.05
+#: The year before which this program did not exist.
+_FIRST_YEAR = 2024
+#: What `adjtimex` answers when nothing keeps the clock right.
+_UNSYNCHRONISED = 5
+#: `struct timex`, and more.
+_TIMEX_BYTES = 512
+
+
+def look_at_clock() -> Iterator[CheckFinding]:
+    now = time.gmtime()
+    if now.tm_year < _FIRST_YEAR:
+        yield failure("clock", f"it says {time.strftime('%Y-%m-%d', now)}, which is past", "set the clock")
+        return
+    apart_s = _drift()
+    if apart_s > _APART_S:
+        sentence = f"it jumped by {apart_s:.2f} s within {_WATCHED_S:g} s; durations of trials will be wrong"
+        yield warning("clock", sentence, "see what sets the clock: two time services may be at odds")
+    elif _is_synchronised() is False:
+        sentence = "it runs evenly, and the kernel does not know that anything keeps it right"
+        yield warning("clock", sentence, "run a time service, if trials run on several machines")
+    else:
+        yield ok("clock", f"it runs evenly; {time.strftime('%Y-%m-%d %H:%M:%S', now)} UTC")
+
+
+def _drift() -> float:
+    """Seconds by which the wall's clock and the one that only goes forward went apart."""
+    wall_s, steady_s = time.time(), time.monotonic()
+    time.sleep(_WATCHED_S)
+    return abs((time.time() - wall_s) - (time.monotonic() - steady_s))
+
+
+def _is_synchronised() -> bool | None:
+    """Whether the kernel says that its clock is synchronised; None when it does not say."""
+    if sys.platform != "linux":
+        return None
+    try:
+        answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # all zero: only asks
+    except (OSError, AttributeError):
+        return None
+    return None if answer < 0 else bool(answer != _UNSYNCHRONISED)

@@ -1,0 +1,115 @@
+"""A job as it would be made, shown to the cluster before there is one: it says whether it would take it, and makes
+nothing (`dryRun`). So schemas, webhooks, quotas and the security that a namespace asks of pods are known at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from nni_manager.platform_kit.kubernetes import names, submission
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.cluster import Cluster
+from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
+
+_QUERY = (("dryRun", "All"),)
+_STRICT = (*_QUERY, ("fieldValidation", "Strict"))
+#: Webhooks that cannot be asked so, or do not answer now, say nothing about the job.
+_SAYS_NOTHING = re.compile(r"does not support dry run|failed calling webhook", re.IGNORECASE)
+_UNKNOWN = re.compile(r"unknown field")
+#: Quotas are of now, and jobs wait for room.
+_QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
+_SECURITY = re.compile(r"violates PodSecurity", re.IGNORECASE)
+_FIX = "look at the fields of the section, and at podTemplate"
+_SECURITY_FIX = (
+    "set securityContext of the pod and of its container in podTemplate as the namespace asks, or use another namespace"
+)
+
+#: (spec, name, labels) → the job's manifest.
+Manifest = Callable[[JobSpec, str, dict[str, str]], Object]
+
+
+def spec() -> JobSpec:
+    """Of an attempt that will never be."""
+    return JobSpec(
+        name="nni_exp_preflight_trial_draft", experiment_id="preflight", trial_id="draft", attempt=1, sequence_id=0,
+        command="true", parameter_record="{}", protocol_environment={}, caller_environment={}, code_directory="/",
+        attempt_directory="/",
+    )  # fmt: skip
+
+
+async def findings(
+    cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest
+) -> AsyncIterator[PreflightFinding]:
+    """What the cluster has against the job, or against its pods."""
+    drafted = spec()
+    labels = names.job_labels(drafted, service, name)
+    whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
+    async for finding in _shown(cluster, resource, whole):
+        yield finding
+    if await cluster.may("create", PODS):
+        for pod in _pods(whole["spec"]):
+            async for finding in _shown(cluster, PODS, pod):
+                yield finding
+
+
+async def _shown(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
+    """Fields that it does not know it would drop without a word."""
+    try:
+        await cluster.create(resource, body, _STRICT)
+    except Refusal as refusal:
+        if _UNKNOWN.search(refusal.message):
+            yield _finding(
+                Severity.WARNING, resource, f"the cluster drops what it does not know: {refusal.message}",
+                "correct podTemplate, or the template that configPath names",
+            )  # fmt: skip
+            async for finding in _shown_again(cluster, resource, body):
+                yield finding
+        else:
+            for finding in _said(resource, refusal):
+                yield finding
+
+
+async def _shown_again(cluster: Cluster, resource: Resource, body: Object) -> AsyncIterator[PreflightFinding]:
+    """As jobs are made: without what is dropped."""
+    try:
+        await cluster.create(resource, body, _QUERY)
+    except Refusal as refusal:
+        for finding in _said(resource, refusal):
+            yield finding
+
+
+def _said(resource: Resource, refusal: Refusal) -> Iterator[PreflightFinding]:
+    is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
+    if refusal.status in (400, 403, 422) and not is_about_now:
+        fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
+        yield _finding(Severity.WRONG, resource, f"the cluster would not take it: {refusal.message}", fix)
+
+
+def _finding(severity: Severity, resource: Resource, sentence: str, fix: str) -> PreflightFinding:
+    return PreflightFinding(severity=severity, subject=resource.kind, sentence=sentence, fix=fix)
+
+
+def _pods(value: Any) -> Iterator[Object]:
+    """Wherever an operator's kind has them; one that two roles share, once."""
+    told: list[Object] = []
+    for template in _templates(value):
+        meta = {**(template.get("metadata") or {}), "name": "nni-preflight"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+        if pod not in told:
+            told.append(pod)
+            yield pod
+
+
+def _templates(value: Any) -> Iterator[Object]:
+    if isinstance(value, list):
+        for one in value:
+            yield from _templates(one)
+    elif isinstance(value, dict):
+        if isinstance(value.get("spec"), dict) and "containers" in value["spec"]:
+            yield value
+        else:
+            for one in value.values():
+                yield from _templates(one)

@@ -1,0 +1,289 @@
+"""An experiment's folder on shared storage (`sharedStorage`), for one of its services whose jobs work there.
+
+Below the mount point lies, as in NNI::
+
+    nni/EXPERIMENT/.nni-storage.SERVICE   a mark: who does not see it has mounted something else
+    nni/EXPERIMENT/code-HASH.tar.gz       the packed code directory, put there once
+    nni/EXPERIMENT/trials/ATTEMPT/        `parameter.cfg`; `code`, where the trial works; `nnioutput`, its
+                                          NNI_OUTPUT_DIR; `stdout` and `stderr` once it has ended
+
+What keepers need to follow a job (its outbox, its output while it runs) stays on the job's machine: storage that hangs
+holds up the trials on it and nothing else. What trials leave here is their user's: no part of it is ever removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import secrets
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from nni_manager.domain.errors import InvalidInput, NniManagerError, NotFound, PlatformUnavailable, SubmitRejected
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.ids import attempt_directory_of
+from nni_manager.domain.job import JobReport, JobSpec, JobState
+from nni_manager.platform_kit.attempt_file import read_stretch
+from nni_manager.platform_kit.contract import Host, PreflightFinding
+from nni_manager.platform_kit.mounted_storage import EXIT_OTHER_STORAGE, write_once
+from nni_manager.platform_kit.shared_mount import LOCAL_FIELD, Mark, MountAnswer, ask_here, program
+from trial_runner import protocol
+
+log = logging.getLogger(__name__)
+
+KINDS = frozenset({"NFS", "AzureBlob"})
+#: Reason of a job that did not find the storage.
+STORAGE = "STORAGE"
+OUTPUT_FOLDER = "nnioutput"
+_MARK = ".nni-storage."
+_OPEN_FOLDER = 0o777
+#: Seconds for which a mount that was just looked at is believed to be there.
+_BELIEVED_S = 10.0
+_PIECE_BYTES = 1024 * 1024
+#: Of each log; what is longer ends there.
+_MOST_LOG_BYTES = 64 * 1024 * 1024
+_COLLECT_S = 15.0
+#: Trials say this when the storage is not there, or cannot be used.
+_NOT_THERE = "sharedStorage:"
+
+T = TypeVar("T")
+#: (name, offset, limit) → what there is of a file in the attempt's folder.
+Read = Callable[[str, int, int], Awaitable[bytes]]
+
+
+class SharedFolder:
+    """Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._point = Path(str(self.section["localMountPoint"]))
+        self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
+        #: Of the experiment, on this machine.
+        self.here = self._point / "nni" / host.experiment_id
+        self._readying = asyncio.Lock()
+        self._believed_until_s = float("-inf")
+        #: Mark and code are there, as far as was looked.
+        self._is_put = False
+        #: Name of the packed code in that folder; empty: it was not put there yet.
+        self.archive = ""
+        self._token = ""
+
+    @classmethod
+    def of(cls, host: Host) -> SharedFolder | None:
+        """None: the experiment has none."""
+        return None if host.shared_storage() is None else cls(host)
+
+    @property
+    def section(self) -> Json:
+        found = self._host.shared_storage()
+        assert found is not None, "an experiment that has shared storage keeps it"
+        return found
+
+    @property
+    def remote_point(self) -> str:
+        """Where trials elsewhere find it, as it is written in the config."""
+        return str(self.section["remoteMountPoint"])
+
+    # Before the first trial
+
+    async def preflight(self) -> PreflightFinding:
+        try:
+            return (await ask_here(self._program_here("look"))).finding(LOCAL_FIELD)
+        except PlatformUnavailable as error:
+            return MountAnswer(state="failed", point=str(self._point), sentence=str(error)).finding(LOCAL_FIELD)
+
+    @asynccontextmanager
+    async def probe(self) -> AsyncIterator[Mark | None]:
+        """A mark for the moment, to be looked for elsewhere; None where it is not mounted here yet."""
+        mark = None
+        with suppress(PlatformUnavailable):
+            if (await ask_here(self._program_here("look"))).is_ready:
+                mark = Mark(file=f".nni-probe-{secrets.token_hex(4)}", text=secrets.token_hex(8))
+        path = self._point / mark.file if mark is not None else None
+        try:
+            if path is not None and mark is not None:
+                await self._in_thread(lambda: path.write_text(mark.text, encoding="ascii"))
+            yield mark
+        finally:
+            if path is not None:
+                await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    def program_elsewhere(self, action: str, mark: Mark | None = None) -> str:
+        """For a machine that trials run on."""
+        return program(action, self.section, self.remote_point, user=self._user, mark=mark)
+
+    # For trials
+
+    async def ready(self, *, now: bool = False) -> Mark:
+        """It is mounted here, and has mark and code. `now`: looked at anew. Raises SubmitRejected, too."""
+        archive = await self._code()
+        async with self._readying:
+            if now or not self._is_believed:
+                await self._look()
+            if not self._is_put:
+                await self._in_thread(lambda: self._put_shared(archive))
+                self._is_put = True
+        return Mark(file=f"nni/{self._host.experiment_id}/{self._mark_name}", text=self._token)
+
+    async def place(self, spec: JobSpec) -> None:
+        """The attempt's folder; repeatable. Raises SubmitRejected, too."""
+        await self.ready()
+        await self._in_thread(lambda: self._put_attempt(spec))
+
+    def there(self, point: str) -> str:
+        """The experiment's folder, where the storage is mounted at `point`."""
+        return f"{point.rstrip('/')}/nni/{self._host.experiment_id}"
+
+    def command(self, spec: JobSpec, there: str, python: str) -> str:
+        """The trial's shell text, after it has looked for the mark and has its code. `python`: what runs one there."""
+        trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
+        code, output = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}"), shlex.quote(f"{trial}/{OUTPUT_FOLDER}")
+        words = shlex.quote(f"{_NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
+        failure = shlex.quote(f"{_NOT_THERE} the code cannot be put into {trial}; see rights and room there")
+        unpack = f"{shlex.quote(python)} -I -W ignore -m tarfile -e {shlex.quote(f'{there}/{self.archive}')} {code}"
+        return (
+            f'[ "$(cat {shlex.quote(f"{there}/{self._mark_name}")} 2>/dev/null)" = {self._token} ] ||'
+            f" {{ echo {words} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
+            f"rm -rf {code} && mkdir -p {code} {output} && {unpack} && cd {code} ||"
+            f" {{ echo {failure} >&2; exit {EXIT_OTHER_STORAGE}; }}\n"
+            f"{spec.command}"
+        )
+
+    def environment(self, job_name: str, there: str) -> Mapping[str, str]:
+        """Where the trial finds its folders on the storage."""
+        trial = f"{there}/trials/{attempt_directory_of(job_name)}"
+        return {
+            protocol.ENV_CODE_DIR: f"{trial}/{protocol.CODE_FOLDER}",
+            protocol.ENV_OUTPUT_DIR: f"{trial}/{OUTPUT_FOLDER}",
+        }
+
+    def explained(self, report: JobReport, field: str = LOCAL_FIELD) -> JobReport:
+        """A trial that did not find the storage never began, and is tried again; that one has it looked at anew."""
+        if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED:
+            return report
+        _, mark, words = report.stderr_tail.rpartition(_NOT_THERE)
+        if not mark:
+            return report
+        self._disbelieve()
+        message = f"{field}: {words.strip()}"
+        return dataclasses.replace(
+            report, state=JobState.PREEMPTED, exit_code=None, reason=STORAGE, message=message, stderr_tail=""
+        )
+
+    # Afterwards
+
+    async def read_log(self, job_name: str, offset: int, limit: int) -> bytes:
+        """The SDK's own log, which it writes into NNI_OUTPUT_DIR. Raises NotFound."""
+        folder = self.here / "trials" / attempt_directory_of(job_name) / OUTPUT_FOLDER
+        return await asyncio.to_thread(read_stretch, folder, protocol.TRIAL_LOG_FILE, offset, limit)
+
+    async def collect(self, job_name: str, read: Read) -> None:
+        """What a job printed, beside its output; a log that cannot be had is left out."""
+        folder = self.here / "trials" / attempt_directory_of(job_name)
+        try:
+            async with asyncio.timeout(_COLLECT_S):
+                async with self._readying:
+                    if not self._is_believed:
+                        await self._look()
+                for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
+                    await self._copy(read, name, folder / name)
+        except (NniManagerError, OSError) as error:  # a time that is over is an OSError
+            self._disbelieve()
+            log.warning("what %s printed is not on the shared storage: %s", job_name, error)
+
+    async def leave(self) -> None:
+        """The experiment is stopped: code and mark go, and the mount that the manager has made for it."""
+        async with self._readying:
+            self._disbelieve()
+            with suppress(PlatformUnavailable):
+                await self._look()
+                await self._in_thread(self._remove_shared)
+        if self._may_mount:
+            answer = await ask_here(self._program_here("leave"))
+            if answer.sentence:
+                log.warning("%s: %s; %s", LOCAL_FIELD, answer.sentence, answer.fix)
+
+    # Blocks
+
+    def _put_shared(self, archive: Path) -> None:
+        for folder in (self.here.parent, self.here, self.here / "trials"):
+            _make_open(folder)
+        self.archive = f"code-{archive.name}"
+        write_once(self.here / self.archive, lambda draft: shutil.copyfile(archive, draft))
+        mark = self.here / self._mark_name
+        write_once(mark, lambda draft: draft.write_text(secrets.token_hex(8), encoding="ascii"))
+        self._token = mark.read_text(encoding="ascii").strip()
+
+    def _put_attempt(self, spec: JobSpec) -> None:
+        folder = self.here / "trials" / attempt_directory_of(spec.name)
+        _make_open(folder)
+        record = spec.parameter_record
+        write_once(folder / protocol.PARAMETER_FILE, lambda draft: draft.write_text(record, encoding="utf-8"))
+
+    def _remove_shared(self) -> None:
+        (self.here / self._mark_name).unlink(missing_ok=True)
+        if not list(self.here.glob(f"{_MARK}*")):  # of another service, whose trials may run yet
+            for path in self.here.glob("code-*.tar.gz"):
+                path.unlink(missing_ok=True)
+
+    # Helpers
+
+    @property
+    def _is_believed(self) -> bool:
+        return asyncio.get_running_loop().time() < self._believed_until_s
+
+    def _disbelieve(self) -> None:
+        self._believed_until_s = float("-inf")
+
+    async def _look(self) -> None:
+        """In a process of its own, before a thread of ours touches what may hang."""
+        self._is_put = False
+        (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
+        self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S
+
+    @property
+    def _mark_name(self) -> str:
+        return f"{_MARK}{self._host.service}"
+
+    @property
+    def _may_mount(self) -> bool:
+        return self.section["localMounted"] == "nnimount"
+
+    def _program_here(self, action: str) -> str:
+        return program(action, self.section, str(self._point), user=self._user, may_mount=self._may_mount)
+
+    async def _code(self) -> Path:
+        try:
+            return await self._host.code()
+        except InvalidInput as error:
+            raise SubmitRejected(str(error)) from error
+        except OSError as error:
+            raise PlatformUnavailable(f"the code cannot be packed: {error}", refused=True) from error
+
+    async def _copy(self, read: Read, name: str, target: Path) -> None:
+        pieces, size = [], 0
+        with suppress(NotFound):
+            while size < _MOST_LOG_BYTES and (piece := await read(name, size, _PIECE_BYTES)):
+                pieces.append(piece)
+                size += len(piece)
+        if pieces:
+            await self._in_thread(lambda: target.write_bytes(b"".join(pieces)))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except OSError as error:
+            why = f"{error.filename or self._point}: {error.strerror}"
+            raise PlatformUnavailable(f"{LOCAL_FIELD}: the storage cannot be used: {why}", refused=True) from error
+
+
+def _make_open(path: Path) -> None:
+    """For everybody: as whom the storage's server sees a machine's user, nobody knows."""
+    path.mkdir(exist_ok=True)
+    with suppress(OSError):  # somebody else's
+        path.chmod(_OPEN_FOLDER)

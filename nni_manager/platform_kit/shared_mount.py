@@ -1,0 +1,116 @@
+"""Shared storage as machines mount it: what `trial_runner/shared_storage.py` is asked, here or elsewhere, and answers.
+
+The storage account's key is in the text of that program, which travels on standard input: never in an argument, and the
+answer does not have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.experiment import Json
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+from trial_runner import protocol
+
+LOCAL_FIELD, REMOTE_FIELD = "sharedStorage.localMountPoint", "sharedStorage.remoteMountPoint"
+#: Seconds that a machine has for its answer; mounting may take most of it.
+ANSWER_S = 45.0
+_PROGRAM = Path(protocol.__file__).parent / "shared_storage.py"
+_READ = "import sys; exec(sys.stdin.read())"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A file below the mount point by which both sides know that they have mounted the same."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountAnswer:
+    """What the program found."""
+
+    state: str
+    #: The mount point, absolute.
+    point: str
+    sentence: str = ""
+    fix: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == "ready"
+
+    def finding(self, subject: str) -> PreflightFinding:
+        if self.is_ready or self.state == "mountable":
+            sentence = f"{self.point} {'is there' if self.is_ready else 'is mounted for the first trial'}"
+            return PreflightFinding(severity=Severity.FINE, subject=subject, sentence=sentence)
+        return PreflightFinding(severity=Severity.WRONG, subject=subject, sentence=self.sentence, fix=self.fix)
+
+    def require(self, field: str) -> None:
+        """Raises PlatformUnavailable."""
+        if not self.is_ready:
+            fix = f"; {self.fix}" if self.fix else ""
+            raise PlatformUnavailable(f"{field}: {self.sentence}{fix}", refused=True)
+
+
+def program(
+    action: str, storage: Json, point: str, *, user: str = "", may_mount: bool = True, mark: Mark | None = None
+) -> str:
+    """Text that a Python of 3.7 or newer runs. `user`: for whom the storage is mounted."""
+    settings: dict[str, Any] = {
+        "action": action, "point": point, "user": user, "may_mount": may_mount, "kind": storage["storageType"],
+        "mark": None if mark is None else {"file": mark.file, "text": mark.text},
+        "here": str(storage["localMountPoint"]), **_address(storage),
+    }  # fmt: skip
+    return f"SETTINGS = {settings!r}\n{_PROGRAM.read_text(encoding='utf-8')}"
+
+
+def _address(storage: Json) -> dict[str, Any]:
+    if storage["storageType"] == "NFS":
+        return {"source": f"{storage['nfsServer']}:{storage['exportedDirectory']}"}
+    return {
+        "account": storage["storageAccountName"], "key": storage["storageAccountKey"],
+        "container": storage["containerName"],
+    }  # fmt: skip
+
+
+def answer_of(line: bytes) -> MountAnswer:
+    """Raises ValueError where it is none."""
+    try:
+        told = json.loads(line)
+        return MountAnswer(
+            state=told["state"], point=told["point"], sentence=told.get("sentence", ""), fix=told.get("fix", "")
+        )
+    except (TypeError, KeyError) as error:
+        raise ValueError("it says nothing that can be read") from error
+
+
+async def ask_here(text: str) -> MountAnswer:
+    """Of this machine, in a process of its own: a server that is gone holds up whoever touches what was mounted.
+
+    Raises PlatformUnavailable.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-c", _READ, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            said, _ = await process.communicate(text.encode())
+        return answer_of(said)
+    except TimeoutError:
+        raise PlatformUnavailable(
+            f"{LOCAL_FIELD}: no answer within {ANSWER_S:.0f} s; see whether the storage's server is away", refused=True
+        ) from None
+    except ValueError as error:
+        raise PlatformUnavailable(f"{LOCAL_FIELD}: it could not be looked at ({error})", refused=True) from error
+    finally:
+        if process.returncode is None:
+            process.kill()

@@ -1,0 +1,45 @@
+"""Shared storage on a machine: looked at, mounted and left by a program that is run there, by a login of its own.
+
+The keeper has no part in it, as storage whose server is gone holds up whoever touches it. A login of its own, because
+a server may allow one session for each.
+"""
+
+from __future__ import annotations
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platform_kit.shared_mount import ANSWER_S, REMOTE_FIELD, Mark, MountAnswer, answer_of
+from nni_manager.platforms.remote.arrival import first_line
+from nni_manager.platforms.remote.faults import MachineFault
+from nni_manager.platforms.remote.login import log_in
+from nni_manager.platforms.remote.site import Entry
+
+
+async def ask(entry: Entry, text: str) -> MountAnswer:
+    """`text`: of `SharedFolder.program_elsewhere`. Raises MachineFault or PlatformUnavailable."""
+    connection = await log_in(entry.address, entry.credential)
+    try:
+        return answer_of(await first_line(connection, text, python_path=entry.python_path, limit_s=ANSWER_S))
+    except ValueError as error:
+        raise PlatformUnavailable(f"{REMOTE_FIELD}: it could not be looked at ({error})", refused=True) from error
+    finally:
+        connection.abort()
+
+
+async def use(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
+    """It is mounted there and shows the mark; answers where, absolute. Raises PlatformError."""
+    answer = await _asked(entry, shared.program_elsewhere("use", mark))
+    answer.require(REMOTE_FIELD)
+    return answer.point
+
+
+async def leave(entry: Entry, shared: SharedFolder) -> str:
+    """What we have mounted there for the experiment goes; answers why not, if it does not. Raises PlatformError."""
+    return (await _asked(entry, shared.program_elsewhere("leave"))).sentence
+
+
+async def _asked(entry: Entry, text: str) -> MountAnswer:
+    try:
+        return await ask(entry, text)
+    except MachineFault as error:
+        raise error.fault.error(entry.address.host) from error

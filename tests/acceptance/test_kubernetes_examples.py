@@ -1,0 +1,83 @@
+"""The Kubeflow examples that NNI's users know, on a cluster: as they are but for fewer trials."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.config.experiment_file import load_file
+from tests.acceptance.kubernetes_cluster import fake_cluster
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+EXAMPLES = Path(__file__).parents[1] / "config" / "nni_examples"
+TRIALS = 2
+_SCRIPT = """\
+import json, os
+
+with open(os.path.join(os.environ["NNI_SYS_DIR"], "parameter.cfg")) as file:
+    parameters = json.load(file)["parameters"]
+with open(os.environ["NNI_OUTBOX"], "a") as file:
+    file.write(json.dumps({"type": "final", "value": float(os.environ["NNI_TRIAL_SEQ_ID"])}) + "\\n")
+with open(os.path.join(os.environ["NNI_OUTPUT_DIR"], "model"), "w") as file:
+    file.write(os.environ["NNI_TRIAL_JOB_ID"])
+"""
+#: Where its files lie afterwards, for people; of the exported folder, or of the share.
+PLACES = {
+    "seed-kubeflow-tf.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{id}/{trial}",
+    "seed-kubeflow-pytorch.yml": "nfs://10.10.10.10:/var/nfs/nni/nni/{id}/{trial}",
+    "seed-kubeflow-azure.yml": "https://examplestore.file.core.windows.net/example-share/nni/{id}/{trial}",
+}
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "dist_mnist.py").write_text(_SCRIPT)
+    (folder / "search_space.json").write_text((EXAMPLES / "search_space.json").read_text())
+    return folder
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_an_example_of_the_document(daemon: Daemon, tmp_path: Path, code: Path, name: str) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    with fake_cluster(tmp_path, mounted, "--export", f"10.10.10.10:/var/nfs/nni={mounted}") as cluster:
+        daemon.terminate()
+        daemon.environment["KUBECONFIG"] = str(cluster.kubeconfig)
+        daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+        text = (EXAMPLES / name).read_text()
+        file = code / name
+        file.write_text(text.replace("maxTrialNum: 20", "maxTrialNum: 2").replace("maxTrialNum: 10", "maxTrialNum: 2"))
+        id_ = create(daemon, code, file)
+        daemon.wait(id_, "DONE", timeout_s=90)
+        trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+        assert [(trial["status"], trial["finalValue"]) for trial in trials] == [("SUCCEEDED", 0), ("SUCCEEDED", 1)]
+        if "azure" in name:
+            (mounted,) = [path for path in (tmp_path / "cluster").rglob("example-share") if path.is_dir()]
+        for trial in trials:
+            assert trial["link"] == PLACES[name].format(id=id_, trial=trial["id"])
+            assert (mounted / "nni" / id_ / trial["id"] / "model").read_text() == trial["id"]
+        daemon.call("POST", f"/experiments/{id_}/stop")
+        daemon.wait(id_, "STOPPED")
+        assert cluster.left() == []
+
+
+def create(daemon: Daemon, code: Path, file: Path) -> str:
+    """The example's text as it is; with a vault, which is none of this cluster's, its key beside it."""
+    text = file.read_text()
+    if "keyVault" in text:
+        config: dict[str, Any] = dict(load_file(file).canonical)
+        (section,) = config["trainingService"] if isinstance(config["trainingService"], list) else [
+            config["trainingService"]
+        ]  # fmt: skip
+        section["storage"] = {**section["storage"], "azureAccountKey": "a2V5"}
+        text = json.dumps(config)
+    body = {"config": text, "directory": str(code), "environment": {}, "interpreter": sys.executable}
+    return str(daemon.call("POST", "/experiments", json=body)["id"])

@@ -1,0 +1,176 @@
+"""What is wrong with a cluster or a section is said before anything is made: cause, field, and what to do."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nni_manager.platform_kit.kubernetes.resource import PODS
+from tests.acceptance.kubernetes_cluster import CRDS, TFJOBS, FakeCluster, fake_cluster
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+_ROLE = {
+    "replicas": 1, "command": "true", "cpuNumber": 1, "gpuNumber": 0, "memorySize": "64mb",
+    "dockerImage": "example/trial:1",
+}  # fmt: skip
+_KUBEFLOW = {"platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": _ROLE}
+_POLICY = {"minFailedTaskCount": 1, "minSucceedTaskCount": 1}
+_TASK = {key: value for key, value in _ROLE.items() if key != "replicas"} | {
+    "name": "worker", "taskNumber": 1, "frameworkAttemptCompletionPolicy": _POLICY,
+}  # fmt: skip
+_FRAMEWORK = {"platform": "frameworkcontroller"}
+LONG = "w" * 64
+#: What is wrong with the section → words of the refusal.
+SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown operator": (
+        {**_KUBEFLOW, "operator": "mpi-operator"}, r"operator.*tf-operator.*pytorch-operator"
+    ),
+    "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*has no place with tf-operator; remove it"),
+    "memory in gigs": (
+        {**_KUBEFLOW, "worker": {**_ROLE, "memorySize": "8gigs"}},
+        r"trainingService\.worker\.memorySize.*must be an amount of memory such as 8GB",
+    ),
+    "a long name": (
+        {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": LONG}]}, r"trainingService\.taskRoles\[0\]\.name.*at most 32"
+    ),
+    "names that are one": (
+        {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": "ps-1"}, {**_TASK, "name": "PS1"}]},
+        r"trainingService\.taskRoles\[1\]\.name.*another role's",
+    ),
+    "no legal namespace": ({**_KUBEFLOW, "namespace": "Team_A"}, r"trainingService\.namespace.*lower case"),
+    "a login that is no JSON": (
+        {**_KUBEFLOW, "worker": {**_ROLE, "privateRegistryAuthPath": "login"}},
+        r"trainingService\.worker\.privateRegistryAuthPath.*is not JSON; give a docker config\.json",
+    ),
+    "no such namespace": ({**_KUBEFLOW, "namespace": "team-b"}, r"namespace: there is no namespace team-b"),
+    "no such claim": (
+        {**_KUBEFLOW, "storage": {"storageType": "pvc", "path": "/tmp", "claimName": "mine"}},
+        r"storage\.claimName.*there is no claim mine|there is no claim mine.*storage\.claimName",
+    ),
+    "an account that is not there": (
+        {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"}, r"Pod: .*nobody.*not found"
+    ),
+    "an account whose tasks would wait in vain": (
+        {**_FRAMEWORK, "taskRoles": [{**_TASK, "taskNumber": 2}]},
+        r"serviceAccountName: the service account default may not get frameworks",
+    ),
+    "a template that the operator refuses": (
+        {**_KUBEFLOW, "podTemplate": {"spec": {"restartPolicy": "Sometimes"}}},
+        r"the cluster would not take it.*Sometimes",
+    ),
+    "a context that is not there": ({**_KUBEFLOW, "context": "mine"}, r"kubeconfig.*context mine"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with fake_cluster(folder, folder) as cluster:
+        yield cluster
+
+
+def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, Any]:
+    """What `create` answers."""
+    code = folder / "code"
+    code.mkdir(exist_ok=True)
+    (code / "login").write_text("user: me")
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
+        "tuner": {"name": "Random"}, "trialConcurrency": 1, "trainingService": section,
+    }  # fmt: skip
+    body = {"config": json.dumps(config), "directory": str(code), "environment": {}, "interpreter": sys.executable}
+    with daemon.client() as client:
+        answer: dict[str, Any] = client.post("/api/v1/experiments", json=body).json()
+    return answer
+
+
+def refusal(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
+    answer = create(daemon, folder, {"kubeconfig": str(cluster.kubeconfig), **section})
+    assert "id" not in answer, answer
+    return str(answer)
+
+
+@pytest.mark.parametrize("case", SECTIONS)
+def test_a_section_that_cannot_work(daemon: Daemon, cluster: FakeCluster, tmp_path: Path, case: str) -> None:
+    section, words = SECTIONS[case]
+    said = refusal(daemon, cluster, tmp_path, section)
+    assert re.search(words, said), said
+    assert cluster.left() == []
+
+
+def test_a_user_without_rights(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    token = cluster.control("user", name="nobody")["token"]
+    said = refusal(daemon, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(_as(cluster, tmp_path, token))})
+    for words in ("create tfjobs", "list pods", "create secrets", "grant", "RoleBinding"):
+        assert words in said, said
+    wrong = refusal(daemon, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(_as(cluster, tmp_path, "wrong"))})
+    assert "refuses the credentials of the kubeconfig" in wrong and "log in anew" in wrong
+    assert cluster.left() == []
+
+
+def test_a_cluster_without_the_operator(daemon: Daemon, tmp_path: Path) -> None:
+    with fake_cluster(tmp_path, tmp_path) as cluster:
+        cluster.remove(CRDS, "tfjobs.kubeflow.org")
+        said = refusal(daemon, cluster, tmp_path, _KUBEFLOW)
+        assert "the cluster has no kind TFJob (tfjobs.kubeflow.org); install Kubeflow's training operator" in said, said
+        assert cluster.left() == []
+
+
+def test_a_field_that_pods_do_not_have_is_warned_of(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The cluster would drop it without a word."""
+    section = {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}, "kubeconfig": str(cluster.kubeconfig)}
+    (warning,) = create(daemon, tmp_path, section)["warnings"]
+    assert "podTemplate" in warning["message"] and "tolerationz" in warning["message"], warning
+
+
+def test_a_namespace_that_restricts_pods(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """It is said before the first job, and `podTemplate` can do what is asked."""
+    meta = {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
+    cluster.create_at("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    section = {**_KUBEFLOW, "namespace": "restricted", "channel": "exec", "kubeconfig": str(cluster.kubeconfig)}
+    said = refusal(daemon, cluster, tmp_path, section)
+    assert "violates PodSecurity" in said and "securityContext" in said and "podTemplate" in said, said
+    container = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
+    pod = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    template = {"spec": {"securityContext": pod, "containers": [container]}}
+    id_ = create(daemon, tmp_path, {**section, "podTemplate": template})["id"]
+    daemon.wait(id_, "DONE", timeout_s=60)
+    assert daemon.rows(id_, "SELECT status FROM trials") == [("SUCCEEDED",)]
+
+
+def test_an_image_that_cannot_be_pulled(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The trial says so while it waits; nothing is left of it."""
+    cluster.control("break_image", pattern="example/nowhere", error="repository does not exist")
+    role = {**_ROLE, "dockerImage": "example/nowhere:1"}
+    section = {**_KUBEFLOW, "worker": role, "kubeconfig": str(cluster.kubeconfig), "channel": "exec"}
+    id_ = create(daemon, tmp_path, section)["id"]
+
+    def wait() -> Any:
+        (trial,) = daemon.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]
+        told = trial.get("wait") or {}
+        return told if told.get("code") == "IMAGE" else None
+
+    found = cluster.until(wait)
+    assert "image example/nowhere:1" in found["sentence"] and "repository does not exist" in found["sentence"]
+    assert cluster.objects(TFJOBS) and cluster.objects(PODS)
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    daemon.wait(id_, "STOPPED")
+    assert cluster.left() == []
+
+
+def _as(cluster: FakeCluster, folder: Path, token: str) -> Path:
+    """The kubeconfig of somebody else."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    path = folder / f"kubeconfig-{token}"
+    path.write_text(yaml.safe_dump(config))
+    return path

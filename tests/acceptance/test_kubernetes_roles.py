@@ -1,0 +1,169 @@
+"""Jobs of several pods and jobs that their operator starts again: one trial each, with its own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
+from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, fake_cluster
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+_POD = {"cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
+_FOR_EVER = "while :; do sleep 0.1; done"
+
+
+def say(kind: str, value: object) -> str:
+    """Shell text that reports; `value` is in the shell's words."""
+    return f'echo "{{\\"type\\": \\"{kind}\\", \\"value\\": {value}}}" >> "$NNI_OUTBOX"'
+
+
+def create(daemon: Daemon, cluster: FakeCluster, code: Path, section: dict[str, Any], command: str = "") -> str:
+    code.mkdir(exist_ok=True)
+    config: dict[str, Any] = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
+        "trialConcurrency": 1, "tuner": {"name": "Random"},
+        "trainingService": {"kubeconfig": str(cluster.kubeconfig), "nniManagerIp": "127.0.0.1", **section},
+    }  # fmt: skip
+    if command:
+        config["trialCommand"] = command
+    return daemon.create(config, code)
+
+
+def attempts(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
+    query = "SELECT trials.status, final_value, number, state FROM trials JOIN attempts ON trials.id = trial_id"
+    return daemon.rows(id_, query)
+
+
+def intermediates(daemon: Daemon, id_: str) -> list[float]:
+    return [
+        float(value)
+        for (value,) in daemon.rows(id_, "SELECT data FROM metrics WHERE type = 'PERIODICAL' ORDER BY rowid")
+    ]
+
+
+def task(name: str, command: str, *, failed: int, succeeded: int, number: int = 1) -> dict[str, Any]:
+    policy = {"minFailedTaskCount": failed, "minSucceedTaskCount": succeeded}
+    return {
+        **_POD, "name": name, "taskNumber": number, "command": command, "frameworkAttemptCompletionPolicy": policy,
+    }  # fmt: skip
+
+
+def let_barriers_look(cluster: FakeCluster) -> str:
+    """A service account that may get frameworks."""
+    meta = {"name": "barrier"}
+    rule = {"apiGroups": ["frameworkcontroller.microsoft.com"], "resources": ["frameworks"], "verbs": ["get"]}
+    cluster.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    group = "rbac.authorization.k8s.io"
+    cluster.create(ROLES, {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": [rule]})
+    cluster.create(
+        BINDINGS,
+        {
+            "apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": meta,
+            "subjects": [{"kind": "ServiceAccount", "name": "barrier", "namespace": "default"}],
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "barrier"},
+        },
+    )  # fmt: skip
+    return "barrier"
+
+
+def test_a_helper_that_fails_while_the_reporter_goes_on(listening: Daemon, tmp_path: Path) -> None:
+    """Its role's completion policy says that it does not matter; the barrier has told all of all."""
+    with fake_cluster(tmp_path, tmp_path) as cluster:
+        go_on = tmp_path / "go-on"
+        trainer = f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; ' \
+            f"while [ ! -e {go_on} ]; do sleep 0.05; done; {say('final', 7)}"  # fmt: skip
+        roles = [
+            task("trainer", trainer, failed=1, succeeded=1),
+            task("helper", f"{say('final', 3)}; exit 3", failed=-1, succeeded=-1, number=2),
+        ]
+        section = {
+            "platform": "frameworkcontroller", "taskRoles": roles, "serviceAccountName": let_barriers_look(cluster),
+        }  # fmt: skip
+        id_ = create(listening, cluster, tmp_path / "code", section)
+        cluster.until(lambda: _completed_tasks(cluster, "helper") == 2)
+        go_on.touch()
+        listening.wait(id_, "DONE", timeout_s=60)
+        assert attempts(listening, id_) == [("SUCCEEDED", 7, 1, "SUCCEEDED")]
+        assert intermediates(listening, id_) == [1]
+
+
+def test_a_worker_that_fails_ends_the_job_and_says_why(listening: Daemon, tmp_path: Path) -> None:
+    """PyTorchJobs end with any of their pods; what the master had said stays."""
+    with fake_cluster(tmp_path, tmp_path) as cluster:
+        said = tmp_path / "said"
+        master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
+        worker = f"while [ ! -e {said} ]; do sleep 0.05; done; sleep 0.3; echo no more >&2; exit 3"
+        section = {
+            "platform": "kubeflow", "operator": "pytorch-operator", "apiVersion": "v1",
+            "master": {**_POD, "replicas": 1, "command": master}, "worker": {**_POD, "replicas": 1, "command": worker},
+        }  # fmt: skip
+        id_ = create(listening, cluster, tmp_path / "code", section)
+        listening.wait(id_, "DONE", timeout_s=60)
+        assert attempts(listening, id_) == [("FAILED", None, 1, "FAILED")]
+        assert intermediates(listening, id_) == [5]
+        ((code_of_worker, message, stderr),) = listening.rows(
+            id_, "SELECT exit_code, message, stderr_tail FROM attempts"
+        )
+        assert code_of_worker == 3 and "worker-0: Error" in message and stderr == "no more\n"
+
+
+def test_an_adaptive_job_that_is_preempted_and_given_more(listening: Daemon, tmp_path: Path) -> None:
+    """Its operator starts it again, twice; results count as they come, and nobody submits it again."""
+    with fake_cluster(tmp_path, tmp_path, "--nodes", "2") as cluster:
+        restarts = "$ADAPTDL_NUM_RESTARTS"
+        command = (
+            f"{say('intermediate', restarts)}; touch {tmp_path}/ran-{restarts}; "
+            f"if [ {restarts} -lt 2 ]; then {_FOR_EVER}; fi; {say('final', f'$((100 + {restarts}))')}"
+        )
+        section = {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi", "adaptive": True}
+        id_ = create(listening, cluster, tmp_path / "code", section, command)
+        cluster.until((tmp_path / "ran-0").exists)
+        cluster.until(lambda: intermediates(listening, id_) == [0])
+        meta = cluster.objects(PODS)[0]["metadata"]
+        cluster.control("preempt", namespace="default", name=meta["name"])
+        cluster.until((tmp_path / "ran-1").exists)
+        cluster.until(lambda: intermediates(listening, id_) == [0, 1])
+        cluster.control("reallocate", namespace="default", name=meta["labels"]["nni-manager/job"], replicas=2)
+        listening.wait(id_, "DONE", timeout_s=90)
+        assert attempts(listening, id_) == [("SUCCEEDED", 102, 1, "SUCCEEDED")]
+        assert intermediates(listening, id_) == [0, 1, 2]
+
+
+def test_a_template_of_one_s_own_whose_task_is_tried_again_by_the_operator(listening: Daemon, tmp_path: Path) -> None:
+    with fake_cluster(tmp_path, tmp_path) as cluster:
+        command = f"{say('intermediate', '$FC_TASK_ATTEMPT_ID')}; [ $FC_TASK_ATTEMPT_ID = 1 ] && {say('final', 11)}"
+        container = {"name": "main", "image": "example/trial:1", "command": ["/bin/sh", "-c"], "args": [command]}
+        template = {
+            "apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework",
+            "metadata": {"name": "mine", "namespace": "default"},
+            "spec": {"executionType": "Start", "taskRoles": [{
+                "name": "worker", "taskNumber": 1,
+                "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
+                "task": {
+                    "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 2},
+                    "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+                },
+            }]},
+        }  # fmt: skip
+        code = tmp_path / "code"
+        code.mkdir()
+        (code / "framework.yml").write_text(yaml.safe_dump(template))
+        section = {"platform": "frameworkcontroller", "configPath": "framework.yml"}
+        id_ = create(listening, cluster, code, section)
+        listening.wait(id_, "DONE", timeout_s=60)
+        assert attempts(listening, id_) == [("SUCCEEDED", 11, 1, "SUCCEEDED")]
+        assert intermediates(listening, id_) == [0, 1]
+
+
+def _completed_tasks(cluster: FakeCluster, role: str) -> int:
+    """Of the one framework there is."""
+    (framework,) = cluster.objects(FRAMEWORKS) or ({},)
+    roles = ((framework.get("status") or {}).get("attemptStatus") or {}).get("taskRoleStatuses") or []
+    return sum(task["state"] == "Completed" for one in roles if one["name"] == role for task in one["taskStatuses"])

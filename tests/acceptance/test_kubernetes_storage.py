@@ -1,0 +1,92 @@
+"""Storage of a cluster that this machine does not mount: what works, and what trials say where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.platform_kit.kubernetes.resource import CLAIMS
+from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster
+from tests.live_daemon import Daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+#: A folder in which nobody may make anything, not even root.
+_CLOSED = "/sys/kernel"
+_REPORT = 'echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'
+_COMMAND = f'{_REPORT}; echo "$NNI_TRIAL_JOB_ID" > "$NNI_OUTPUT_DIR/model"'
+_ROLE = {"replicas": 1, "command": _COMMAND, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with fake_cluster(folder, folder, "--export", f"10.0.0.2:/closed={_CLOSED}") as cluster:
+        yield cluster
+
+
+def create(daemon: Daemon, cluster: FakeCluster, folder: Path, storage: dict[str, Any] | None, **fields: Any) -> str:
+    code = folder / "code"
+    code.mkdir(exist_ok=True)
+    section = {
+        "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "worker": _ROLE,
+        "nniManagerIp": "127.0.0.1", "kubeconfig": str(cluster.kubeconfig), **fields,
+    }  # fmt: skip
+    if storage is not None:
+        section["storage"] = storage
+    config = {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCodeDirectory": ".", "maxTrialNumber": 1,
+        "tuner": {"name": "Random"}, "trialConcurrency": 1, "trainingService": section,
+    }  # fmt: skip
+    return daemon.create(config, code)
+
+
+@pytest.mark.parametrize("channel", ["push", "exec"])
+@pytest.mark.parametrize("kind", ["nfs", "pvc"])
+def test_what_a_trial_leaves_is_on_the_storage(
+    listening: Daemon, cluster: FakeCluster, tmp_path: Path, kind: str, channel: str
+) -> None:
+    if kind == "pvc":
+        name = f"data-{channel}"
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        meta = {"name": name}
+        cluster.create(CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+        storage = {"storageType": "pvc", "path": "/nowhere", "claimName": name}
+    else:
+        storage = {"storageType": "nfs", "server": SERVER, "path": EXPORT}
+    id_ = create(listening, cluster, tmp_path, storage, channel=channel)
+    listening.wait(id_, "DONE", timeout_s=60)
+    (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"]
+    assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 1)
+    folder = cluster.kubeconfig.parents[1]
+    if kind == "pvc":
+        folder = next(path for path in cluster.kubeconfig.parent.rglob(name) if path.parent.name == "default")
+    else:
+        assert trial["link"] == f"nfs://{SERVER}:{EXPORT}/nni/{id_}/{trial['id']}"
+    assert (folder / "nni" / id_ / trial["id"] / "model").read_text().strip() == trial["id"]
+
+
+def test_storage_that_may_not_be_written_says_so(listening: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """As an export with root_squash."""
+    id_ = create(listening, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.2", "path": "/closed"})
+    listening.wait(id_, "DONE", timeout_s=90)
+    rows = listening.rows(id_, "SELECT state, exit_code, message, stderr_tail FROM attempts")
+    assert {(state, code) for state, code, _, _ in rows} == {("FAILED", 126)}, rows
+    assert all("let user 0 write on the storage" in tail and "root_squash" in tail for *_, tail in rows), rows
+    (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"]
+    assert "cannot be made" in trial["message"], trial
+
+
+def test_an_export_that_is_not_there_is_a_wait_reason(listening: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    id_ = create(listening, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.9", "path": "/none"})
+
+    def sentence() -> str:
+        (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]
+        return str((trial.get("wait") or {}).get("sentence") or "")
+
+    cluster.until(lambda: "access denied by server while mounting 10.0.0.9:/none" in sentence())
+    listening.call("POST", f"/experiments/{id_}/stop")
+    listening.wait(id_, "STOPPED")

@@ -1,0 +1,185 @@
+"""The real daemon with `sharedStorage` that somebody else has mounted: on this machine and on machines of loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_daemon import Daemon, processes_of
+from tests.platforms.remote.ssh_machines import RealMachine
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+_REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+#: It needs its code, writes beside it and into its output folder, and prints; a quote and a variable stay as they are.
+_COMMAND = (
+    "test -f note.txt || exit 3; pwd > where.txt; echo model > \"$NNI_OUTPUT_DIR/model.bin\"; echo 'it'\"'\"'s done'; "
+    f"echo careful >&2; {_REPORT}"
+)
+ROOT = Path(__file__).parents[2]
+_KEY = "c2VjcmV0LWtleS1vZi10aGUtYWNjb3VudA=="
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    """As this machine has it mounted."""
+    folder = tmp_path / "storage"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def machine(tmp_path: Path, storage: Path) -> Iterator[RealMachine]:
+    """It has the same storage at a place of its own, below the home folder."""
+    machine = RealMachine(tmp_path / "machine")
+    (machine.home / "mnt").mkdir()
+    (machine.home / "mnt" / "nni").symlink_to(storage)
+    asyncio.run(machine.start())
+    yield machine
+    asyncio.run(machine.stop())
+    for process in processes_of(str(machine.home)):
+        process.kill()
+
+
+def test_trials_on_this_machine_work_on_the_storage(daemon: Daemon, code: Path, storage: Path) -> None:
+    (code / "note.txt").touch()
+    id_ = daemon.create(_config(storage, {"platform": "local"}, trials=3), code)
+    daemon.wait(id_, "DONE", timeout_s=30)
+    assert _results(daemon, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+    assert not (code / "where.txt").exists(), "each trial has a copy of the code"
+    assert len(list((storage / "nni" / id_).glob("code-*.tar.gz"))) == 1
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    _see_outputs(daemon, id_, storage)
+    assert not list((storage / "nni" / id_).glob("code-*")) and not list((storage / "nni" / id_).glob(".nni*"))
+    daemon.call("DELETE", f"/experiments/{id_}")
+    assert len(list((storage / "nni" / id_).glob("trials/*/nnioutput/model.bin"))) == 3, "they are their user's"
+
+
+def test_a_hybrid_of_this_machine_and_another_one_has_one_storage(
+    daemon: Daemon, code: Path, storage: Path, machine: RealMachine
+) -> None:
+    (code / "note.txt").touch()
+    both = code.parent / "both"  # trials here wait until one is there
+    here = {"platform": "local", "trialConcurrency": 1, "trialCommand": f"{_wait(both)}; {_COMMAND}"}
+    there = {"platform": "remote", "trialCommand": f"touch {both}; {_COMMAND}", "machineList": [machine.entry()]}
+    id_ = daemon.create(_config(storage, [here, there], trials=6), code)
+    daemon.wait(id_, "DONE", timeout_s=60)
+    assert _results(daemon, id_) == [(number, "SUCCEEDED", str(number)) for number in range(6)]
+    assert set(daemon.rows(id_, "SELECT DISTINCT service FROM attempts")) == {("local",), ("remote",)}
+    assert not list(machine.home.rglob("*.tar.gz")), "the code goes by the storage"
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    _see_outputs(daemon, id_, storage)
+    assert len(list((storage / "nni" / id_ / "trials").iterdir())) == 6
+
+
+def test_a_machine_where_something_else_is_mounted_refuses_the_experiment(
+    daemon: Daemon, code: Path, storage: Path, machine: RealMachine
+) -> None:
+    (machine.home / "other").mkdir()
+    (machine.home / "other" / "somebody's.txt").touch()
+    section = {"platform": "remote", "machineList": [machine.entry()]}
+    config = _config(storage, section, remoteMountPoint="other")
+    text = _refused(daemon, code, config)
+    assert "sharedStorage.remoteMountPoint" in text and f"{machine.home}/other" in text and str(storage) in text, text
+    assert not list(storage.iterdir()), "looking leaves nothing"
+
+
+def test_a_folder_that_is_not_there_refuses_the_experiment(daemon: Daemon, code: Path, tmp_path: Path) -> None:
+    text = _refused(daemon, code, _config(tmp_path / "nowhere", {"platform": "local"}))
+    assert "sharedStorage.localMountPoint" in text and "sudo mount -t nfs files.example.test:/data" in text, text
+
+
+def test_the_key_of_the_account_is_told_nobody(daemon: Daemon, code: Path, storage: Path) -> None:
+    (code / "note.txt").touch()
+    config = _config(storage, {"platform": "local"})
+    kept = {name: config["sharedStorage"][name] for name in ("localMountPoint", "remoteMountPoint", "localMounted")}
+    config["sharedStorage"] = {
+        **kept, "storageType": "AzureBlob", "storageAccountName": "shop", "containerName": "models",
+        "storageAccountKey": _KEY,
+    }  # fmt: skip
+    id_ = daemon.create(config, code)
+    daemon.wait(id_, "DONE", timeout_s=30)
+    told = json.dumps(daemon.call("GET", f"/experiments/{id_}"))
+    assert "shop" in told and _KEY not in told
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert _KEY not in daemon.log()
+    assert not [path for path in storage.rglob("*") if path.is_file() and _KEY.encode() in path.read_bytes()]
+
+
+def test_storage_that_goes_away_says_so(daemon: Daemon, code: Path, storage: Path, machine: RealMachine) -> None:
+    """Somebody unmounts it on the machine: a trial that has not begun is tried again, when it is back."""
+    (code / "note.txt").touch()
+    hold, begun = code.parent / "hold", code.parent / "begun"
+    begun.mkdir()
+    command = f"touch {begun}/$NNI_TRIAL_SEQ_ID; {_wait(hold)}; {_COMMAND}"
+    section = {"platform": "remote", "machineList": [machine.entry()]}
+    id_ = daemon.create(_config(storage, section, trials=3, command=command), code)
+    daemon.wait_for(id_, lambda _: len(list(begun.iterdir())) == 2)
+    point = machine.home / "mnt" / "nni"
+    point.unlink()
+    point.mkdir()
+    hold.touch()
+    lost = "SELECT message FROM attempts WHERE reason = 'STORAGE'"
+    daemon.wait_for(id_, lambda _: daemon.rows(id_, lost), timeout_s=20)
+    [(message,), *_] = daemon.rows(id_, lost)
+    assert "sharedStorage.remoteMountPoint" in message and str(storage) in message, message
+    point.rmdir()
+    point.symlink_to(storage)
+    daemon.wait(id_, "DONE", timeout_s=40)
+    assert _results(daemon, id_) == [(number, "SUCCEEDED", str(number)) for number in range(3)]
+
+
+def _wait(path: Path) -> str:
+    return f"while [ ! -e {path} ]; do sleep 0.05; done"
+
+
+def _see_outputs(daemon: Daemon, id_: str, storage: Path) -> None:
+    for (trial,) in daemon.rows(id_, "SELECT id FROM trials"):
+        folder = storage / "nni" / id_ / "trials" / trial
+        assert (folder / "nnioutput" / "model.bin").read_text() == "model\n"
+        assert (folder / "stdout").read_text() == "it's done\n" and (folder / "stderr").read_text() == "careful\n"
+        assert (folder / "code" / "where.txt").read_text().endswith(f"/nni/{id_}/trials/{trial}/code\n")
+        assert json.loads((folder / "parameter.cfg").read_text())["parameters"].keys() == {"x"}
+
+
+def _results(daemon: Daemon, id_: str) -> list[tuple[Any, ...]]:
+    return daemon.rows(id_, "SELECT sequence_id, status, final_data FROM trials ORDER BY 1")
+
+
+def _refused(daemon: Daemon, code: Path, config: dict[str, Any]) -> str:
+    body = {"config": json.dumps(config), "directory": str(code), "environment": dict(os.environ)}
+    with daemon.client() as client:
+        answer = client.post("/api/v1/experiments", json=body)
+    assert answer.status_code == 400, answer.text
+    return answer.text
+
+
+def _config(
+    storage: Path, section: Any, *, trials: int = 1, command: str = _COMMAND, remoteMountPoint: str = "mnt/nni",
+    **fields: Any,
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+        "trialCodeDirectory": ".", "trialConcurrency": 2, "maxTrialNumber": trials, "tuner": {"name": "Random"},
+        "trainingService": section, **fields,
+        "sharedStorage": {
+            "storageType": "NFS", "localMountPoint": str(storage), "remoteMountPoint": remoteMountPoint,
+            "localMounted": "usermount", "nfsServer": "files.example.test", "exportedDirectory": "/data",
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.machines
+@pytest.mark.parametrize("kind", ["NFS", "AzureBlob"])
+def test_the_manager_mounts_it(tmp_path: Path, kind: str) -> None:
+    command = ["unshare", "--mount", sys.executable, "-m", "tests.acceptance.storage_stage", str(tmp_path), kind]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert (ended.returncode, ended.stdout.strip().endswith("done")) == (0, True), ended.stdout + ended.stderr

@@ -1,0 +1,83 @@
+"""The key of a storage account: as given, else out of a vault, whose refusals say what to do."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import pytest
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
+
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
+from nni_manager.platform_kit.kubernetes.azure import account_key
+
+pytestmark = pytest.mark.unit
+
+STORAGE = {"storageType": "azureStorage", "azureAccount": "a", "keyVaultName": "vault", "keyVaultKey": "entry"}
+
+
+class Vault:
+    """Both of the library's clients: a login, and a vault."""
+
+    asked: ClassVar[list[tuple[str, str]]]
+    error: ClassVar[AzureError | None] = None
+
+    def __init__(self, address: str = "", credential: object = None) -> None:
+        self._address = address
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def get_secret(self, name: str) -> Any:
+        self.asked.append((self._address, name))
+        if self.error is not None:
+            raise self.error
+        return type("Secret", (), {"value": "the key"})
+
+
+@pytest.fixture
+def vault(monkeypatch: pytest.MonkeyPatch) -> type[Vault]:
+    class Fresh(Vault):
+        asked: ClassVar[list[tuple[str, str]]] = []
+
+    monkeypatch.setattr("azure.keyvault.secrets.aio.SecretClient", Fresh)
+    monkeypatch.setattr("azure.identity.aio.DefaultAzureCredential", Fresh)
+    return Fresh
+
+
+async def test_a_key_that_is_given_is_taken(vault: type[Vault]) -> None:
+    assert await account_key({**STORAGE, "azureAccountKey": "mine"}) == "mine"
+    assert vault.asked == []
+
+
+async def test_else_the_vault_is_asked(vault: type[Vault]) -> None:
+    assert await account_key(STORAGE) == "the key"
+    assert vault.asked == [("https://vault.vault.azure.net", "entry")]
+
+
+def _answered(status: int, kind: type[HttpResponseError] = HttpResponseError) -> HttpResponseError:
+    error = kind("no")
+    error.status_code = status
+    return error
+
+
+@pytest.mark.parametrize(("error", "kind", "words"), [
+    (ClientAuthenticationError("no login"), BadCredentials, "az login"),
+    (_answered(404, ResourceNotFoundError), BadCredentials, "storage.keyVaultKey: entry cannot be read"),
+    (_answered(403), BadCredentials, "may get secrets"),
+    (_answered(503), PlatformUnavailable, "cannot be asked now"),
+    (_answered(429), PlatformUnavailable, "cannot be asked now"),
+    (ServiceRequestError("no such host"), PlatformUnavailable, "cannot be reached"),
+])  # fmt: skip
+async def test_what_a_vault_refuses(vault: type[Vault], error: AzureError, kind: type[Exception], words: str) -> None:
+    vault.error = error
+    with pytest.raises(kind, match=words):
+        await account_key(STORAGE)

@@ -1,0 +1,116 @@
+"""A job and its pods come by streams of their own: what one has told, the other may not have yet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
+from nni_manager.domain.job import JobReport, JobState
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.following import Following
+from nni_manager.platform_kit.kubernetes.informer import Informer
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.names import JOB
+from nni_manager.platform_kit.kubernetes.resource import EVENTS, PODS, Resource
+
+pytestmark = pytest.mark.unit
+
+JOBS = Resource("kubeflow.org", "v1", "tfjobs", "TFJob")
+RUNNING_POD: Object = {
+    "metadata": {"name": "a-worker-0", "uid": "p", "resourceVersion": "5", "labels": {JOB: "a"}},
+    "status": {"phase": "Running"},
+}
+ENDED_POD: Object = {
+    "metadata": {**RUNNING_POD["metadata"], "resourceVersion": "7"},
+    "status": {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 7, "reason": "Error"}}}],
+    },
+}
+FAILED_JOB: Object = {"kind": "TFJob", "metadata": {"name": "a", "uid": "u", "resourceVersion": "8"}}
+
+
+class Cluster:
+    """Lists pods, once it has been asked in vain so often as there are troubles."""
+
+    def __init__(self, *troubles: Exception) -> None:
+        self.asked: list[Any] = []
+        self._troubles = list(troubles)
+
+    async def call(self, method: str, path: str, *, query: Any) -> Object:
+        self.asked.append((path, query))
+        if self._troubles:
+            raise self._troubles.pop(0)
+        return {"items": [ENDED_POD]}
+
+
+class Stage:
+    """One followed job, whose pods' watch has not told that its pod has ended."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        async def client() -> Any:
+            return cluster
+
+        def informer(resource: Resource) -> Informer:
+            return Informer(resource, "default", client, query=(), on_trouble=lambda informer: None)
+
+        self.woken = asyncio.Event()
+        jobs, pods, events = (informer(resource) for resource in (JOBS, PODS, EVENTS))
+        self.following = Following(jobs, pods, events, _read, lambda name: self.woken.set())
+        self.memory = self.following.follow(JobMemory(job_name="a", name="a", uid="u", container="main"))
+        self.following.on_object(PODS, RUNNING_POD)
+
+    def report(self) -> JobReport:
+        self.woken.clear()
+        return self.following.report(self.memory)
+
+    async def end(self) -> JobReport:
+        """What is told of the job's end, in the end."""
+        self.following.on_object(JOBS, FAILED_JOB)
+        assert self.report().state is JobState.RUNNING
+        async with asyncio.timeout(10):
+            await self.woken.wait()
+        return self.report()
+
+
+def _read(job: Object) -> JobReport:
+    return JobReport(state=JobState.FAILED, message="the job failed")
+
+
+async def test_the_pods_of_a_failed_job_are_asked_for_when_none_told_how_it_ended() -> None:
+    cluster = Cluster(PlatformUnavailable("away"), Refusal(status=401, reason="Unauthorized", message=""))
+    stage = Stage(cluster)
+    told = await stage.end()
+    assert (told.state, told.exit_code) == (JobState.FAILED, 7)
+    assert cluster.asked == [("/api/v1/namespaces/default/pods", [("labelSelector", f"{JOB}=a")])] * 3
+    stage.following.close()
+
+
+async def test_a_failed_job_whose_pods_may_not_be_listed_has_ended_all_the_same() -> None:
+    stage = Stage(Cluster(Refusal(status=403, reason="Forbidden", message="no")))
+    told = await stage.end()
+    assert (told.state, told.exit_code) == (JobState.FAILED, None)
+    stage.following.close()
+
+
+async def test_nothing_is_asked_when_the_pods_have_told() -> None:
+    cluster = Cluster()
+    stage = Stage(cluster)
+    stage.following.on_object(PODS, ENDED_POD)
+    stage.following.on_object(JOBS, FAILED_JOB)
+    assert stage.report().exit_code == 7 and cluster.asked == []
+    stage.following.close()
+
+
+async def test_nothing_is_asked_any_more_after_leaving() -> None:
+    cluster = Cluster(*[PlatformUnavailable("away")] * 100)
+    stage = Stage(cluster)
+    stage.following.on_object(JOBS, FAILED_JOB)
+    stage.report()
+    (asking,) = (task for task in asyncio.all_tasks() if task.get_name() == "pods of a")
+    stage.following.close()
+    await asyncio.wait([asking])
+    assert asking.cancelled()

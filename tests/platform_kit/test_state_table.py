@@ -1,0 +1,24 @@
+"""Words of a service for its jobs: known ones, expected unknown ones, and one that nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from nni_manager.domain.job import JobState
+from nni_manager.platform_kit.state_table import StateTable
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_word_in_no_table_changes_nothing_and_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    table = StateTable("Hive", {"buzzing": JobState.RUNNING, "misty": JobState.UNKNOWN})
+    words = ("buzzing", "misty", "swarming", "swarming", "x" * 500)
+    assert [table.state(word) for word in words] == [JobState.RUNNING, *4 * [JobState.UNKNOWN]]
+    named, long = caplog.messages
+    assert named.startswith("Hive says 'swarming' of a job") and len(long) < 250
+
+
+def test_every_service_names_for_itself(caplog: pytest.LogCaptureFixture) -> None:
+    for service in ("Hive", "Nest"):
+        StateTable(service, {}).state("swarming")
+    assert len(caplog.messages) == 2

@@ -1,0 +1,158 @@
+"""What a machine says of shared storage: the program as it is sent, with and without rights and programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nni_manager.platform_kit.shared_mount import Mark, program
+
+NFS = {
+    "storageType": "NFS", "localMountPoint": "/mnt/of/manager", "nfsServer": "files.example.test",
+    "exportedDirectory": "/data/team one",
+}  # fmt: skip
+KEY = "c2VjcmV0+of/the:account=="
+BLOB = {
+    "storageType": "AzureBlob", "localMountPoint": "/mnt/of/manager", "storageAccountName": "shop",
+    "storageAccountKey": KEY, "containerName": "models",
+}  # fmt: skip
+ROOT = "import os; os.geteuid = lambda: 0\n"
+SOMEBODY = "import os, getpass; os.geteuid = lambda: 1000; getpass.getuser = lambda: 'ann'\n"
+NO_PROGRAMS = "import shutil; shutil.which = lambda *_, **__: None\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+class Machine:
+    """A home folder, and programs that stand in for the system's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.programs, self.folder = folder / "home", folder / "bin", folder
+        self.home.mkdir()
+        self.programs.mkdir()
+
+    def has(self, name: str, script: str = "exit 0") -> None:
+        path = self.programs / name
+        path.write_text(f'#!/bin/sh\necho {name} "$@" >> {self.folder}/calls\n{script}\n')
+        path.chmod(0o755)
+
+    @property
+    def calls(self) -> list[str]:
+        path = self.folder / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def ask(self, action: str, storage: dict[str, Any], point: Any, *, before: str = "", **how: Any) -> dict[str, str]:
+        text = before + program(action, storage, str(point), user="id.exp.local", **how)
+        environment = {"HOME": str(self.home), "PATH": f"{self.programs}:{os.environ['PATH']}"}
+        said = subprocess.run(
+            [sys.executable, "-c", "import sys; exec(sys.stdin.read())"], input=text, env=environment,
+            capture_output=True, text=True, check=True, timeout=30,
+        )  # fmt: skip
+        assert not said.stderr, said.stderr
+        told: dict[str, str] = json.loads(said.stdout)
+        return told
+
+    @property
+    def kept(self) -> list[Path]:
+        """What it remembers, of mounts of ours."""
+        return [path for path in (self.home / ".nni-manager").rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+@pytest.mark.parametrize("action", ["look", "use"])
+def test_who_may_not_mount_is_told_what_to_type(machine: Machine, tmp_path: Path, action: str) -> None:
+    point = tmp_path / "mount it"
+    told = machine.ask(action, NFS, point, before=SOMEBODY)
+    assert told["state"] == "denied" and "user ann may not mount" in told["sentence"]
+    typed = f"`sudo mkdir -p '{point}' && sudo mount -t nfs 'files.example.test:/data/team one' '{point}'`"
+    assert told["fix"] == f"type there: {typed}"
+    assert not point.exists() and not machine.calls and not machine.kept, "nothing was tried"
+
+
+@pytest.mark.parametrize(
+    ("storage", "words", "fix"), [(NFS, "no mount.nfs", "nfs-common"), (BLOB, "no blobfuse2", "BlobFuse2")]
+)
+def test_a_program_that_is_not_installed(
+    machine: Machine, tmp_path: Path, storage: dict[str, Any], words: str, fix: str
+) -> None:
+    told = machine.ask("look", storage, tmp_path / "point", before=ROOT + NO_PROGRAMS)
+    assert told["state"] == "absent" and words in told["sentence"] and fix in told["fix"]
+
+
+def test_looking_changes_nothing(machine: Machine, tmp_path: Path) -> None:
+    machine.has("mount.nfs")
+    machine.has("mount")
+    assert machine.ask("look", NFS, tmp_path / "point", before=ROOT)["state"] == "mountable"
+    assert not machine.calls and not (tmp_path / "point").exists()
+
+
+def test_a_server_that_refuses(machine: Machine, tmp_path: Path) -> None:
+    machine.has("mount.nfs")
+    machine.has("mount", "echo 'mount.nfs: access denied by server' >&2; exit 32")
+    told = machine.ask("use", NFS, tmp_path / "point", before=ROOT)
+    assert told["state"] == "failed" and "access denied by server" in told["sentence"] and "its address" in told["fix"]
+    assert machine.calls == [f"mount -t nfs -o retry=0 files.example.test:/data/team one {tmp_path}/point"]
+    assert not machine.kept
+
+
+def test_the_accounts_key_is_in_a_file_of_its_own(machine: Machine, tmp_path: Path) -> None:
+    machine.has("blobfuse2", f"f=${{3#--config-file=}}; stat -c %a $f > {tmp_path}/mode; cp $f {tmp_path}/settings; "
+                f"echo 'refused: {KEY}' >&2; exit 1")  # fmt: skip
+    told = machine.ask("use", BLOB, tmp_path / "point", before=SOMEBODY)
+    assert told["state"] == "failed" and told["sentence"].endswith("refused: ******"), told
+    assert (tmp_path / "mode").read_text() == "600\n"
+    settings = yaml.safe_load((tmp_path / "settings").read_text())
+    assert settings["azstorage"] == {
+        "type": "block", "mode": "key", "account-name": "shop", "account-key": KEY, "container": "models",
+    }  # fmt: skip
+    assert settings["components"] == ["libfuse", "file_cache", "attr_cache", "azstorage"]
+    assert settings["allow-other"] is False, "who is not root may let nobody else in"
+    assert KEY not in "".join(machine.calls) and not machine.kept
+
+
+def test_what_was_mounted_and_is_not_there(machine: Machine, tmp_path: Path) -> None:
+    machine.has("mount.nfs")
+    machine.has("mount")
+    machine.has("umount")
+    told = machine.ask("use", NFS, tmp_path / "point", before=ROOT)
+    assert told["state"] == "failed" and "is not there" in told["sentence"] and not machine.kept
+
+
+def test_another_file_system_at_the_place(machine: Machine) -> None:
+    told = machine.ask("use", NFS, "/proc", before=ROOT)
+    assert told["state"] == "other" and "proc of proc is mounted at /proc, not files.example.test" in told["sentence"]
+
+
+def test_a_folder_with_other_files_is_not_mounted_over(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "point").mkdir()
+    (tmp_path / "point" / "thesis.tex").touch()
+    told = machine.ask("use", NFS, tmp_path / "point", before=ROOT)
+    assert told["state"] == "other" and "other files in it" in told["sentence"] and not machine.calls
+
+
+@pytest.mark.parametrize(("text", "state"), [("one\n", "ready"), ("two", "other")])
+def test_the_mark_decides_what_it_is(machine: Machine, text: str, state: str) -> None:
+    """Relative to the home folder."""
+    (machine.home / "mnt").mkdir()
+    (machine.home / "mnt" / "mark").write_text(text)
+    told = machine.ask("use", NFS, "mnt", before=SOMEBODY, mark=Mark(file="mark", text="one"))
+    assert (told["state"], told["point"]) == (state, str(machine.home / "mnt"))
+    assert state == "ready" or "not the storage that the manager has at /mnt/of/manager" in told["sentence"]
+
+
+def test_a_folder_that_its_user_has_mounted_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "point").mkdir()
+    assert machine.ask("use", NFS, tmp_path / "point", may_mount=False)["state"] == "ready"
+    assert machine.ask("leave", NFS, tmp_path / "point", may_mount=False)["state"] == "absent"
+    assert not machine.calls and not machine.kept
+    told = machine.ask("look", NFS, tmp_path / "nowhere", may_mount=False)
+    assert told["state"] == "absent" and "sudo mount -t nfs" in told["fix"]

@@ -1,0 +1,400 @@
+"""Sees to it that a machine has the experiment's shared storage mounted, on whichever machine it is run.
+
+Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours. It prints one line
+of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for people, where the state is not ready).
+
+`SETTINGS`: `action` (look, use, leave), `point` (of the home folder where it is relative), `may_mount`, `mark` (None,
+or `file` below the mount point and its `text`: who does not see it has mounted something else), `user` (for whom),
+`here` (where the manager has it, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and
+`container`.
+
+What it mounts it remembers below the home folder, with all who use it: the last one to leave unmounts it, and what
+others have mounted stays. It never asks for rights that it does not have: it says what is to be typed.
+"""
+
+import fcntl
+import getpass
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager sets it in front of this text
+
+READY, MOUNTABLE, ABSENT, OTHER, DENIED, FAILED = "ready", "mountable", "absent", "other", "denied", "failed"
+NFS = "NFS"
+_RECORDS = os.path.join(".nni-manager", "mounts")
+#: Seconds: a server that does not answer is away; and what was written elsewhere a moment ago may not be seen yet.
+_MOUNT_S = 20.0
+_PATIENCE_S = 5.0
+_LOOK_S = 0.2
+#: Seconds for which a machine may show what another one has changed since.
+_CACHE_S = 5
+_BLOBFUSE = "blobfuse2"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class Mounted(NamedTuple):
+    """At a mount point."""
+
+    kind: str
+    source: str
+
+
+def main() -> None:
+    point = os.path.normpath(os.path.join(os.path.expanduser("~"), os.path.expanduser(SETTINGS["point"])))
+    try:
+        answer = _ACTIONS[SETTINGS["action"]](point)
+    except OSError as error:
+        answer = _no(FAILED, "{}: {}".format(error.filename or point, error.strerror))
+    print(json.dumps(dict(answer, point=point)), flush=True)
+
+
+# The actions
+
+
+def look(point: str) -> Dict[str, str]:
+    """What `use` would find, changing nothing."""
+    return _judge(point) or _hindrance(point) or {"state": MOUNTABLE}
+
+
+def use(point: str) -> Dict[str, str]:
+    """Mounts it where need be; whoever uses what we mounted is noted."""
+    found = _judge(point)
+    if found is not None and not Record(point).is_there:
+        return found
+    with Record(point) as record:
+        found = _judge(point)
+        if found is None:
+            found = _hindrance(point) or _mount(point, record)
+        if found["state"] == READY and record.is_there:
+            record.note_user()
+    return found
+
+
+def leave(point: str) -> Dict[str, str]:
+    """Unmounts what we mounted and nobody else uses."""
+    if not Record(point).is_there:
+        return {"state": ABSENT}
+    with Record(point) as record:
+        if not record.drop_user():
+            return {"state": READY}
+        failure = _unmount(point) if _mounted(point) else ""
+        if failure:
+            return _no(FAILED, failure, "unmount it yourself: `sudo umount {}`".format(shlex.quote(point)))
+        record.remove()
+    return {"state": ABSENT}
+
+
+_ACTIONS = {"look": look, "use": use, "leave": leave}
+
+
+# What is there
+
+
+def _judge(point: str) -> Optional[Dict[str, str]]:
+    """None: it is not mounted, and may be."""
+    mounted, mark = _mounted(point), SETTINGS["mark"]
+    if mark is not None and _sees(point, mark, _PATIENCE_S if mounted else 0.0):
+        return _writable(point)
+    if not SETTINGS["may_mount"]:
+        return _as_folder(point)
+    if mounted is None:
+        return _not_empty(point) if _has_files(point) else None
+    ours = Record(point).source
+    if mark is None and (ours == _source() if ours else _is_it(mounted)):
+        return _writable(point)
+    sentence = "{} of {} is mounted at {}, not {}".format(mounted.kind, mounted.source, point, _it())
+    return _no(OTHER, sentence, "unmount that, or name another folder")
+
+
+def _as_folder(point: str) -> Dict[str, str]:
+    """Of who has mounted it himself."""
+    if not os.path.isdir(point):
+        return _no(
+            ABSENT, "there is no folder {}, so nothing is mounted there".format(point), "type there: " + _typed(point)
+        )
+    return _writable(point)
+
+
+def _not_empty(point: str) -> Dict[str, str]:
+    sentence = "{} is a folder with other files in it, not {}".format(point, _it())
+    return _no(OTHER, sentence, "mount the storage there ({}), or name another folder".format(_typed(point)))
+
+
+def _writable(point: str) -> Dict[str, str]:
+    if os.access(point, os.W_OK | os.X_OK):
+        return {"state": READY}
+    sentence = "user {} may not write into {}".format(_user(), point)
+    return _no(DENIED, sentence, "give that user the right to, on the storage's server or with `chmod`")
+
+
+def _it() -> str:
+    return "the storage that the manager has at {}".format(SETTINGS["here"]) if SETTINGS["mark"] else _source()
+
+
+def _source() -> str:
+    if SETTINGS["kind"] == NFS:
+        return str(SETTINGS["source"])
+    return "container {} of {}".format(SETTINGS["container"], SETTINGS["account"])
+
+
+def _is_it(mounted: Mounted) -> bool:
+    """As far as the system's list of mounts tells."""
+    if SETTINGS["kind"] == NFS:
+        return mounted.kind.startswith("nfs") and mounted.source.rstrip("/") == SETTINGS["source"].rstrip("/")
+    return mounted.kind.startswith("fuse")
+
+
+def _sees(point: str, mark: Dict[str, str], patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            with open(os.path.join(point, mark["file"]), encoding="utf-8") as file:
+                if file.read().strip() == mark["text"]:
+                    return True
+        except OSError:
+            pass
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_S)
+
+
+def _mounted(point: str) -> Optional[Mounted]:
+    """From the list, which answers also where the file system itself does not."""
+    wanted, found = os.path.join(os.path.realpath(os.path.dirname(point)), os.path.basename(point)), None
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        for line in file:
+            fields, _, rest = line.partition(" - ")
+            if _unescaped(fields.split()[4]) == wanted:
+                kind, source = rest.split()[:2]
+                found = Mounted(kind, _unescaped(source))
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return text.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+
+
+def _has_files(point: str) -> bool:
+    return os.path.isdir(point) and bool(os.listdir(point))
+
+
+# Mounting
+
+
+def _hindrance(point: str) -> Optional[Dict[str, str]]:
+    """Why it cannot be mounted by this process."""
+    if SETTINGS["kind"] == NFS and os.geteuid() != 0:
+        return _no(
+            DENIED,
+            "{} is not mounted, and user {} may not mount".format(point, _user()),
+            "type there: " + _typed(point),
+        )
+    program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
+    if shutil.which(program, path=_path()) is None:
+        return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
+    if os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK):
+        return None
+    folder = shlex.quote(point)
+    fix = "type there: `sudo mkdir -p {} && sudo chown {} {}`".format(folder, _user(), folder)
+    return _no(DENIED, "user {} may not make {}".format(_user(), point), fix)
+
+
+_NFS_PACKAGE = "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`"
+_BLOBFUSE_PACKAGE = (
+    "install BlobFuse2 of Microsoft, as https://learn.microsoft.com/azure/storage/blobs/blobfuse2-how-to-deploy says"
+)
+
+
+def _typed(point: str) -> str:
+    folder = shlex.quote(point)
+    if SETTINGS["kind"] == NFS:
+        command = "sudo mount -t nfs {} {}".format(shlex.quote(SETTINGS["source"]), folder)
+        return "`sudo mkdir -p {} && {}`".format(folder, command)
+    return "`sudo mkdir -p {0} && sudo blobfuse2 mount {0} --config-file=FILE`".format(folder)
+
+
+def _mount(point: str, record: "Record") -> Dict[str, str]:
+    os.makedirs(point, exist_ok=True)
+    record.begin()
+    if SETTINGS["kind"] == NFS:
+        # the first failure is told, instead of tries of two minutes
+        words = ["mount", "-t", "nfs", "-o", "retry=0", SETTINGS["source"], point]
+    else:
+        words = [_BLOBFUSE, "mount", point, "--config-file={}".format(record.write_settings())]
+    failure = _run(words)
+    if failure:
+        record.remove()
+        return _no(FAILED, "{} could not be mounted at {}: {}".format(_source(), point, failure), _why(failure))
+    found = _judge(point)
+    if found is None or found["state"] == OTHER:
+        _unmount(point)
+        record.remove()
+        return found or _no(FAILED, "{} was mounted, and is not there".format(point))
+    return found
+
+
+def _why(failure: str) -> str:
+    if "permitted" in failure or "superuser" in failure or "denied" in failure:
+        return (
+            "see that this machine may mount it: its address at the server, and CAP_SYS_ADMIN where it is a container"
+        )
+    return "see whether server, folder and credentials are right"
+
+
+def _unmount(point: str) -> str:
+    """Why it could not be done. Open files hold it up: it leaves the tree now, and goes when they are closed."""
+    if SETTINGS["kind"] != NFS and not _run([_BLOBFUSE, "unmount", point]):
+        return ""
+    return _run(["umount", point]) and _run(["umount", "-l", point])
+
+
+def _run(words: List[str]) -> str:
+    """What it said, where it failed. What it leaves in the background keeps no pipe of ours open."""
+    environment = dict(os.environ, LC_ALL="C", PATH=_path())
+    with tempfile.TemporaryFile() as said:
+        try:
+            child = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment, start_new_session=True
+            )
+        except OSError as error:
+            return "{}: {}".format(words[0], error.strerror)
+        try:
+            status = child.wait(_MOUNT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return "no answer within {:.0f} s".format(_MOUNT_S)
+        said.seek(0)
+        text = " ".join(said.read(2000).decode("utf-8", "replace").split())
+    if SETTINGS.get("key"):
+        text = text.replace(SETTINGS["key"], "******")
+    return (text or "{} ended with {}".format(words[0], status)) if status else ""
+
+
+class Record:
+    """Of a mount that is ours: its source, a file for each user, and what BlobFuse2 is set to. Locked while entered."""
+
+    def __init__(self, point: str) -> None:
+        name = hashlib.sha256(point.encode()).hexdigest()[:16]
+        self._folder = os.path.join(os.path.expanduser("~"), _RECORDS, name)
+        self._users = os.path.join(self._folder, "users")
+        self._lock = -1
+
+    def __enter__(self) -> "Record":
+        os.makedirs(os.path.dirname(self._folder), mode=0o700, exist_ok=True)
+        self._lock = os.open(self._folder + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.source)
+
+    @property
+    def source(self) -> str:
+        """What we mounted there; empty: nothing."""
+        try:
+            with open(os.path.join(self._folder, "source"), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def begin(self) -> None:
+        """Before it is mounted. Users of an earlier mount, before a restart of the machine, come again or are gone."""
+        self.remove()
+        os.makedirs(self._users, mode=0o700)
+        with open(os.path.join(self._folder, "source"), "w", encoding="utf-8") as file:
+            file.write(_source())
+
+    def note_user(self) -> None:
+        open(os.path.join(self._users, SETTINGS["user"]), "w", encoding="utf-8").close()
+
+    def drop_user(self) -> bool:
+        """Whether there is none any more."""
+        try:
+            os.unlink(os.path.join(self._users, SETTINGS["user"]))
+        except FileNotFoundError:
+            pass
+        return not os.listdir(self._users)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def write_settings(self) -> str:
+        """The key stands in a file that nobody else may read, never in an argument. Answers its path."""
+        path, cache = os.path.join(self._folder, "blobfuse2.yaml"), os.path.join(self._folder, "cache")
+        os.makedirs(cache, mode=0o700)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(_blobfuse_settings(cache))
+        return path
+
+
+def _blobfuse_settings(cache: str) -> str:
+    """Values are JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
+    return _BLOBFUSE_SETTINGS.format(
+        others="true" if os.geteuid() == 0 else "false", seconds=_CACHE_S, cache=json.dumps(cache),
+        account=json.dumps(SETTINGS["account"]), key=json.dumps(SETTINGS["key"]),
+        container=json.dumps(SETTINGS["container"]),
+    )  # fmt: skip
+
+
+_BLOBFUSE_SETTINGS = """\
+allow-other: {others}
+logging:
+  type: syslog
+  level: log_warning
+components:
+  - libfuse
+  - file_cache
+  - attr_cache
+  - azstorage
+libfuse:
+  attribute-expiration-sec: {seconds}
+  entry-expiration-sec: {seconds}
+  negative-entry-expiration-sec: 1
+file_cache:
+  path: {cache}
+  timeout-sec: {seconds}
+attr_cache:
+  timeout-sec: {seconds}
+azstorage:
+  type: block
+  mode: key
+  account-name: {account}
+  account-key: {key}
+  container: {container}
+"""
+
+
+def _existing(path: str) -> str:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _path() -> str:
+    return "{}:{}".format(os.environ.get("PATH", os.defpath), _SYSTEM_PATH)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.geteuid())
+
+
+def _no(state: str, sentence: str, fix: str = "") -> Dict[str, str]:
+    return {"state": state, "sentence": sentence, "fix": fix}
+
+
+if SETTINGS:
+    main()
