@@ -250,6 +250,7 @@ class WebLease(Generic[A]):
         self._make = make
         self._credential = credential
         self._given: str | None = None
+        self._has_moved = False
         self._lease: Lease[A] | None = None
         self._stack = AsyncExitStack()
 
@@ -258,13 +259,26 @@ class WebLease(Generic[A]):
 
     async def enter(self) -> None:
         """Takes the lease, without asking anything."""
+        self._given, self._has_moved, stack = None, False, AsyncExitStack()
         lease = self._connections.lease(self._key, self._owner, self._make, self._credential)
-        self._lease = await self._stack.enter_async_context(lease)
+        self._lease = await stack.enter_async_context(lease)
+        self._stack = stack
 
     async def leave(self) -> None:
         """Idempotent."""
         self._lease = None
         await self._stack.aclose()
+
+    async def _take_given(self) -> None:
+        """Of another account: its lease is there before the old one is given back, with what is asked just now."""
+        assert self._lease is not None, "entered"
+        if self._has_moved:
+            before = self._stack
+            await self.enter()
+            await before.aclose()
+        elif self._given is not None:
+            given, self._given = self._given, None
+            await self._lease.renew(given)
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
@@ -278,9 +292,11 @@ class WebLease(Generic[A]):
         finally:
             await self.leave()
 
-    def renew(self, credential: str) -> None:
-        """Another credential, for the next call."""
-        if credential != self._credential:
+    def renew(self, credential: str, key: str = "") -> None:
+        """Another credential, for the next call. `key`: where it is one for another account."""
+        if key not in ("", self._key):
+            self._key, self._has_moved = key, True
+        if credential != self._credential or self._has_moved:
             self._credential = self._given = credential
 
     @property
@@ -292,9 +308,7 @@ class WebLease(Generic[A]):
     async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
         """Asks with a credential that is known to be good. Raises what `ask` does."""
         assert self._lease is not None, "entered"
-        if self._given is not None:
-            given, self._given = self._given, None
-            await self._lease.renew(given)
+        await self._take_given()
         account = await self._lease.use()
         serving = self._lease.serving
         try:

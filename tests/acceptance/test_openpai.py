@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
+from tests.fakes import containers
 from tests.fakes.process import FakeProcess, running
 from tests.live_daemon import Daemon
 
@@ -94,7 +95,12 @@ def test_answers_get_lost_the_daemon_is_killed_and_the_fake_begins_anew(listenin
     assert [Path(cluster.nfs, id, one["id"], "stdout").read_text() for one in trials] == ["clean\n"] * 6
 
 
-def test_results_come_through_the_storage_where_runners_cannot_reach_us(listening: Daemon, cluster: Cluster) -> None:
+def test_results_come_through_the_storage_where_runners_cannot_reach_us(
+    listening: Daemon, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
+    cluster.fake.stop()
+    cluster.fake.start()
     id = cluster.create(listening, 3, nniManagerIp="127.0.0.2")
     listening.wait(id, "DONE")
     assert_every_trial_has_its_own_result(listening, id, 3)

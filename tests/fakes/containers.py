@@ -7,6 +7,7 @@ with `namespaces` (as root), by a bind mount in a mount namespace of its own.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -20,6 +21,10 @@ from pathlib import Path
 #: No wrapper of an interpreter, which would find the packages of ours.
 _PATH = f"{Path(os.path.realpath(sys.executable)).parent}:/usr/bin:/bin"
 _MARK = "FAKE_CONTAINER"
+#: Variable of whoever starts containers: a JSON object of the variables that all images bring.
+IMAGE = "FAKE_IMAGE"
+#: The same of images whose runners, where they cannot reach the manager, try for a second instead of fifteen.
+SOON_READ = json.dumps({"NNI_RUNNER_DRAIN_S": "1"})
 #: Shell text of the first process: what it starts is the container's, and its end the container's.
 _INIT = (
     "/bin/sh {script} >{folder}/stdout 2>{folder}/stderr & echo $! >{folder}/pid.new; mv {folder}/pid.new {folder}/pid;"
@@ -51,9 +56,14 @@ def start(
     process = subprocess.Popen(  # whoever started it waits for nobody: a daemon of its own
         ["setsid", "--fork", *command], cwd=folder / "work", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={"PATH": _PATH, "HOME": str(folder / "work"), _MARK: str(folder), **environment},
+        env={"PATH": _PATH, "HOME": str(folder / "work"), _MARK: str(folder), **_image(), **environment},
     )  # fmt: skip
     return process.wait()
+
+
+def _image() -> Mapping[str, str]:
+    found: dict[str, str] = json.loads(os.environ.get(IMAGE, "{}"))
+    return found
 
 
 def _mounting(mounts: list[Mount]) -> str:

@@ -11,8 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.platform_kit import job_folders, pull
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
@@ -25,6 +29,14 @@ from trial_runner import protocol
 TOKEN = "the-manager.t0ken-of-the-runner"
 NONCE = "n0nce123"
 _LOOK_S = 0.02
+
+
+@pytest.fixture(autouse=True)
+def storage_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a module that imports it: what is late is waited for in shorter steps, and less long."""
+    monkeypatch.setattr(job_folders, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(pull, "SHORTEST_WAIT_S", 0.1)
+    monkeypatch.setattr(pull, "_LONGEST_WAIT_AFTER_END_S", 0.3)
 
 
 class WebWorld(World):
@@ -200,6 +212,18 @@ class WebWorld(World):
     def shared_files(self, experiment_id: str) -> list[str]:
         """What lies on the storage for all attempts of an experiment."""
         return [str(path) for path in self.here.glob(f"{experiment_id}/*") if path.is_file()]
+
+
+async def insisted(platform: Platform, spec: JobSpec, pause_s: float) -> JobHandle:
+    """Submits as the scheduler does: again, and marked, until somebody knows."""
+    while True:
+        try:
+            answer = await platform.submit(spec)
+            assert isinstance(answer, JobHandle)
+            return answer
+        except PlatformUnavailable as error:
+            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
+            await asyncio.sleep(pause_s)
 
 
 async def _until(holds: Any) -> None:

@@ -24,9 +24,12 @@ _MOST_PAGES = 20
 class AmlAccount(WebAccount):
     """One workspace. `resource`: its id, ``/subscriptions/…``."""
 
-    def __init__(self, key: str, *, endpoint: str, resource: str, tokens: Tokens) -> None:
+    def __init__(
+        self, key: str, *, endpoint: str, resource: str, tokens: Tokens,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:  # fmt: skip
         paces = {name: Pacing(calls=rate, per_s=1.0, burst=burst) for name, (rate, burst) in PACES.items()}
-        super().__init__(key, name="Azure ML", base_url=endpoint + resource, paces=paces)
+        super().__init__(key, name="Azure ML", base_url=endpoint + resource, paces=paces, transport=transport)
         self.resource = resource
         self._endpoint = endpoint
         self._tokens = tokens

@@ -18,12 +18,12 @@ _MOST_WORDS = 300
 
 
 class Blobs:
-    """`url`: of the container, without a slash at its end."""
+    """`url`: of the container, without a slash at its end. `transport`: for tests."""
 
-    def __init__(self, url: str, tokens: Tokens) -> None:
+    def __init__(self, url: str, tokens: Tokens, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._url = url
         self._tokens = tokens
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT_S)
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT_S, transport=transport)
 
     async def close(self) -> None:
         await self._client.aclose()

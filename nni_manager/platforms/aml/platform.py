@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+import httpx
+
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import Json
 from nni_manager.domain.ids import attempt_directory_of
@@ -21,6 +23,7 @@ from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding
 from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
 from nni_manager.platform_kit.web_account import Refused, WebLease
 from nni_manager.platforms.aml import job as jobs
 from nni_manager.platforms.aml import preflight, states
@@ -42,6 +45,9 @@ _MOST_ASKED = 10
 class AmlPlatform(Platform):
     """Azure ML is asked again and again."""
 
+    #: For tests.
+    transport: ClassVar[httpx.AsyncBaseTransport | None] = None
+
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
@@ -55,6 +61,7 @@ class AmlPlatform(Platform):
             host.connections, self.connection_key(settings), f"{host.experiment_id}/{host.service}", self._account, ""
         )
         self._assets = Assets(self._config, host.code)
+        self._unlisted = UnlistedJobs(_MOST_ASKED)
         self._pull = Pull(host)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
@@ -69,7 +76,9 @@ class AmlPlatform(Platform):
     def _account(self) -> AmlAccount:
         key = self.connection_key(self.settings)
         config = self._config
-        return AmlAccount(key, endpoint=config.address, resource=config.resource, tokens=self._tokens())
+        return AmlAccount(
+            key, endpoint=config.address, resource=config.resource, tokens=self._tokens(), transport=self.transport
+        )
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
@@ -103,7 +112,8 @@ class AmlPlatform(Platform):
         if not told.get("containerName"):
             raise PlatformUnavailable("the workspace has no datastore workspaceblobstore with a blob container")
         address = f"{told.get('protocol') or 'https'}://{told.get('accountName')}.blob.{told.get('endpoint')}"
-        self._blobs = Blobs(f"{self._config.storage_endpoint or address}/{told['containerName']}", self._blob_tokens)
+        place = f"{self._config.storage_endpoint or address}/{told['containerName']}"
+        self._blobs = Blobs(place, self._blob_tokens, self.transport)
         self._mirror = Mirror(self._blobs)
 
     async def __aexit__(
@@ -174,7 +184,7 @@ class AmlPlatform(Platform):
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
             missing = [handle for handle in handles if _name(handle) not in listed]
-            asked = {handle: await self._ask_for(handle) for handle in missing[:_MOST_ASKED]}
+            asked = {handle: await self._ask_for(handle) for handle in self._unlisted.due(missing)}
         except Refused as error:
             raise PlatformUnavailable(f"Azure ML: {error}") from None
         return {handle: self._report(handle, listed.get(_name(handle)), asked) for handle in handles}
@@ -232,6 +242,7 @@ class AmlPlatform(Platform):
         await self._cancel(going)
         for handle in handles:
             self._pull.forget(handle.job_name)
+            self._unlisted.forget(handle.job_name)
             if self._mirror is not None:
                 self._mirror.forget(handle.job_name)
 

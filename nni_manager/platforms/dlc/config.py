@@ -42,7 +42,7 @@ class DlcConfig(PlatformSection):
     )
     nas_data_source_id: str = Field(min_length=1, description="Data source of the NAS that manager and jobs share.")
     oss_data_source_id: str | None = Field(default=None, min_length=1, description="Data source of an OSS bucket.")
-    access_key_id: str = Field(min_length=1, description="Id of the access key.")
+    access_key_id: str = secret("Id of the access key.")
     access_key_secret: str = secret("The access key itself.")
     local_storage_mount_point: str = marked(
         "Where the NAS is mounted on the manager's machine.", default="/home/admin/workspace/", format="elsewhere"

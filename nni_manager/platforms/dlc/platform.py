@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from nni_manager.platform_kit.attempt_file import read_stretch
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
 from nni_manager.platform_kit.pull import Pull
+from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
 from nni_manager.platform_kit.web_account import WebLease
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount
@@ -75,7 +77,7 @@ class DlcPlatform(Platform):
         self._clock, self._lag_s = clock, list_lag_s
         self._lease = WebLease(
             host.connections, self.connection_key(settings), f"{host.service}:{host.experiment_id}",
-            lambda: DlcAccount(self.connection_key(settings), _maker(config)), config.access_key_secret,
+            lambda: DlcAccount(self.connection_key(self.settings), _maker(self._config)), config.access_key_secret,
         )  # fmt: skip
         self._mount_point = Path(config.local_storage_mount_point)
         there = f"{config.container_storage_mount_point.rstrip('/')}/{FOLDER}"
@@ -88,20 +90,23 @@ class DlcPlatform(Platform):
         self._under_way = 0
         self._pull = Pull(host)
         self._pulling: asyncio.Task[None] | None = None
-        #: Ids of jobs that the service has told of, and names of those asked for one by one, the last one last.
+        #: Ids of jobs that the service has told of.
         self._seen: set[str] = set()
-        self._asked: dict[str, None] = {}
+        self._unlisted = UnlistedJobs(_MOST_QUESTIONS)
         #: Runners of earlier jobs did not reach us: later ones need not try.
         self._is_out_of_reach = False
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
+        """Whose access key it is, only their hash says."""
         place = settings.get("endpoint") or settings.get("region")
-        return f"dlc://{settings.get('accessKeyId')}@{place}/{settings.get('workspaceId') or ''}"
+        owner = hashlib.sha256(str(settings.get("accessKeyId")).encode()).hexdigest()[:16]
+        return f"dlc://{owner}@{place}/{settings.get('workspaceId') or ''}"
 
     def renew(self, settings: Json) -> None:
         super().renew(settings)
-        self._lease.renew(DlcConfig.model_validate(settings).access_key_secret)
+        self._config = DlcConfig.model_validate(settings)
+        self._lease.renew(self._config.access_key_secret, self.connection_key(settings))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         async with self._lease.entered():
@@ -186,14 +191,8 @@ class DlcPlatform(Platform):
 
     async def _ask_for(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Item | None]:
         """A list is late, and has an end: what it does not have is asked for, some of it in each round."""
-        due = [handle for handle in handles if not self._may_be_late(handle)]
-        due.sort(key=lambda handle: list(self._asked).index(handle.job_name) if handle.job_name in self._asked else -1)
-        found: dict[JobHandle, Item | None] = {}
-        for handle in due[:_MOST_QUESTIONS]:
-            self._asked.pop(handle.job_name, None)
-            self._asked[handle.job_name] = None
-            found[handle] = await self._read(_getting(_id(handle)))
-        return found
+        due = self._unlisted.due([handle for handle in handles if not self._may_be_late(handle)])
+        return {handle: await self._read(_getting(_id(handle))) for handle in due}
 
     def _may_be_late(self, handle: JobHandle) -> bool:
         return _id(handle) not in self._seen and self._clock() - _sent_ms(handle) < self._lag_s * 1000
@@ -249,6 +248,7 @@ class DlcPlatform(Platform):
         """Their page in the console stays, and what they wrote: it is their user's."""
         for handle in handles:
             self._pull.forget(handle.job_name)
+            self._unlisted.forget(handle.job_name)
             self._locks.pop(handle.job_name, None)
             folder = self._storage.attempt(attempt_directory_of(handle.job_name)).here
             has_ended = await asyncio.to_thread((folder / protocol.EXIT_FILE).exists)

@@ -16,7 +16,8 @@ import httpx
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.shared_list import SharedList
-from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
+from nni_manager.platform_kit.web_account import Refused, Signature
+from nni_manager.platform_kit.web_jobs import ListingAccount
 
 _FRESH_S = 1.0
 #: Ended jobs of a list: so many at least, and for each job that is followed.
@@ -30,7 +31,7 @@ def paces() -> dict[str, Pacing]:
     return {"all": Pacing(calls=300, per_s=60, burst=60), "list": Pacing(calls=30, per_s=60, burst=5)}
 
 
-class DltsAccount(WebAccount):
+class DltsAccount(ListingAccount):
     """Credentials are passwords. `limits`: other paces; `fresh_s`: see `SharedList`."""
 
     credential_statuses = (401, 403)
@@ -47,8 +48,6 @@ class DltsAccount(WebAccount):
         self._team = team
         self._email = email
         self._list: SharedList[dict[str, Entry]] = SharedList(self._listed, fresh_s)
-        #: Owner → jobs that it follows.
-        self._followed: dict[str, int] = {}
         self._gpu_type: str | None = None
 
     async def close(self) -> None:
@@ -102,18 +101,12 @@ class DltsAccount(WebAccount):
             if error.status != 404:
                 raise self.away(f"refuses what it should not: {error}") from None
 
-    def follow(self, owner: str, jobs: int) -> None:
-        """`owner` asks about so many jobs; 0: none any more."""
-        self._followed[owner] = jobs
-        if not jobs:
-            self._followed.pop(owner)
-
     async def jobs(self, not_before_s: float) -> dict[str, Entry]:
         """Id → job, of the account in the team; see `SharedList`."""
         return await self._list.get(not_before_s)
 
     async def _listed(self) -> dict[str, Entry]:
-        limit = max(_LEAST, _PER_JOB * sum(self._followed.values()))
+        limit = max(_LEAST, _PER_JOB * self.followed.total)
         path = f"v2/clusters/{self._cluster}/teams/{quote(self._team, safe='')}/jobs"
         answer = await self.ask_json("GET", path, pace="list", params={"limit": str(limit)})
         if not isinstance(answer, list):

@@ -6,66 +6,44 @@ results lie in the experiment's folder, unless the section says where else both 
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
-from nni_manager.platform_kit.contract import Capabilities, Host, Platform, PreflightFinding, Severity
-from nni_manager.platform_kit.job_folders import JobFolders
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
-from nni_manager.platform_kit.web_account import Refused, WebLease
+from nni_manager.platform_kit.web_account import Refused
+from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.job import ids_of, job, job_id
 
-#: Jobs that are asked about one by one in a round, because a list does not have them.
-_MOST_ASKED = 10
 #: Field → variable of the manager's environment, which the service sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
 #: Said of every failure to store a job, that its id is taken among them.
 _NOT_STORED = "Cannot add job into database"
 
 
-class DltsPlatform(Platform):
+class DltsPlatform(WebJobs[DltsAccount]):
     """The dashboard is asked again and again; what runners leave in their folders is read."""
 
-    capabilities = Capabilities(
-        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
-        slow_poll_s=5.0,
-    )  # fmt: skip
     instead_of_shared_storage: ClassVar[str] = (
         "say where both sides have the home folder that jobs share: localStorageMountPoint and"
         " containerStorageMountPoint"
     )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
 
-    def __init__(self, settings: Json, host: Host) -> None:
-        super().__init__(settings, host)
-        self._owner = f"{host.experiment_id}/{host.service}"
-        self._lease: WebLease[DltsAccount] = WebLease(
-            host.connections, self.connection_key(settings), self._owner, self._account, _value(settings, "password")
-        )
-        self._folders = JobFolders(host)
-        #: When the last job was accepted, by the loop's clock: older lists do not know it.
-        self._accepted_s = float("-inf")
-        #: Job name → how it ended; kept until it is forgotten.
-        self._ended: dict[str, JobReport] = {}
-        #: Job name → when it was last asked about by itself, by the loop's clock.
-        self._asked_s: dict[str, float] = {}
-
     def _account(self) -> DltsAccount:
         return DltsAccount(*_account_settings(self.settings))
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._lease.renew(_value(settings, "password"))
+    @classmethod
+    def _credential(cls, settings: Json) -> str:
+        return _value(settings, "password")
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
@@ -97,24 +75,7 @@ class DltsPlatform(Platform):
             return [_wrong("team", sentence, "set team to one of those")]
         return [PreflightFinding(severity=Severity.FINE, subject="dashboard", sentence=f"{email} is logged in")]
 
-    async def __aenter__(self) -> Self:
-        await self._lease.enter()
-        try:
-            await self._lease.call(_nothing)  # the credential is checked
-        except BaseException:
-            await self._lease.leave()
-            raise
-        self._folders.enter(self._storage())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        await self._folders.leave()
-        self._lease.connection.follow(self._owner, 0)
-        await self._lease.leave()
-
-    def _storage(self) -> MountedStorage:
+    def _made_storage(self) -> MountedStorage:
         own = self.host.folder / self.host.service
         here = Path(str(self.settings.get("localStorageMountPoint") or own))
         if here == own:
@@ -127,7 +88,7 @@ class DltsPlatform(Platform):
     async def submit(self, spec: JobSpec) -> JobHandle:
         id = job_id(spec.experiment_id, spec.name, spec.nonce)
         if spec.is_repeat and await self._status(id) is not None:
-            return self._handle(spec, id)
+            return self._accepted(spec, id)
         storage = self._folders.storage
         folder = await storage.put(spec, variables_of(spec, "dlts"), self.host.code)
         gpu_type = await self._gpu_type() if spec.gpu_number else ""
@@ -143,7 +104,7 @@ class DltsPlatform(Platform):
             if _NOT_STORED in fault:
                 raise PlatformUnavailable(f"DLWorkspace: {fault}", refused=True)
             raise SubmitRejected(f"DLWorkspace: {fault}")
-        return self._handle(spec, id)
+        return self._accepted(spec, id)
 
     async def _status(self, id: str) -> Entry | None:
         return await self._lease.call(lambda account: account.status(id))
@@ -154,31 +115,23 @@ class DltsPlatform(Platform):
         except Refused as error:
             raise SubmitRejected(f"cluster: DLWorkspace tells nothing of it for this team: {error}") from None
 
-    def _handle(self, spec: JobSpec, id: str) -> JobHandle:
-        self._accepted_s = asyncio.get_running_loop().time()
-        return JobHandle(platform="dlts", version=1, job_name=spec.name, data=id)
-
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        self._lease.connection.follow(self._owner, len(handles))
+        self._lease.connection.followed.note(self._owner, len(handles))
         listed = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
-        asked = await self._ask_about([handle for handle in handles if handle not in entries])
+        unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])
+        asked = {handle: await self._asked(handle) for handle in unlisted}
         reports = {handle: self._judged(handle, entry) for handle, entry in entries.items()} | asked
         unknown = JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return {handle: self._folders.told(handle.job_name, reports.get(handle, unknown)) for handle in handles}
 
-    async def _ask_about(self, unlisted: Collection[JobHandle]) -> dict[JobHandle, JobReport]:
-        """That a list does not have a job is no proof. Whoever was not asked about for longest comes first."""
-        longest = sorted(unlisted, key=lambda handle: self._asked_s.get(handle.job_name, 0.0))
-        reports = {}
-        for handle in longest[:_MOST_ASKED]:
-            entry = await self._status(handle.data)
-            lost = JobReport(state=JobState.LOST, message="DLWorkspace does not know the job any more")
-            reports[handle] = lost if entry is None else self._judged(handle, entry)
-            self._asked_s[handle.job_name] = asyncio.get_running_loop().time()
-        return reports
+    async def _asked(self, handle: JobHandle) -> JobReport:
+        entry = await self._status(handle.data)
+        if entry is None:
+            return JobReport(state=JobState.LOST, message="DLWorkspace does not know the job any more")
+        return self._judged(handle, entry)
 
     def _judged(self, handle: JobHandle, entry: Entry) -> JobReport:
         if handle.job_name in self._ended:
@@ -188,28 +141,9 @@ class DltsPlatform(Platform):
             states.report(entry), link=f"{dashboard}jobs/{cluster}/{handle.data}",
             place=f"files in {self._folders.here(handle.job_name)}",
         )  # fmt: skip
-        if report.state.is_final:
-            self._ended[handle.job_name] = report
-        return report
-
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        return await self._folders.read(handle.job_name, name, offset, limit)
+        return self._noted(handle, report)
 
     # Ending
-
-    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._kill([handle.data for handle in handles if handle.job_name not in self._ended])
-
-    async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """DLWorkspace keeps jobs for good, and their user the files."""
-        await self._kill([handle.data for handle in handles if handle.job_name not in self._ended])
-        for handle in handles:
-            self._ended.pop(handle.job_name, None)
-            self._asked_s.pop(handle.job_name, None)
-            self._folders.forget(handle.job_name)
-
-    async def close(self) -> None:
-        await self._folders.storage.remove_shared()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
@@ -217,7 +151,10 @@ class DltsPlatform(Platform):
             patterns = [ids_of(self.host.experiment_id, name) for name in job_names]
             await self._kill([id for id in listed if any(one.fullmatch(id) for one in patterns)])
         if self.settings.get("localStorageMountPoint") and not self._folders.is_entered:
-            await self._storage().remove_shared()
+            await self._made_storage().remove_shared()
+
+    async def _stop(self, handles: Sequence[JobHandle]) -> None:
+        await self._kill([handle.data for handle in handles])
 
     async def _kill(self, ids: Sequence[str]) -> None:
         await self._lease.call(lambda account: account.kill(ids))
@@ -236,7 +173,3 @@ def _account_settings(settings: Mapping[str, object]) -> tuple[str, str, str, st
 
 def _wrong(subject: str, sentence: str, fix: str) -> PreflightFinding:
     return PreflightFinding(severity=Severity.WRONG, subject=subject, sentence=sentence, fix=fix)
-
-
-async def _nothing(_account: DltsAccount) -> None:
-    """Asks nothing."""

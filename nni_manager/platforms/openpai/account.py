@@ -15,7 +15,8 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import Json
 from nni_manager.platform_kit.pacing import Pacing
 from nni_manager.platform_kit.shared_list import SharedList
-from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
+from nni_manager.platform_kit.web_account import Refused, Signature
+from nni_manager.platform_kit.web_jobs import ListingAccount
 
 #: Of every job's name; the list is asked for jobs with it.
 PREFIX = "nni_exp_"
@@ -41,7 +42,7 @@ def paces() -> dict[str, Pacing]:
     }
 
 
-class OpenpaiAccount(WebAccount):
+class OpenpaiAccount(ListingAccount):
     """Credentials are JSON with either `token` or `password`. `limits`: other paces; `fresh_s`: see `SharedList`."""
 
     def __init__(
@@ -54,8 +55,6 @@ class OpenpaiAccount(WebAccount):
         )  # fmt: skip
         self._user = user
         self._list: SharedList[Listing] = SharedList(self._listed, fresh_s)
-        #: Owner → jobs that it follows.
-        self._followed: dict[str, int] = {}
         #: How much longer lists must be than was thought: a job that runs was not on one.
         self._longer = 1
         #: Password → the token that was got for it.
@@ -172,12 +171,6 @@ class OpenpaiAccount(WebAccount):
 
     # The list
 
-    def follow(self, owner: str, jobs: int) -> None:
-        """`owner` asks about so many jobs; 0: none any more."""
-        self._followed[owner] = jobs
-        if not jobs:
-            self._followed.pop(owner)
-
     async def jobs(self, not_before_s: float) -> Listing:
         """Of the account, the newest ones; see `SharedList`."""
         return await self._list.get(not_before_s)
@@ -187,7 +180,7 @@ class OpenpaiAccount(WebAccount):
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:
-        limit = min(max(_LEAST, _PER_JOB * sum(self._followed.values())) * self._longer, _MOST)
+        limit = min(max(_LEAST, _PER_JOB * self.followed.total) * self._longer, _MOST)
         params = {
             "username": self._user, "keyword": PREFIX, "order": "submissionTime,DESC", "offset": "0",
             "limit": str(limit),

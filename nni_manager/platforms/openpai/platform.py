@@ -10,9 +10,8 @@ import asyncio
 import dataclasses
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 from urllib.parse import urlencode
 
@@ -20,10 +19,10 @@ from nni_manager.domain.errors import InvalidInput, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobReport, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
-from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
-from nni_manager.platform_kit.job_folders import JobFolders
+from nni_manager.platform_kit.contract import Host, NoRoom, PreflightFinding, Room
 from nni_manager.platform_kit.mounted_storage import MountedStorage, variables_of
-from nni_manager.platform_kit.web_account import Refused, WebLease
+from nni_manager.platform_kit.web_account import Refused
+from nni_manager.platform_kit.web_jobs import WebJobs
 from nni_manager.platforms.openpai import job as jobs
 from nni_manager.platforms.openpai import preflight, states
 from nni_manager.platforms.openpai.account import Listing, OpenpaiAccount, credential_of, key_of
@@ -32,8 +31,6 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Jobs that are asked about one by one in a round, because a list does not have them.
-_MOST_ASKED = 10
 #: Seconds that a submission waits for its turn; for longer, there is no room.
 _SHORT_WAIT_S = 5.0
 _FIELDS = ("localStorageMountPoint", "containerStorageMountPoint")
@@ -44,13 +41,9 @@ _FAULTS = {
 }  # fmt: skip
 
 
-class OpenpaiPlatform(Platform):
+class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
     """The cluster is asked again and again; what runners leave on the storage is read."""
 
-    capabilities = Capabilities(
-        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
-        slow_poll_s=5.0,
-    )  # fmt: skip
     instead_of_shared_storage: ClassVar[str] = (
         "name the cluster's own: storageConfigName, and where both sides have it, localStorageMountPoint and"
         " containerStorageMountPoint"
@@ -62,25 +55,14 @@ class OpenpaiPlatform(Platform):
     def __init__(self, settings: Json, host: Host) -> None:
         super().__init__(settings, host)
         self._host_url, self._user = str(settings["host"]), str(settings["username"])
-        self._owner = f"{host.experiment_id}/{host.service}"
-        self._lease: WebLease[OpenpaiAccount] = WebLease(
-            host.connections, self.connection_key(settings), self._owner, self._account, credential_of(settings)
-        )
         self._user_job = UserJob(settings, host.folder / host.service / "job.yml")
-        self._folders = JobFolders(host)
-        #: When the last job was accepted, by the loop's clock: older lists do not know it.
-        self._accepted_s = float("-inf")
-        #: Job name → how it ended, as OpenPAI said; kept until it is forgotten.
-        self._ended: dict[str, JobReport] = {}
-        #: Job name → when it was last asked about by itself, by the loop's clock.
-        self._asked_s: dict[str, float] = {}
 
     def _account(self) -> OpenpaiAccount:
         return OpenpaiAccount(self._host_url, self._user)
 
-    def renew(self, settings: Json) -> None:
-        super().renew(settings)
-        self._lease.renew(credential_of(settings))
+    @classmethod
+    def _credential(cls, settings: Json) -> str:
+        return credential_of(settings)
 
     @classmethod
     def connection_key(cls, settings: Json) -> str:
@@ -101,21 +83,7 @@ class OpenpaiPlatform(Platform):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._user_job.keep)
-        await self._lease.enter()
-        try:
-            await self._lease.call(_nothing)  # the credential is checked
-        except BaseException:
-            await self._lease.leave()
-            raise
-        self._folders.enter(self._made_storage())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        await self._folders.leave()
-        self._lease.connection.follow(self._owner, 0)
-        await self._lease.leave()
+        return await super().__aenter__()
 
     def room(self) -> Room:
         wait_s = self._lease.connection.submit_wait_s()
@@ -169,16 +137,15 @@ class OpenpaiPlatform(Platform):
         return await self._lease.call(lambda account: account.config(name))
 
     def _handle(self, spec: JobSpec, name: str) -> JobHandle:
-        self._accepted_s = asyncio.get_running_loop().time()
-        return JobHandle(platform="openpai", version=1, job_name=spec.name, data=json.dumps({"name": name}))
+        return self._accepted(spec, json.dumps({"name": name}))
 
     # Looking
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, JobReport]:
-        self._lease.connection.follow(self._owner, len(handles))
+        self._lease.connection.followed.note(self._owner, len(handles))
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
-        unlisted = {handle for handle in handles if _name(handle) not in listing.entries}
-        asked = await self._ask_about(unlisted, listing)
+        unlisted = [handle for handle in handles if _name(handle) not in listing.entries]
+        asked = {handle: await self._asked(handle, listing) for handle in self._unlisted.due(unlisted)}
         reports = {}
         for handle in handles:
             report = asked.get(handle) or await self._seen(handle, listing)
@@ -190,15 +157,6 @@ class OpenpaiPlatform(Platform):
         if entry is None:
             return JobReport(state=JobState.UNKNOWN)  # one of the next rounds asks about it
         return await self._judged(handle, entry)
-
-    async def _ask_about(self, unlisted: Collection[JobHandle], listing: Listing) -> dict[JobHandle, JobReport]:
-        """That a list does not have a job is no proof. Whoever was not asked about for longest comes first."""
-        longest = sorted(unlisted, key=lambda handle: self._asked_s.get(handle.job_name, 0.0))
-        reports = {}
-        for handle in longest[:_MOST_ASKED]:
-            reports[handle] = await self._asked(handle, listing)
-            self._asked_s[handle.job_name] = asyncio.get_running_loop().time()
-        return reports
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> JobReport:
         detail = await self._lease.call(lambda account: account.detail(_name(handle)))
@@ -218,37 +176,18 @@ class OpenpaiPlatform(Platform):
         report = states.report(entry, detail if states.needs_detail(entry) else None)
         place = f"files in {self._folders.here(handle.job_name)}"
         report = dataclasses.replace(report, link=self._link(handle), place=place)
-        if report.state.is_final:
-            report = self._ended[handle.job_name] = self._folders.storage.explained(report, _FIELDS)
-        return report
+        return self._noted(handle, self._folders.storage.explained(report, _FIELDS))
 
     def _link(self, handle: JobHandle) -> str:
         query = urlencode({"username": self._user, "jobName": _name(handle)})
         return f"{self._host_url}/job-detail.html?{query}"
 
-    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        return await self._folders.read(handle.job_name, name, offset, limit)
-
     # Ending
-
-    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._stop([_name(handle) for handle in handles if handle.job_name not in self._ended])
-
-    async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """OpenPAI keeps jobs for good, and their user the files."""
-        await self._stop([_name(handle) for handle in handles if handle.job_name not in self._ended])
-        for handle in handles:
-            self._ended.pop(handle.job_name, None)
-            self._asked_s.pop(handle.job_name, None)
-            self._folders.forget(handle.job_name)
-
-    async def close(self) -> None:
-        await self._folders.storage.remove_shared()
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
             for name in job_names:
-                await self._stop(await self._called(name))
+                await self._stop_all(await self._called(name))
             if not self._folders.is_entered:  # while it is entered, others of its jobs may not have begun
                 await self._made_storage().remove_shared()
 
@@ -269,7 +208,10 @@ class OpenpaiPlatform(Platform):
         mark = extras.get(jobs.OURS) if isinstance(extras, dict) else None
         return isinstance(mark, dict) and mark.get("experiment") == self.host.experiment_id
 
-    async def _stop(self, names: Sequence[str]) -> None:
+    async def _stop(self, handles: Sequence[JobHandle]) -> None:
+        await self._stop_all([_name(handle) for handle in handles])
+
+    async def _stop_all(self, names: Sequence[str]) -> None:
         """All of them, whatever becomes of one. Raises what was raised first."""
         ended = await asyncio.gather(*map(self._stop_one, names), return_exceptions=True)
         for error in filter(None, ended):
@@ -298,7 +240,3 @@ def _read(user_job: UserJob) -> Mapping[str, Any] | None:
         return user_job.read()
     except InvalidInput:
         return None
-
-
-async def _nothing(_account: OpenpaiAccount) -> None:
-    """Asks nothing."""

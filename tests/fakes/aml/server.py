@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl, unquote
 
 from tests.fakes.aml.answers import Answer, Refused
 from tests.fakes.aml.workspace import CONTAINER, Lost, Workspace
+
+TOKEN_PATH = "/msi/token"
 
 
 class Server(ThreadingHTTPServer):
@@ -54,37 +56,13 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_GET
 
     def _answer(self, path: str, query: dict[str, str], body: bytes) -> Answer:
-        workspace = self.server.workspace
-        if path == "/msi/token":
-            return self._token(query)
-        while workspace.faults.outage == "hang":
+        faults = self.server.workspace.faults
+        if faults.outage == "hang" and path != TOKEN_PATH:
+            while faults.outage == "hang" and not has_left(self.connection):
+                time.sleep(0.05)
             if has_left(self.connection):
                 raise Lost
-            time.sleep(0.05)
-        if workspace.faults.outage == "refuse":
-            raise Refused(503, "ServiceUnavailable", "Try again later.")
-        if workspace.faults.outage:
-            raise Lost
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if path.startswith(f"/{CONTAINER}"):
-            if token not in self.server.tokens and query.get("sig") != "good":
-                return Answer(status=403, data=b"<Error><Code>AuthenticationFailed</Code></Error>")
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            name = path.removeprefix(f"/{CONTAINER}").lstrip("/")
-            return workspace.blobs.handle(self.command, name, query, headers, body)
-        if token not in self.server.tokens:
-            raise Refused(401, "InvalidAuthenticationToken", "The access token is invalid.")
-        if not path.startswith(workspace.resource):
-            raise Refused(404, "ResourceNotFound", "The workspace was not found.")
-        rest = path.removeprefix(workspace.resource).strip("/")
-        return workspace.handle(self.command, rest, query, json.loads(body) if body else None)
-
-    def _token(self, query: dict[str, str]) -> Answer:
-        if not self.headers.get("X-IDENTITY-HEADER"):
-            return Answer.of({"error": "invalid_request"}, 400)
-        until = int(time.time()) + 3600
-        told = {"access_token": self.server.tokens[0], "expires_on": str(until), "resource": query.get("resource")}
-        return Answer.of({**told, "token_type": "Bearer"})
+        return answer(self.server.workspace, self.server.tokens, self.command, path, query, self.headers, body)
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
@@ -96,6 +74,40 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Calls are kept instead."""
+
+
+def answer(
+    workspace: Workspace, tokens: Sequence[str], method: str, path: str, query: Mapping[str, str],
+    headers: Mapping[str, str], body: bytes,
+) -> Answer:  # fmt: skip
+    """Of whichever service `path` is of. Raises Refused and Lost."""
+    told = {name.lower(): value for name, value in headers.items()}
+    if path == TOKEN_PATH:
+        return _token(tokens[0], query, told)
+    if workspace.faults.outage == "refuse":
+        raise Refused(503, "ServiceUnavailable", "Try again later.")
+    if workspace.faults.outage:
+        raise Lost
+    token = told.get("authorization", "").removeprefix("Bearer ")
+    if path.startswith(f"/{CONTAINER}"):
+        if token not in tokens and query.get("sig") != "good":
+            return Answer(status=403, data=b"<Error><Code>AuthenticationFailed</Code></Error>")
+        name = path.removeprefix(f"/{CONTAINER}").lstrip("/")
+        return workspace.blobs.handle(method, name, query, told, body)
+    if token not in tokens:
+        raise Refused(401, "InvalidAuthenticationToken", "The access token is invalid.")
+    if not path.startswith(workspace.resource):
+        raise Refused(404, "ResourceNotFound", "The workspace was not found.")
+    rest = path.removeprefix(workspace.resource).strip("/")
+    return workspace.handle(method, rest, query, json.loads(body) if body else None)
+
+
+def _token(token: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+    if not headers.get("x-identity-header"):
+        return Answer.of({"error": "invalid_request"}, 400)
+    until = int(time.time()) + 3600
+    told = {"access_token": token, "expires_on": str(until), "resource": query.get("resource")}
+    return Answer.of({**told, "token_type": "Bearer"})
 
 
 def has_left(connection: socket.socket) -> bool:

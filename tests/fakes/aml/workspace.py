@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from tests.fakes import containers, contracts
 from tests.fakes.aml.answers import Answer, Refused
 from tests.fakes.aml.blobs import Blobs
+from tests.fakes.aml.limits import Limits
 from tests.fakes.containers import Mount
 
 Json = dict[str, Any]
@@ -39,8 +41,8 @@ class Faults:
     statuses: dict[str, str] = field(default_factory=dict)
     #: New jobs stay Queued until they are released.
     hold: bool = False
-    #: Jobs run no commands and stay Running.
-    pretend: bool = False
+    #: Jobs run no commands: they are Completed after so many seconds.
+    pretend_s: float | None = None
 
 
 class Lost(Exception):
@@ -48,40 +50,48 @@ class Lost(Exception):
 
 
 class Workspace:
-    """`folder`: everything it remembers; `address`: its own, once it has one. `resource`: its id."""
+    """`folder`: everything it remembers; `address`: its own, once it has one. `resource`: its id.
 
-    def __init__(self, folder: Path, resource: str, *, computes: tuple[str, ...] = ("gpu-cluster",)) -> None:
+    `now_s`: seconds of a steady clock.
+    """
+
+    def __init__(
+        self, folder: Path, resource: str, *, computes: tuple[str, ...] = ("gpu-cluster",),
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self.resource, self.address, self.computes = resource, "", computes
         self.faults = Faults()
         self.blobs = Blobs(folder / "blobs")
         self.calls: list[tuple[str, str]] = []
         #: When each came, by a steady clock.
         self.times: list[float] = []
-        self._folder = folder
-        self._file = folder / "workspace.json"
-        told = json.loads(self._file.read_text()) if self._file.exists() else {}
-        self.jobs: dict[str, Json] = told.get("jobs", {})
-        self.assets: dict[str, Json] = told.get("assets", {})
+        self.limits = Limits()
+        #: So many were asked too often.
+        self.refused = 0
+        self._folder, self._now_s = folder, now_s
+        self.jobs: dict[str, Json] = _kept(folder / "jobs")
+        self.assets: dict[str, Json] = _kept(folder / "assets")
         self.lock = threading.RLock()
 
     def handle(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Answer:
         """`path`: below the workspace. Raises Refused and Lost."""
         with self.lock:
             self.calls.append((method, path))
-            self.times.append(time.monotonic())
+            self.times.append(self._now_s())
             if query.get("api-version") != "2025-12-01":
                 raise Refused(400, "NoRegisteredProviderFound", "There is no such api-version.")
-            if self.faults.throttled > 0:
-                self.faults.throttled -= 1
-                raise Refused(429, "TooManyRequests", "Too many requests.", Retry_After=str(self.faults.retry_after_s))
+            self._control_flow(method)
             self.advance()
             for verb, pattern, answer in self._routes():
                 if verb == method and (found := re.fullmatch(pattern, path)):
-                    try:
-                        return answer(*found.groups(), **({"body": body} if verb != "GET" else {"query": query}))
-                    finally:
-                        self._file.write_text(json.dumps({"jobs": self.jobs, "assets": self.assets}))
+                    return answer(*found.groups(), **({"body": body} if verb != "GET" else {"query": query}))
             raise Refused(404, "NotFound", f"There is no {method} {path}.")
+
+    def _control_flow(self, method: str) -> None:
+        if not self.limits.allow(method, self._now_s()) or self.faults.throttled > 0:
+            self.faults.throttled = max(0, self.faults.throttled - 1)
+            self.refused += 1
+            raise Refused(429, "TooManyRequests", "Too many requests.", Retry_After=str(self.faults.retry_after_s))
 
     def _routes(self) -> list[tuple[str, str, Callable[..., Answer]]]:
         return [
@@ -126,6 +136,7 @@ class Workspace:
         if not is_new and self.assets[path]["properties"] != body["properties"]:
             raise Refused(409, "UserError", f"{path} exists and cannot be changed.")
         self.assets[path] = {"id": f"{self.resource}/{path}", "name": path.rpartition("/")[2], **body}
+        _keep(self._folder / "assets", path, self.assets[path])
         return Answer.of(self.assets[path], 201 if is_new else 200)
 
     def _start_upload(self, path: str, *, body: Any) -> Answer:
@@ -167,6 +178,7 @@ class Workspace:
         else:
             _check_unchanged(self.jobs[name]["properties"], properties)
             self.jobs[name]["properties"] |= {key: properties[key] for key in _MUTABLE & properties.keys()}
+        self._save(name)
         if self.faults.lost_puts > 0:
             self.faults.lost_puts -= 1
             raise Lost
@@ -194,16 +206,18 @@ class Workspace:
         job = self.jobs[name]
         if job["status"] in ENDED:
             return
-        if job["is_started"] and not self.faults.pretend:
+        if job["is_started"] and self.faults.pretend_s is None:
             job["status"] = "CancelRequested"
             containers.terminate(self._container(name))
         else:
             job["status"] = "Canceled"
+        self._save(name)
 
     def vanish(self, name: str) -> None:
         with self.lock:
             containers.destroy(self._container(name))
             del self.jobs[name]
+            _place(self._folder / "jobs", name).unlink(missing_ok=True)
 
     def release(self, name: str) -> None:
         with self.lock:
@@ -221,15 +235,28 @@ class Workspace:
         with self.lock:
             for name, job in self.jobs.items():
                 if job["status"] == "Starting":
-                    job["status"], job["is_started"] = "Running", True
-                    if not self.faults.pretend:
+                    job |= {"status": "Running", "is_started": True, "started_s": self._now_s()}
+                    if self.faults.pretend_s is None:
                         self._start(name, job["properties"])
-                elif job["status"] in ("Running", "CancelRequested") and not self.faults.pretend:
-                    code = containers.exit_code(self._container(name))
-                    if code is not None:
-                        is_cancelled = job["status"] == "CancelRequested"
-                        job["status"] = "Canceled" if is_cancelled else "Failed" if code else "Completed"
-                        containers.destroy(self._container(name))
+                    self._save(name)
+                elif job["status"] in ("Running", "CancelRequested") and (ended := self._end(name, job)):
+                    job |= ended
+                    self._save(name)
+
+    def _end(self, name: str, job: Json) -> Json | None:
+        """How it ended, and when; None while it runs."""
+        if self.faults.pretend_s is not None:
+            ends_s = job["started_s"] + self.faults.pretend_s
+            return {"status": "Completed", "ended_s": ends_s} if self._now_s() >= ends_s else None
+        code = containers.exit_code(self._container(name))
+        if code is None:
+            return None
+        containers.destroy(self._container(name))
+        status = "Canceled" if job["status"] == "CancelRequested" else "Failed" if code else "Completed"
+        return {"status": status, "ended_s": self._now_s()}
+
+    def _save(self, name: str) -> None:
+        _keep(self._folder / "jobs", name, self.jobs[name])
 
     def _start(self, name: str, properties: Json) -> None:
         folder, command, mounts = self._container(name), properties["command"], []
@@ -264,6 +291,22 @@ class Workspace:
         if name not in self.faults.statuses:
             _check("CommandJobResource", shown)
         return shown
+
+
+def _kept(folder: Path) -> dict[str, Json]:
+    return {unquote(path.name): json.loads(path.read_text()) for path in sorted(folder.glob("[!.]*"))}
+
+
+def _keep(folder: Path, name: str, value: Json) -> None:
+    place = _place(folder, name)
+    draft = place.with_name(f".{place.name}")
+    folder.mkdir(parents=True, exist_ok=True)
+    draft.write_text(json.dumps(value))
+    draft.replace(place)
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / quote(name, safe="")
 
 
 def _check(kind: str, body: Any) -> None:

@@ -49,11 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if path.startswith("/fake/"):
             return self._do_fake(path, body)
-        while self.server.service.faults.outage == "hang":
-            if has_left(self.connection):
-                self.close_connection = True
-                return None
-            time.sleep(_LOOK_S)
+        if self.server.service.faults.outage == "hang" and not self._outlasts_it():
+            self.close_connection = True
+            return None
         outage = self.server.service.faults.outage
         if outage:
             return self._be_out(outage)
@@ -64,6 +62,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     do_POST = do_DELETE = do_PUT = do_GET
+
+    def _outlasts_it(self) -> bool:
+        """Answers nothing until it may; False: nobody waits for the answer any more."""
+        while self.server.service.faults.outage == "hang" and not has_left(self.connection):
+            time.sleep(_LOOK_S)
+        return not has_left(self.connection)
 
     def _be_out(self, outage: str) -> None:
         if outage == "hang up":

@@ -7,10 +7,9 @@ Beside its own routes, for tests and people who play with it, without credential
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tests.fakes import contracts
 from tests.fakes.dlts.cluster import ACTIVE, Cluster, Job
+from tests.fakes.web import BrokenOff, passing_time
 
 _NO_DATABASE = "Cannot create job! Cannot schedule job. Cannot add job into database."
 #: What the service behind reads of a job without asking whether it is there.
@@ -29,18 +28,6 @@ _NEEDED = ("jobType", "jobtrainingtype", "jobName", "image", "cmd", "resourcegpu
 _LISTED = 10
 
 Handler = Callable[[Request, str], Awaitable[Response]]
-
-
-class BrokenOff(Response):
-    """The connection breaks: an answer begins, and never comes."""
-
-    status_code = 0
-
-    def __init__(self) -> None:
-        """Nothing is made of it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
 
 
 class Dashboard:
@@ -61,6 +48,7 @@ class Dashboard:
     def _misbehave(self, told: dict[str, Any]) -> None:
         self.outage: Any = told.get("outage", "")
         self.hang = bool(told.get("hang"))
+        self.throttled = int(told.get("throttled", 0))
         self.lose_answers = int(told.get("lose_answers", 0))
         self.list_most = int(told.get("list_most", 10**9))
 
@@ -78,20 +66,7 @@ class Dashboard:
             self._route("GET", "/v2/clusters/{cluster}/teams/{team}/jobs", self._list),
             Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan)
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        ticking = asyncio.create_task(self._tick())
-        yield
-        ticking.cancel()
-        await asyncio.wait([ticking])
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(0.05)
-            if self.cluster.is_busy:
-                self.cluster.advance()
+        return Starlette(routes=routes, lifespan=passing_time(self.cluster))
 
     def _route(self, method: str, path: str, handler: Handler) -> Route:
         async def handle(request: Request) -> Response:
@@ -106,6 +81,9 @@ class Dashboard:
         return Route(f"/api{path}", handle, methods=[method])
 
     async def _answer(self, handler: Handler, request: Request, user: str) -> Response:
+        if self.throttled > 0:
+            self.throttled -= 1
+            return PlainTextResponse("Too Many Requests", 429, {"Retry-After": "1"})
         if self.outage == "drop":
             return BrokenOff()
         if self.outage:
@@ -203,17 +181,17 @@ class Dashboard:
             case "users":
                 self._set(body)
             case "behaviour":
-                self._behave(body)
+                self.behave(**body)
             case verb:
                 self._do(verb, self.cluster.jobs[body["id"]], body)
         self.cluster.advance()
         return JSONResponse({})
 
-    def _behave(self, told: dict[str, Any]) -> None:
-        for name in ("hold", "pretended", "kill_grace_s"):
+    def behave(self, **told: Any) -> None:
+        for name in ("hold", "pretended_s", "kill_grace_s"):
             if name in told:
                 setattr(self.cluster, name, told[name])
-        for name in ("outage", "hang", "lose_answers", "list_most"):
+        for name in ("outage", "hang", "lose_answers", "list_most", "throttled"):
             if name in told:
                 setattr(self, name, told[name])
 
@@ -234,7 +212,7 @@ class Dashboard:
         for id in tuple(self.cluster.jobs):
             self.cluster.remove(id)
         self._misbehave({})
-        self.cluster.hold = self.cluster.pretended = False
+        self.cluster.hold, self.cluster.pretended_s = False, None
         self.requests.clear()
         self._settings.parent.mkdir(parents=True, exist_ok=True)
         self._settings.write_text(json.dumps(settings))

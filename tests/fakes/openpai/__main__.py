@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import time
-from pathlib import Path
 
-import uvicorn
-
+from tests.fakes import web
 from tests.fakes.openpai.server import RestServer
 
 
@@ -21,17 +18,11 @@ def main() -> None:
             "storages": dict(one.split("=", 1) for one in told.storage),
         })  # fmt: skip
     server.behave(namespaces=told.namespaces)
-    listening = socket.create_server((told.host, told.port))
-    print(f"http://{told.host}:{listening.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(server.app, log_level="critical", access_log=False, timeout_graceful_shutdown=1)
-    uvicorn.Server(config).run(sockets=[listening])
+    web.serve(server.app, told.host, told.port)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fakes.openpai", description="A fake OpenPAI cluster.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--folder", type=Path, required=True, help="what outlives a restart")
+    parser = web.parser("openpai", "A fake OpenPAI cluster.")
     parser.add_argument("--user", default="alice")
     parser.add_argument("--password", default="")
     parser.add_argument("--token", action="append", default=[], help="of the user")

@@ -12,11 +12,10 @@ Beside the vendor's routes, for tests and people who play with it, without crede
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import email.utils
 import json
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from tests.fakes.openpai import answers, protocol
 from tests.fakes.openpai.cluster import Cluster, Job, job_of
 from tests.fakes.openpai.limits import Limit, limits
+from tests.fakes.web import BrokenOff, passing_time
 
 _API = "/rest-server/api/v2"
 _MOST_LISTED, _LISTED = 50_000, 5_000
@@ -73,18 +72,6 @@ class Refusal(Exception):
         self.response = JSONResponse({"code": code, "message": message}, status)
 
 
-class BrokenOff(Response):
-    """The connection breaks: an answer begins, and never comes."""
-
-    status_code = 0
-
-    def __init__(self) -> None:
-        """Nothing is made of it."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
-
-
 Handler = Callable[[Request, str], Awaitable[Response]]
 
 
@@ -121,21 +108,7 @@ class RestServer:
             self._route("PUT", f"{job}/executionType", self._execute),
             Route("/fake/{verb}", self._control, methods=["GET", "POST"]),
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan)
-
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        ticking = asyncio.create_task(self._tick())
-        yield
-        ticking.cancel()
-        await asyncio.wait([ticking])
-
-    async def _tick(self) -> None:
-        """Time goes on when nobody asks, too."""
-        while True:
-            await asyncio.sleep(0.05)
-            if self.cluster.is_busy:
-                self.cluster.advance()
+        return Starlette(routes=routes, lifespan=passing_time(self.cluster))
 
     # Every call
 

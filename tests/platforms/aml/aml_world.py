@@ -23,6 +23,9 @@ from tests.platforms.web_world import TOKEN, WebWorld
 GOOD, WRONG = "entra-t0ken", "entra-wr0ng-token"
 RESOURCE = "/subscriptions/s1/resourceGroups/g1/providers/Microsoft.MachineLearningServices/workspaces/w1"
 
+#: Reads a second, and how many may come at once first.
+PACE = (30.0, 15)
+
 
 class GivenTokens(Tokens):
     """In the place of azure-identity: one that is renewed to the next."""
@@ -56,7 +59,8 @@ class AmlWorld(WebWorld):
         Feature.REPLICAS: "a job is one process on one node",
         Feature.WAIT_REASONS: "Azure ML says no more of a job that waits than its status",
     }
-    pace = (100_000, 1.0)
+    #: Reads, and what it takes to begin two jobs.
+    pace = (round(PACE[0] / 2 + PACE[1]) + 10, 0.5)
     native_states: ClassVar[Collection[str]] = tuple(states.STATES)
     max_observe_calls = 2
 
@@ -109,7 +113,7 @@ class AmlWorld(WebWorld):
 
     def pretend(self) -> None:
         self._is_pretended = True
-        self.workspace.faults.pretend = True
+        self.workspace.faults.pretend_s = 1_000_000
 
     def directory(self, job_name: str) -> Path:
         place = f"nni-experiments/{job_name.split('_')[2]}/{attempt_directory_of(job_name)}"

@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from nni_manager.platform_kit.testing import PlatformContract, World
-from nni_manager.platforms.aml import account, mirror
-from tests.platforms.aml.aml_world import AmlWorld
+from nni_manager.platforms.aml import account, mirror, platform
+from tests.platforms.aml.aml_world import PACE, AmlWorld
+from tests.platforms.web_world import storage_is_looked_at_often
 
+__all__ = ["storage_is_looked_at_often"]
 pytestmark = pytest.mark.contract
 
 
 @pytest.fixture(autouse=True)
-def nobody_waits_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the paces are worth is tested by itself."""
-    monkeypatch.setattr(account, "PACES", {"read": (1000.0, 1000), "write": (1000.0, 1000)})
+def nobody_waits_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Azure's limits are worth is tested by itself."""
+    monkeypatch.setattr(account, "PACES", {"read": PACE, "write": (1000.0, 1000)})
+    monkeypatch.setattr(platform, "_READ_PATIENCE_S", 1.0)
     monkeypatch.setattr(mirror, "SHORTEST_WAIT_S", 0.1)
     monkeypatch.setattr(mirror, "LONGEST_WAIT_S", 0.5)
 

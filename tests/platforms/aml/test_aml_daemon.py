@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
+from tests.fakes import containers
 from tests.fakes.aml.server import serving
 from tests.fakes.aml.workspace import Workspace
 from tests.live_daemon import Daemon, running_daemon
@@ -87,7 +88,10 @@ def test_lost_answers_and_a_killed_daemon_cost_nothing(daemon: Daemon, workspace
     check(daemon, workspace, id, 6)
 
 
-def test_results_come_through_the_storage_alone(daemon: Daemon, workspace: Workspace, tmp_path: Path) -> None:
+def test_results_come_through_the_storage_alone(
+    daemon: Daemon, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
     id = create(daemon, workspace, tmp_path / "code", 2, nniManagerIp="127.0.0.2")
     daemon.wait(id, "DONE", timeout_s=100)
     check(daemon, workspace, id, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -13,14 +14,19 @@ import pytest
 import pytest_asyncio
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import Platform, Severity
+from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platform_kit.contract import Severity
+from nni_manager.platform_kit.testing.observing import seen
 from nni_manager.platforms.aml import account, job, mirror
 from nni_manager.platforms.aml.blobs import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
+from tests.platforms import web_world
 from tests.platforms.aml.aml_world import GOOD, AmlWorld, GivenTokens
 
 pytestmark = pytest.mark.unit
+_END = tuple(state for state in JobState if state.is_final)
+
+insisted = functools.partial(web_world.insisted, pause_s=0.05)
 
 
 @pytest_asyncio.fixture
@@ -30,17 +36,6 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         world.pretend()
         world.workspace.faults.hold = False
         yield world
-
-
-async def insisted(platform: Platform, spec: JobSpec) -> JobHandle:
-    while True:
-        try:
-            answer = await platform.submit(spec)
-            assert isinstance(answer, JobHandle)
-            return answer
-        except PlatformUnavailable as error:
-            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
-            await asyncio.sleep(0.05)
 
 
 async def test_a_hundred_lost_answers_make_no_second_job(world: AmlWorld) -> None:
@@ -98,6 +93,21 @@ async def test_short_pages_and_lists_without_a_job_cost_none(world: AmlWorld) ->
     assert states == {JobState.RUNNING: 30}
 
 
+async def test_jobs_further_down_than_is_read_are_asked_for_in_turns(
+    world: AmlWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "_MOST_PAGES", 2)
+    world.workspace.faults.page_limit = 2
+    async with world.make() as platform:
+        handles = [await insisted(platform, world.command(f"t{number:04}", "true")) for number in range(30)]
+        found: set[JobHandle] = set()
+        for _ in range(3):
+            reports = await platform.observe(handles)
+            assert {report.state for report in reports.values()} <= {JobState.RUNNING, JobState.UNKNOWN}
+            found |= {handle for handle, report in reports.items() if report.state is JobState.RUNNING}
+    assert found == set(handles)
+
+
 async def test_a_removed_job_is_lost_a_cancelled_one_cancelled_an_unknown_word_nothing(world: AmlWorld) -> None:
     async with world.make() as platform:
         gone, cancelled, odd = [await insisted(platform, world.command(n, "true")) for n in ("aaaaa", "bbbbb", "ccccc")]
@@ -132,11 +142,13 @@ async def test_a_token_that_is_refused_is_asked_for_anew(world: AmlWorld) -> Non
     assert "the-next" not in str(refused.value)
 
 
-async def test_a_stop_that_meets_an_end_is_quiet(world: AmlWorld) -> None:
+async def test_a_stop_that_crosses_a_success_leaves_it_one(world: AmlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
         world.workspace.jobs[handle.job_name]["status"] = "Completed"
         await platform.cancel([handle], 5.0)
+        monkeypatch.setattr("nni_manager.platforms.aml.platform._READ_PATIENCE_S", 0.1)
+        assert (await seen(world, platform, handle, *_END)).state is JobState.SUCCEEDED
         await platform.forget([handle])
     assert world.workspace.jobs[handle.job_name]["status"] == "Completed"
 

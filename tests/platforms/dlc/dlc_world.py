@@ -2,84 +2,66 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
-from nni_manager.domain.ids import attempt_directory_of, job_name
+from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.archive import pack
-from nni_manager.platform_kit.connections import Connections
-from nni_manager.platform_kit.testing import (
-    Feature,
-    Lag,
-    LaggingStorage,
-    Recorder,
-    World,
-    lagging_storage,
-    unreachable_keeper,
-)
+from nni_manager.platform_kit.testing import Feature, Recorder, unreachable_keeper
 from nni_manager.platforms.dlc import states
 from nni_manager.platforms.dlc.platform import FOLDER, DlcPlatform
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.jobs import ENDED, Job
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
-from tests.platforms.keeper_world import job_spec
-from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes
-from trial_runner import protocol
+from tests.fakes.process import FakeProcess
+from tests.platforms.obedient_job import Pipes
+from tests.platforms.web_world import TOKEN, WebWorld
 
 KEY_ID, KEY_SECRET = "LTAIexample", "k3y-s3cret"
-TOKEN = "manager.t0ken-of-the-runner"
 NAS = "data1nas"
 #: Owner of jobs that are not ours.
 THEIRS = "somebody else"
 
 
-class DlcWorld(World):
+class DlcWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.EXIT_CODE: "PAI-DLC does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "PAI-DLC hides its machines",
         Feature.ROOM: "PAI-DLC queues whatever it is given",
     }
-    pace = (100_000, 1.0)
+    #: In the test of paces, see there: eleven reads, and what it takes to begin two jobs.
+    pace = (15, 1.0)
     native_states: ClassVar[Collection[str]] = tuple(states.STATES)
     max_observe_calls = 2
 
     def __init__(self, directory: Path) -> None:
-        super().__init__()
-        self.directory = directory
+        super().__init__(directory, cast(FakeProcess, None))
+        self.directory_of_test = directory
         self.secrets = (KEY_SECRET, TOKEN)
-        self.nas, self.there = directory / "nas", directory / "container" / "data"
-        self.folder = self.recorder.folder = directory / "experiment"
-        self.code = directory / "code"
-        self._pipes: dict[str, Pipes] = {}
+        self.here, self.there = directory / "nas", directory / "container" / "data"
         self._stack = ExitStack()
         self._replicas: dict[str, Pipes] = {}
 
     async def __aenter__(self) -> Self:
-        for folder in (self.nas, self.code, self.folder / "code"):
-            folder.mkdir(parents=True)
-        (self.code / "job.sh").write_text(SCRIPT)
-        for name, text in self.code_files.items():
-            (self.code / name).write_text(text)
-        self.recorder.code_archive = pack(self.code, self.folder / "code").path
-        self.service = self.make_service()
+        await super().__aenter__()
         self.port = self._stack.enter_context(serving(self.service))
         return self
 
+    def reset(self) -> None:
+        self.service = self.make_service()
+
     def make_service(self) -> DlcService:
         containers = Containers(
-            folder=self.directory / "state" / "containers",
-            sources={NAS: Source(folder=self.nas, mount=str(self.there))},
+            folder=self.directory_of_test / "state" / "containers",
+            sources={NAS: Source(folder=self.here, mount=str(self.there))},
         )
-        service = DlcService(self.directory / "state", containers, keys={KEY_ID: KEY_SECRET})
+        service = DlcService(self.directory_of_test / "state", containers, keys={KEY_ID: KEY_SECRET})
         service.faults.hold = True
         return service
 
@@ -97,21 +79,20 @@ class DlcWorld(World):
         return {
             "platform": "dlc", "image": "registry.example.test/pai/pytorch:1.6", "jobType": "PyTorchJob", "podCount": 1,
             "ecsSpec": "ecs.c6.large", "region": "cn-hangzhou", "workspaceId": "12345", "nasDataSourceId": NAS,
-            "accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET, "localStorageMountPoint": str(self.nas),
+            "accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET, "localStorageMountPoint": str(self.here),
             "containerStorageMountPoint": str(self.there), "endpoint": f"http://127.0.0.1:{self.port}", **fields,
         }  # fmt: skip
 
-    def make(self, *, recorder: Recorder | None = None, **fields: Any) -> DlcPlatform:
-        host = (recorder or self.recorder).host(unreachable_keeper())
-        return DlcPlatform(self.settings(**fields), host, list_lag_s=0.3, fresh_s=0.0)
+    def make(self, **fields: Any) -> DlcPlatform:
+        return self.built(self.recorder, **fields)
 
-    def make_of(self, recorder: Recorder) -> DlcPlatform:
-        recorder.folder.mkdir(exist_ok=True)
-        return self.make(recorder=recorder)
+    def built(self, recorder: Recorder, **changes: Any) -> DlcPlatform:
+        host = recorder.host(unreachable_keeper())
+        return DlcPlatform(self.settings(**changes), host, list_lag_s=0.3, fresh_s=0.0)
 
     def make_replicated(self) -> DlcPlatform:
         name = self.job("a").name
-        self._replicas[name] = Pipes(self.attempt(name) / "replicas" / "replica-1")
+        self._replicas[name] = Pipes(self.directory(name) / "replicas" / "replica-1")
         return self.make(podCount=2)
 
     def make_unauthorised(self) -> DlcPlatform:
@@ -124,47 +105,31 @@ class DlcWorld(World):
     def state_of(self, native: str) -> JobState:
         return states.job_state(native)
 
-    async def restart(self) -> None:
-        self.recorder.connections = Connections()
+    def pretend(self) -> None:
+        self._is_pretended = True
+        self.service.faults.pretend_s = 1_000_000.0
 
     # Jobs
 
-    def spec(self, trial_id: str, command: str, recorder: Recorder | None = None, **fields: Any) -> JobSpec:
-        experiment_id = (recorder or self.recorder).experiment_id
-        defaults: dict[str, Any] = {
-            "name": job_name(experiment_id, trial_id, 1), "experiment_id": experiment_id, "trial_id": trial_id,
-            "attempt": 1, "command": command, "caller_environment": {"API_KEY": "of-the-caller"}, "nonce": "n0nce",
-            "code_directory": str(self.code), "attempt_directory": str(self.folder / "trials" / trial_id),
-            "runner_environment": {protocol.ENV_TOKEN: TOKEN, protocol.ENV_MANAGER_URL: "http://127.0.0.1:9/none"},
-        }  # fmt: skip
-        return job_spec(**{**defaults, **fields})
-
-    def job(self, trial_id: str) -> JobSpec:
-        return self.job_of(self.recorder, trial_id)
-
-    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
-        spec = dataclasses.replace(self.spec(trial_id, "exec /bin/sh job.sh", recorder), runner_environment={})
-        if spec.name not in self._pipes:
-            self._pipes[spec.name] = Pipes(self.attempt(spec.name))
-        return spec
-
-    def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
-        return self.spec(trial_id, command, runner_environment=runner_environment)
-
-    def attempt(self, job_name: str) -> Path:
+    def directory(self, job_name: str) -> Path:
         """Its folder on the NAS."""
-        return self.nas / FOLDER / job_name.split("_")[2] / attempt_directory_of(job_name)
+        return self.here / FOLDER / job_name.split("_")[2] / attempt_directory_of(job_name)
 
     def jobs_of(self, job_name: str) -> list[Job]:
         """Not those of others."""
         return [one for one in self.service.jobs.by_id.values() if one.name == job_name and one.owner != THEIRS]
 
-    async def begin(self, handle: JobHandle) -> None:
-        self.service.release(_id(handle))
-        folder, deadline = self.attempt(handle.job_name), time.monotonic() + PATIENCE_S
-        while self.service.faults.pretend_s is None and not all((folder / n).exists() for n in ("starts", "stdout")):
-            assert time.monotonic() < deadline, self.service.containers.log(_id(handle), 0)
-            await asyncio.sleep(0.01)
+    def submitted(self, job_name: str) -> list[dict[str, Any]]:
+        return [{"id": job.id, "status": job.status} for job in self.jobs_of(job_name)]
+
+    def entry_of(self, job_name: str) -> dict[str, Any]:
+        return next(iter(self.submitted(job_name)), {})
+
+    def has_ended(self, entry: dict[str, Any]) -> bool:
+        return entry["status"] in ENDED
+
+    async def start_job(self, job_name: str) -> None:
+        self.service.release(self.entry_of(job_name)["id"])
 
     async def report_from(self, handle: JobHandle, replica: int, line: str) -> None:
         await (self._replicas if replica else self._pipes)[handle.job_name].tell(f"report {line}")
@@ -194,7 +159,7 @@ class DlcWorld(World):
     async def traces(self, experiment_id: str) -> Collection[str]:
         """Jobs that have ended stay in the console."""
         names = [job.name for job in self.service.jobs.unfinished() if job.owner != THEIRS]
-        shared = [str(path) for path in (self.nas / FOLDER).glob(f"{experiment_id}/*") if path.is_file()]
+        shared = [str(path) for path in (self.here / FOLDER).glob(f"{experiment_id}/*") if path.is_file()]
         return [name for name in names if name.split("_")[2] == experiment_id] + shared
 
     @property
@@ -217,49 +182,10 @@ class DlcWorld(World):
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         if handle.job_name in self._replicas:
             self._replicas[handle.job_name].order(f"exit {exit_code}")
-        self._pipes[handle.job_name].order(f"exit {exit_code}")
-        await self.until_ended(handle)
-
-    async def until_ended(self, handle: JobHandle) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while self.service.jobs.by_id[_id(handle)].status not in ENDED:
-            assert time.monotonic() < deadline, self.service.containers.log(_id(handle), 0)
-            await asyncio.sleep(0.01)
+        await super().end(handle, exit_code)
 
     async def vanish(self, handle: JobHandle) -> None:
         self.service.vanish(_id(handle))
-
-    async def count(self, job_name: str) -> int:
-        return len(self.jobs_of(job_name))
-
-    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
-        await self.tell(handle, "environment")
-        entries = self._shown(handle).rstrip("\0").split("\0")
-        return dict(entry.split("=", 1) for entry in entries)
-
-    async def code_file(self, handle: JobHandle, name: str) -> str:
-        await self.tell(handle, f"show {name}")
-        return self._shown(handle)
-
-    async def parameter_record(self, handle: JobHandle) -> str:
-        environment = await self.environment(handle)
-        await self.tell(handle, f"show {environment[protocol.ENV_SYSTEM_DIR]}/{protocol.PARAMETER_FILE}")
-        return self._shown(handle)
-
-    async def write_log(self, handle: JobHandle, line: str) -> None:
-        await self.tell(handle, f"print {line}")
-
-    async def report(self, handle: JobHandle, line: str) -> None:
-        await self.tell(handle, f"report {line}")
-
-    async def tell(self, handle: JobHandle, order: str) -> None:
-        await self._pipes[handle.job_name].tell(order)
-
-    def _shown(self, handle: JobHandle) -> str:
-        return (self.attempt(handle.job_name) / "shown").read_text()
-
-    def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
-        return lagging_storage(self.nas, lag)
 
     # The platform
 

@@ -12,15 +12,20 @@ from nni_manager.domain.job import JobState
 from nni_manager.platform_kit import mounted_storage
 from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platform_kit.testing.observing import accepted, seen
-from nni_manager.platforms.dlc import account
+from nni_manager.platforms.dlc import account, platform
 from tests.fakes.dlc.containers import Source
+from tests.platforms.web_world import storage_is_looked_at_often
 
+__all__ = ["storage_is_looked_at_often"]
 pytestmark = pytest.mark.contract
+#: Reads a second, and how many may come at once first.
+_SLOW = (8.0, 3)
 
 
 @pytest.fixture(autouse=True)
 def nobody_waits_for_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the paces are worth is tested by itself."""
+    monkeypatch.setattr(platform, "_READ_PATIENCE_S", 1.0)
     monkeypatch.setattr(account, "READS_A_SECOND", 1000.0)
     monkeypatch.setattr(account, "WRITES_A_SECOND", 1000.0)
 
@@ -32,8 +37,15 @@ class TestDlc(PlatformContract):
     async def test_many_handles_take_a_bounded_number_of_calls(self, world: World) -> None:
         """5: what matters are the calls, and a hundred processes would take half a minute."""
         assert isinstance(world, DlcWorld)
-        world.service.faults.pretend_s = 3600.0
+        world.pretend()
         await super().test_many_handles_take_a_bounded_number_of_calls(world)
+
+    async def test_experiments_on_one_connection_keep_one_pace(self, world: World) -> None:
+        """24: at a pace that its SDK, slow as it is, goes beyond where nobody keeps it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(account, "READS_A_SECOND", _SLOW[0])
+            patch.setattr(account, "READ_BURST", _SLOW[1])
+            await super().test_experiments_on_one_connection_keep_one_pace(world)
 
     async def test_another_storage_in_the_container_is_named(
         self, world: DlcWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -45,4 +57,4 @@ class TestDlc(PlatformContract):
             handle = await accepted(world, platform, "a")
             world.service.release(json.loads(handle.data)["id"])
             report = await seen(world, platform, handle, JobState.FAILED)
-        assert "nasDataSourceId" in report.message and str(world.nas) in report.message
+        assert "nasDataSourceId" in report.message and str(world.here) in report.message

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.cluster import until
+from tests.fakes import containers
 from tests.fakes.dlc.containers import Containers, Source
 from tests.fakes.dlc.server import serving
 from tests.fakes.dlc.service import DlcService
@@ -98,7 +99,26 @@ def test_lost_answers_a_late_list_and_a_killed_daemon_cost_nothing(dsw: Dsw) -> 
     assert SECRET not in dsw.daemon.log() + (dsw.daemon.data / id / "log" / "nnimanager.log").read_text()
 
 
-def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(dsw: Dsw) -> None:
+def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, monkeypatch: pytest.MonkeyPatch) -> None:
+    dsw.service.faults.hold = True
+    monkeypatch.setenv("KEY_ID", "LTAIexample")
+    monkeypatch.setenv("KEY", SECRET)
+    id = dsw.create(REPORT, trials=3, accessKeyId="${KEY_ID}", accessKeySecret="${KEY}")
+    until(lambda: len(dsw.service.jobs.by_id) == 3)
+    dsw.service.signatures.keys = {"LTAIanother": "an0ther"}
+    dsw.daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    given = {"${KEY_ID}": "LTAIanother", "${KEY}": "an0ther"}
+    dsw.daemon.call("PUT", f"/experiments/{id}/credentials", json={"secrets": given})
+    for job in list(dsw.service.jobs.by_id):
+        dsw.service.release(job)
+    dsw.daemon.wait(id, "DONE", timeout_s=90)
+    dsw.check(id, 3)
+
+
+def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
+    dsw: Dsw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(containers.IMAGE, containers.SOON_READ)
     id = dsw.create(ODD + REPORT, trials=1, nniManagerIp="127.0.0.2")
     dsw.daemon.wait(id, "DONE", timeout_s=90)
     (trial,) = dsw.check(id, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,14 +14,14 @@ import pytest_asyncio
 from virtual_dlc import VirtualDlc, until_ended
 
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
-from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing import Recorder
-from nni_manager.platforms.dlc import account
 from nni_manager.platforms.dlc.submissions import Submission, Submissions
+from tests.platforms import web_world
 
 pytestmark = [pytest.mark.unit, pytest.mark.looptime]
+
+insisted = functools.partial(web_world.insisted, pause_s=1.0)
 
 
 @pytest_asyncio.fixture
@@ -29,22 +30,10 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield world
 
 
-async def insisted(platform: Platform, spec: JobSpec) -> JobHandle:
-    """Submits as the scheduler does: again, and marked, until somebody knows."""
-    while True:
-        try:
-            answer = await platform.submit(spec)
-            assert isinstance(answer, JobHandle)
-            return answer
-        except PlatformUnavailable as error:
-            spec = spec if error.refused else dataclasses.replace(spec, is_repeat=True)
-            await asyncio.sleep(1)
-
-
 async def test_a_hundred_lost_answers_and_a_late_list_make_no_second_job(world: VirtualDlc) -> None:
     world.service.faults.lost_creations, world.service.faults.list_lag_s = 100, 5.0
     async with world.make() as platform:
-        specs = [world.spec(f"t{number:04}", "true") for number in range(100)]
+        specs = [world.command(f"t{number:04}", "true") for number in range(100)]
         handles = [await insisted(platform, spec) for spec in specs[:5]]
         handles += await asyncio.gather(*(insisted(platform, spec) for spec in specs[5:]))
         ended = await until_ended(platform, handles, within_s=300)
@@ -58,22 +47,22 @@ async def test_what_was_really_not_taken_is_sent_again(world: VirtualDlc) -> Non
     async with world.make() as platform:
         world.service.faults.outage = "hang up"
         with pytest.raises(PlatformUnavailable) as raised:
-            await platform.submit(world.spec("aaaaa", "true"))
+            await platform.submit(world.command("aaaaa", "true"))
         assert not raised.value.refused, "nobody knows"
         world.service.faults.outage = ""
         began = asyncio.get_running_loop().time()
-        await insisted(platform, world.spec("aaaaa", "true"))
+        await insisted(platform, world.command("aaaaa", "true"))
     assert asyncio.get_running_loop().time() - began > 15, "the list may have been late"
     assert len(world.service.jobs.by_id) == 1
 
 
 async def test_a_daemon_killed_between_submit_and_record_finds_its_job(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await platform.submit(world.spec("aaaaa", "true"))
-    Submissions(world.folder / "service").put(world.spec("aaaaa", "").name, Submission(sent_ms=1_000))
+        handle = await platform.submit(world.command("aaaaa", "true"))
+    Submissions(world.recorder.folder / "service").put(world.command("aaaaa", "").name, Submission(sent_ms=1_000))
     await world.restart()
     async with world.make() as platform:
-        again = await platform.submit(dataclasses.replace(world.spec("aaaaa", "true"), is_repeat=True))
+        again = await platform.submit(dataclasses.replace(world.command("aaaaa", "true"), is_repeat=True))
     assert isinstance(handle, JobHandle) and isinstance(again, JobHandle)
     assert len(world.service.jobs.by_id) == 1
     assert world.service.jobs.by_id.keys() == {again.data.split('"')[3]}
@@ -81,8 +70,8 @@ async def test_a_daemon_killed_between_submit_and_record_finds_its_job(world: Vi
 
 @pytest.mark.parametrize("foreign", [{"nonce": "another"}, {"experiment_id": "another"}])
 async def test_a_foreign_job_of_the_same_name_is_not_adopted(world: VirtualDlc, foreign: dict[str, str]) -> None:
-    spec = world.spec("aaaaa", "true")
-    async with world.make(recorder=world.recorder.other("elsewhere")) as other:
+    spec = world.command("aaaaa", "true")
+    async with world.built(world.recorder.other("elsewhere")) as other:
         await other.submit(dataclasses.replace(spec, **foreign))  # type: ignore[arg-type]
     async with world.make() as platform:
         await platform.submit(dataclasses.replace(spec, is_repeat=True))
@@ -94,7 +83,7 @@ async def test_a_foreign_job_of_the_same_name_is_not_adopted(world: VirtualDlc, 
 async def test_pages_and_the_window_of_seven_days_cost_no_job(world: VirtualDlc) -> None:
     world.service.faults.page_limit, world.service.faults.pretend_s = 7, 1e9
     async with world.make() as platform:
-        handles = [await insisted(platform, world.spec(f"t{number:04}", "true")) for number in range(80)]
+        handles = [await insisted(platform, world.command(f"t{number:04}", "true")) for number in range(80)]
         for job in world.service.jobs.by_id.values():
             job.created_s -= 30 * 24 * 3600
         late = [dataclasses.replace(one, data=one.data.replace('"sentMs": ', '"sentMs": -')) for one in handles]
@@ -110,7 +99,7 @@ async def test_pages_and_the_window_of_seven_days_cost_no_job(world: VirtualDlc)
 async def test_a_job_that_the_list_does_not_show_yet_waits(world: VirtualDlc) -> None:
     world.service.faults.list_lag_s = 5.0
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        handle = await insisted(platform, world.command("aaaaa", "true"))
         report = (await platform.observe([handle]))[handle]
         assert (report.state, report.wait and report.wait.code) == (JobState.PENDING, WaitCode.SUBMITTED)
         assert handle.data.split('"')[3] in report.link and "regionId=cn-hangzhou" in report.link
@@ -118,7 +107,7 @@ async def test_a_job_that_the_list_does_not_show_yet_waits(world: VirtualDlc) ->
 
 async def test_a_removed_job_is_lost_and_a_stopped_one_cancelled(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        gone, stopped = [await insisted(platform, world.spec(trial, "true")) for trial in ("aaaaa", "bbbbb")]
+        gone, stopped = [await insisted(platform, world.command(trial, "true")) for trial in ("aaaaa", "bbbbb")]
         await platform.observe([gone, stopped])
         await world.vanish(gone)
         world.service.stop(stopped.data.split('"')[3])
@@ -132,7 +121,7 @@ async def test_a_removed_job_is_lost_and_a_stopped_one_cancelled(world: VirtualD
 
 async def test_a_word_that_nobody_knows_changes_nothing(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        handle = await insisted(platform, world.command("aaaaa", "true"))
         world.service.faults.statuses[handle.data.split('"')[3]] = "Defragmenting"
         assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN
 
@@ -140,7 +129,7 @@ async def test_a_word_that_nobody_knows_changes_nothing(world: VirtualDlc) -> No
 async def test_flow_control_is_obeyed_for_as_long_as_it_says(world: VirtualDlc) -> None:
     async with world.make() as platform:
         world.service.faults.throttled, world.service.faults.retry_after_ms = 1, 30_000
-        await insisted(platform, world.spec("aaaaa", "true"))
+        await insisted(platform, world.command("aaaaa", "true"))
     times = [moment for moment, _ in world.service.calls]
     assert times[2] - times[1] >= 30
     assert len(world.service.jobs.by_id) == 1
@@ -148,7 +137,7 @@ async def test_flow_control_is_obeyed_for_as_long_as_it_says(world: VirtualDlc) 
 
 async def test_a_new_secret_is_used_from_the_next_call_on(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        handle = await insisted(platform, world.command("aaaaa", "true"))
         world.service.signatures.keys = {"LTAIexample": "r0tated"}
         await asyncio.sleep(5)
         with pytest.raises(BadCredentials) as raised:
@@ -158,11 +147,32 @@ async def test_a_new_secret_is_used_from_the_next_call_on(world: VirtualDlc) -> 
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
 
 
+async def test_another_access_key_takes_the_place_of_one_that_is_disabled(world: VirtualDlc) -> None:
+    neighbour = world.recorder.other("neighbour")
+    async with world.make() as platform, world.built(neighbour) as other:
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+        theirs = await insisted(other, world.command("bbbbb", "true", neighbour))
+        world.service.signatures.keys = {"LTAIanother": "an0ther"}
+        await asyncio.sleep(5)
+        with pytest.raises(BadCredentials):
+            await platform.observe([handle])
+        platform.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+        await asyncio.sleep(5)
+        with pytest.raises(BadCredentials):
+            await other.observe([theirs])
+        other.renew(world.settings(accessKeyId="LTAIanother", accessKeySecret="an0ther"))
+        ended = await until_ended(platform, [handle], within_s=60) | await until_ended(other, [theirs], within_s=60)
+        assert len(world.recorder.connections.health()) == 1, "both share the new one, and the old one is closed"
+    assert [report.state for report in ended.values()] == [JobState.SUCCEEDED] * 2
+    assert not world.recorder.connections.health()
+
+
 async def test_two_minutes_of_outage(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        handle = await insisted(platform, world.command("aaaaa", "true"))
         world.service.faults.outage = "hang up"
-        submission = asyncio.create_task(insisted(platform, world.spec("bbbbb", "true")))
+        submission = asyncio.create_task(insisted(platform, world.command("bbbbb", "true")))
         for _ in range(12):
             await asyncio.sleep(10)
             with pytest.raises(PlatformUnavailable):
@@ -175,7 +185,7 @@ async def test_two_minutes_of_outage(world: VirtualDlc) -> None:
 
 async def test_a_stop_that_meets_an_end_is_quiet(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
+        handle = await insisted(platform, world.command("aaaaa", "true"))
         await asyncio.sleep(11)
         await platform.cancel([handle], 5.0)
         await until_ended(platform, [handle], within_s=60)
@@ -186,25 +196,25 @@ async def test_a_stop_that_meets_an_end_is_quiet(world: VirtualDlc) -> None:
 
 async def test_a_job_whose_runner_has_ended_is_not_stopped_in_the_console(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
-        (world.attempt(handle.job_name) / "exit.json").write_text("{}")
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+        (world.directory(handle.job_name) / "exit.json").write_text("{}")
         await platform.forget([handle])
         await asyncio.sleep(20)
         await platform.close()
         assert [job.status for job in world.service.jobs.by_id.values()] == ["Succeeded"]
-        other = await insisted(platform, world.spec("bbbbb", "true"))
+        other = await insisted(platform, world.command("bbbbb", "true"))
         await platform.forget([other])
     assert world.jobs_of(other.job_name)[0].stopped_s is not None, "nobody had heard of its end"
 
 
 async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualDlc) -> None:
     async with world.make() as platform:
-        handle = await insisted(platform, world.spec("aaaaa", "true"))
-    folder = world.attempt(handle.job_name)
+        handle = await insisted(platform, world.command("aaaaa", "true"))
+    folder = world.directory(handle.job_name)
     assert folder.exists()
     await world.make().clean([handle.job_name])
     assert [job.status for job in world.service.jobs.by_id.values()] == ["Stopped"]
-    assert not folder.exists() and world.nas.exists()
+    assert not folder.exists() and world.here.exists()
 
 
 @pytest.mark.parametrize(
@@ -219,40 +229,4 @@ async def test_what_the_service_refuses_is_refused_with_its_words(
 ) -> None:
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
-            await platform.submit(world.spec("aaaaa", "true"))
-
-
-@pytest.mark.timeout(120)
-async def test_two_experiments_on_one_account_keep_its_pace(world: VirtualDlc) -> None:
-    """300 jobs each: the figures are judged by the service's own log."""
-    world.service.faults.pretend_s, world.service.faults.list_lag_s = 30.0, 5.0
-    world.service.faults.calls_a_second = 15  # a limit that is kept on both paces' worst second
-    await asyncio.gather(*(_run(world, world.recorder.other(name)) for name in ("one", "two")))
-    assert Counter(job.status for job in world.service.jobs.by_id.values()) == {"Succeeded": 600}
-    begun_s = world.service.calls[0][0]
-    for kinds, rate, burst in (
-        (("CreateJob", "StopJob"), account.WRITES_A_SECOND, account.WRITE_BURST),
-        (("ListJobs", "GetJob"), account.READS_A_SECOND, account.READ_BURST),
-    ):
-        times = sorted(moment for moment, action in world.service.calls if action in kinds)
-        for number, moment in enumerate(times, 1):
-            assert number <= burst + rate * (moment - begun_s) + 1
-        for earlier, later in zip(times, times[50:], strict=False):
-            assert later - earlier >= (50 - burst) / rate - 0.5
-
-
-async def _run(world: VirtualDlc, recorder: Recorder) -> None:
-    async with world.make(recorder=recorder) as platform:
-        handles: list[JobHandle] = []
-
-        async def submit(number: int) -> None:
-            trial = f"{recorder.experiment_id[0]}{number:04}"
-            name = f"nni_exp_{recorder.experiment_id}_trial_{trial}"
-            spec = world.spec(trial, "true", experiment_id=recorder.experiment_id, name=name)
-            handles.append(await insisted(platform, spec))
-
-        left = list(range(300))
-        while left:  # as the scheduler: as many as there is room for
-            free = platform.room().free or 0
-            await asyncio.gather(*(submit(left.pop()) for _ in range(min(free, len(left)))))
-        await until_ended(platform, handles, within_s=600)
+            await platform.submit(world.command("aaaaa", "true"))

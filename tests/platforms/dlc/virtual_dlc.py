@@ -43,11 +43,11 @@ class VirtualDlc(DlcWorld):
         monkeypatch.setattr(Pull, "run", _look_every_five_seconds)
 
     async def __aenter__(self) -> Self:
-        for folder in (self.nas, self.code, self.folder / "code"):
+        for folder in (self.here, self.code, self.recorder.folder / "code"):
             folder.mkdir(parents=True)
-        self.recorder.code_archive = self.directory / "code.tar.gz"
+        self.recorder.code_archive = self.directory_of_test / "code.tar.gz"
         self.recorder.code_archive.write_bytes(b"code")
-        self.service = self.make_service()
+        self.reset()
         return self
 
     async def __aexit__(
@@ -66,9 +66,9 @@ class VirtualDlc(DlcWorld):
             self._begun_s = time.time() - asyncio.get_running_loop().time()
         return self._begun_s + asyncio.get_running_loop().time()
 
-    def make(self, *, recorder: Recorder | None = None, **fields: Any) -> DlcPlatform:  # type: ignore[override]
-        host = (recorder or self.recorder).host(unreachable_keeper())
-        return DlcPlatform(self.settings(**fields), host, clock=lambda: round(self.now_s() * 1000))
+    def built(self, recorder: Recorder, **changes: Any) -> DlcPlatform:
+        host = recorder.host(unreachable_keeper())
+        return DlcPlatform(self.settings(**changes), host, clock=lambda: round(self.now_s() * 1000))
 
     async def _carry(self, request: DaraRequest, _options: object = None) -> DaraResponse:
         await asyncio.sleep(_LATENCY_S)

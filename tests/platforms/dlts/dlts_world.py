@@ -35,7 +35,7 @@ class Impatient(DltsPlatform):
 class DltsWorld(WebWorld):
     native_states = tuple(re.findall(r"([a-z]+) +(?:PENDING|RUNNING|SUCCEEDED|FAILED|CANCELLED)", states.__doc__ or ""))
     max_observe_calls = 2
-    pace = (60, 1.0)
+    pace = (40, 0.5)
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "DLWorkspace hides its machines",
         Feature.ROOM: "DLWorkspace queues whatever it is given",
@@ -73,10 +73,6 @@ class DltsWorld(WebWorld):
     def make_pushing(self) -> Platform:
         self.fake.control("behaviour", hold=False)
         return self.make()
-
-    def pretend(self) -> None:
-        self._is_pretended = True
-        self.fake.control("behaviour", pretended=True)
 
     def state_of(self, native: str) -> JobState:
         return states.job_state(native)

@@ -14,7 +14,7 @@ from nni_manager.config.experiment_file import load
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Severity
-from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken, unavailable
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
 from tests.platforms.dlts.dlts_world import EMAIL, PASSWORD, TEAM, DltsWorld
@@ -148,6 +148,18 @@ async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: py
         await seen(world, platform, handle, JobState.RUNNING)
     assert "passw0rd" not in caplog.text + str(refused.value) + repr(refused.value)
     assert "/api/v2/clusters/" in caplog.text, "addresses are logged, without what is secret in them"
+
+
+async def test_429_is_obeyed(world: DltsWorld) -> None:
+    """A proxy before the dashboard may say so; the dashboard never does."""
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.fake.control("behaviour", throttled=1)
+        await unavailable(world, lambda: platform.observe([handle]))
+        since_s = asyncio.get_running_loop().time()
+        await seen(world, platform, handle, JobState.RUNNING)
+        assert asyncio.get_running_loop().time() - since_s >= 0.9
 
 
 async def test_gpus_are_of_the_teams_kind(world: DltsWorld) -> None:

@@ -40,7 +40,7 @@ class OpenpaiWorld(WebWorld):
         word for word in re.findall(r"^    ([A-Z]+) ", states.__doc__ or "", re.M) if word != "UNKNOWN"
     )
     max_observe_calls = 2
-    pace = (60, 1.0)
+    pace = (40, 0.5)
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "OpenPAI hides its machines",
         Feature.ROOM: "OpenPAI queues whatever it is given",

@@ -1,0 +1,28 @@
+"""Jobs that a service's list does not have, which is no proof that they are gone: they are asked about one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+
+from nni_manager.domain.job import JobHandle
+
+
+class UnlistedJobs:
+    """Whose turn it is: `most` in a round, and whoever was not asked about for longest first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        #: Job name → in which order it was asked about.
+        self._asked: dict[str, int] = {}
+        self._numbers = itertools.count(1)
+
+    def due(self, unlisted: Collection[JobHandle]) -> list[JobHandle]:
+        """They are asked about now; the others in one of the next rounds."""
+        longest = sorted(unlisted, key=lambda handle: self._asked.get(handle.job_name, 0))
+        for handle in longest[: self._most]:
+            self._asked[handle.job_name] = next(self._numbers)
+        return longest[: self._most]
+
+    def forget(self, job_name: str) -> None:
+        self._asked.pop(job_name, None)

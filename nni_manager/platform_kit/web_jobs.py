@@ -1,0 +1,144 @@
+"""Jobs of a service that is asked over HTTP again and again, with folders on storage that they and we mount.
+
+An adapter inherits `WebJobs` and says how its service is asked: the account, the storage, `submit`, `observe`, and how
+jobs are stopped. It notes with `_accepted` that a job was taken, and with `_noted` how one is, so that an end is worked
+out once.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.job import JobHandle, JobReport, JobSpec
+from nni_manager.platform_kit.contract import Capabilities, Host, Platform
+from nni_manager.platform_kit.job_folders import JobFolders
+from nni_manager.platform_kit.mounted_storage import MountedStorage
+from nni_manager.platform_kit.unlisted_jobs import UnlistedJobs
+from nni_manager.platform_kit.web_account import WebAccount, WebLease
+
+#: Jobs that are asked about one by one in a round, because a list does not have them.
+_MOST_ASKED = 10
+
+
+class Followed:
+    """How many jobs each experiment asks about."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, int] = {}
+
+    def note(self, owner: str, jobs: int) -> None:
+        """0: none any more."""
+        self._jobs[owner] = jobs
+        if not jobs:
+            del self._jobs[owner]
+
+    @property
+    def total(self) -> int:
+        return sum(self._jobs.values())
+
+
+class ListingAccount(WebAccount):
+    """One list of jobs for all experiments of an account, which has to be long enough for all that is followed."""
+
+    @cached_property
+    def followed(self) -> Followed:
+        return Followed()
+
+
+A = TypeVar("A", bound=ListingAccount)
+
+
+class WebJobs(Platform, Generic[A]):
+    """Inherit; what is abstract is the adapter's to say."""
+
+    capabilities = Capabilities(
+        watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,
+        slow_poll_s=5.0,
+    )  # fmt: skip
+
+    def __init__(self, settings: Json, host: Host) -> None:
+        super().__init__(settings, host)
+        self._owner = f"{host.experiment_id}/{host.service}"
+        self._lease: WebLease[A] = WebLease(
+            host.connections, self.connection_key(settings), self._owner, self._account, self._credential(settings)
+        )
+        self._folders = JobFolders(host)
+        self._unlisted = UnlistedJobs(_MOST_ASKED)
+        #: When the last job was accepted, by the loop's clock: older lists do not know it.
+        self._accepted_s = float("-inf")
+        #: Job name → how it ended, as the service said; kept until it is forgotten.
+        self._ended: dict[str, JobReport] = {}
+
+    @abc.abstractmethod
+    def _account(self) -> A:
+        """A new one of these settings."""
+
+    @classmethod
+    @abc.abstractmethod
+    def _credential(cls, settings: Json) -> str:
+        """The account's."""
+
+    @abc.abstractmethod
+    def _made_storage(self) -> MountedStorage:
+        """Where jobs of these settings and we meet."""
+
+    @abc.abstractmethod
+    async def _stop(self, handles: Sequence[JobHandle]) -> None:
+        """Quiet for jobs that have ended or are not there."""
+
+    def renew(self, settings: Json) -> None:
+        super().renew(settings)
+        self._lease.renew(self._credential(settings))
+
+    async def __aenter__(self) -> Self:
+        await self._lease.enter()
+        try:
+            await self._lease.call(_nothing)  # the credential is checked
+        except BaseException:
+            await self._lease.leave()
+            raise
+        self._folders.enter(self._made_storage())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        await self._folders.leave()
+        self._lease.connection.followed.note(self._owner, 0)
+        await self._lease.leave()
+
+    def _accepted(self, spec: JobSpec, data: str) -> JobHandle:
+        self._accepted_s = asyncio.get_running_loop().time()
+        return JobHandle(platform=str(self.settings["platform"]), version=1, job_name=spec.name, data=data)
+
+    def _noted(self, handle: JobHandle, report: JobReport) -> JobReport:
+        if report.state.is_final:
+            self._ended[handle.job_name] = report
+        return report
+
+    async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        return await self._folders.read(handle.job_name, name, offset, limit)
+
+    async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        await self._stop([handle for handle in handles if handle.job_name not in self._ended])
+
+    async def forget(self, handles: Sequence[JobHandle]) -> None:
+        """The service keeps jobs for good, and their user the files."""
+        await self._stop([handle for handle in handles if handle.job_name not in self._ended])
+        for handle in handles:
+            self._ended.pop(handle.job_name, None)
+            self._unlisted.forget(handle.job_name)
+            self._folders.forget(handle.job_name)
+
+    async def close(self) -> None:
+        await self._folders.storage.remove_shared()
+
+
+async def _nothing(_account: ListingAccount) -> None:
+    """Asks nothing."""
