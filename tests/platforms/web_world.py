@@ -11,12 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
-
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec
-from nni_manager.platform_kit import job_folders, pull
 from nni_manager.platform_kit.archive import pack
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
@@ -29,14 +26,6 @@ from trial_runner import protocol
 TOKEN = "the-manager.t0ken-of-the-runner"
 NONCE = "n0nce123"
 _LOOK_S = 0.02
-
-
-@pytest.fixture(autouse=True)
-def storage_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a module that imports it: what is late is waited for in shorter steps, and less long."""
-    monkeypatch.setattr(job_folders, "_PATIENCE_S", 0.5)
-    monkeypatch.setattr(pull, "SHORTEST_WAIT_S", 0.1)
-    monkeypatch.setattr(pull, "_LONGEST_WAIT_AFTER_END_S", 0.3)
 
 
 class WebWorld(World):

@@ -9,9 +9,7 @@ import pytest
 from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platforms.aml import account, mirror, platform
 from tests.platforms.aml.aml_world import PACE, AmlWorld
-from tests.platforms.web_world import storage_is_looked_at_often
 
-__all__ = ["storage_is_looked_at_often"]
 pytestmark = pytest.mark.contract
 
 

@@ -14,9 +14,7 @@ from nni_manager.platform_kit.testing import PlatformContract, World
 from nni_manager.platform_kit.testing.observing import accepted, seen
 from nni_manager.platforms.dlc import account, platform
 from tests.fakes.dlc.containers import Source
-from tests.platforms.web_world import storage_is_looked_at_often
 
-__all__ = ["storage_is_looked_at_often"]
 pytestmark = pytest.mark.contract
 #: Reads a second, and how many may come at once first.
 _SLOW = (8.0, 3)

@@ -10,9 +10,6 @@ import pytest_asyncio
 
 from tests.fakes.process import FakeProcess, running
 from tests.platforms.openpai.openpai_world import OpenpaiWorld
-from tests.platforms.web_world import storage_is_looked_at_often
-
-__all__ = ["fake", "storage_is_looked_at_often", "world"]
 
 
 @pytest.fixture(scope="module")
