@@ -21,6 +21,7 @@ from nni_manager.config import document, experiment_file, user_classes
 from nni_manager.config.document import Patience
 from nni_manager.config.experiment_file import Reading
 from nni_manager.domain.errors import InvalidInput, NotFound
+from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.text import require_text
 from nni_manager.scheduler.experiments.submission import Submission
 
@@ -60,6 +61,7 @@ async def read(request: Request, context: ApiContext) -> Submission:
     environment = context.environment if new.environment is None else new.environment
     reading = await _load(new, directory, environment, context)
     spec = reading.spec
+    _require_code(new, spec, context)
     python = user_classes.python(new.interpreter or spec.tuner_python, new.environment, file=new.file)
     await user_classes.check(spec, python, environment, file=new.file)
     spec = experiment_file.in_debug(spec) if new.debug else spec
@@ -96,6 +98,16 @@ async def _directory(new: NewExperiment, context: ApiContext) -> Path:
         return await code.directory(context.data_directory, new.code)
     except NotFound as error:
         raise InvalidInput(f"code: {error}") from None
+
+
+def _require_code(new: NewExperiment, spec: ExperimentSpec, context: ApiContext) -> None:
+    """Whoever says nothing of folders hardly means the one with everybody's experiments. Raises InvalidInput."""
+    is_named = new.code or new.directory
+    if not is_named and os.path.realpath(spec.trial_code_directory) == os.path.realpath(context.data_directory):
+        raise InvalidInput(
+            "trialCodeDirectory: is the daemon's data directory, as the body names no `directory` where relative paths"
+            " start; name it, or give an absolute path"
+        )
 
 
 def _content_type(request: Request) -> str:

@@ -17,14 +17,29 @@ FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
+#: Options of commands, each with a value.
+_WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
+
 
 class CommandGroup(click.Group):
     """Exit codes: 0 done, 1 failed, 2 usage or bad input, 130 interrupted."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if ctx.parent is not None else _behind_command(args))
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         kwargs["standalone_mode"] = False
         _prepare_stdout()
         sys.exit(_run(lambda: super(CommandGroup, self).main(*args, **kwargs), self.name or ""))
+
+
+def _behind_command(words: list[str]) -> list[str]:
+    """What says which daemon is meant may also stand before the command, as in ``nnictl --manager URL top``."""
+    early: list[str] = []
+    while words and words[0].partition("=")[0] in _WHICH_DAEMON:
+        count = 1 if "=" in words[0] else 2
+        early, words = early + words[:count], words[count:]
+    return [*words, *early]
 
 
 def _prepare_stdout() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from nni_manager.cli import selection
+from nni_manager.cli.output import warn
 from nni_manager.cli.session import Connect, connected
 from nni_manager.domain.errors import InvalidInput
 
@@ -27,6 +28,7 @@ def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
     id_ = selection.choose(client, id)
     for batch in _batches(entries):
         client.import_data(id_, batch)
+    warn(_unknown_parameters(entries, client.experiment(id_)["config"].get("searchSpace")))
     count = "1 result" if len(entries) == 1 else f"{len(entries)} results"
     click.echo(f"Experiment {id_}: the tuner is told {count}.")
 
@@ -54,6 +56,14 @@ def _entry(entry: Any, number: int) -> dict[str, Any]:
         return {**entry, "value": json.loads(value) if isinstance(value, str) else value}
     except ValueError:
         raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
+
+
+def _unknown_parameters(entries: Sequence[Mapping[str, Any]], search_space: object) -> Iterator[str]:
+    """A tuner can make nothing of what it does not search."""
+    known = search_space if isinstance(search_space, dict) else {}
+    unknown = {name: None for entry in entries for name in entry["parameter"] if known and name not in known}
+    if unknown:
+        yield f"the search space has no {', '.join(unknown)}; it has {', '.join(known)}"
 
 
 def _batches(entries: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

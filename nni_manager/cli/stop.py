@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -84,17 +84,17 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
         raise click.UsageError("give either --all, or IDs or a port, not both")
     client = connect()
     with waiting_for_daemon_end(client, of_all=everything):
-        viewed = {one["id"] for one in client.experiments() if one["status"] == ExperimentStatus.VIEWED}
+        before = {one["id"]: one["status"] for one in client.experiments()}
         if everything:
             stopped = client.stop_all()
-            told = "\n".join(_over(id_, viewed) for id_ in stopped)
+            told = "\n".join(_over(id_, before) for id_ in stopped)
             click.echo(told or "No experiment is open.")
             for id_ in stopped:
                 _tell_what_may_run(client, id_)
             return
         for id_ in selection.choose_open(client, ids) if port is None else [_at_port(client, port, ids)]:
             client.stop(id_)
-            click.echo(_over(id_, viewed))
+            click.echo(_over(id_, before))
             _tell_what_may_run(client, id_)
 
 
@@ -117,5 +117,8 @@ def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
     return str(found[0])
 
 
-def _over(id: str, viewed: Collection[str]) -> str:
-    return f"Experiment {id} is {'not viewed any more' if id in viewed else 'stopped'}."
+def _over(id: str, before: Mapping[str, str]) -> str:
+    """`before`: id → status, when the command began."""
+    if before.get(id) == ExperimentStatus.STOPPED:
+        return f"Experiment {id} was stopped already."
+    return f"Experiment {id} is {'not viewed any more' if before.get(id) == ExperimentStatus.VIEWED else 'stopped'}."

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 
 from nni_manager.config import placeholders, registered_algorithms
-from nni_manager.config.algorithms import AlgorithmKind, Arguments
+from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind, Arguments
 from nni_manager.config.document import Path
 from nni_manager.config.registered_algorithms import Registered
 from nni_manager.config.scalars import kind, mapping, text
@@ -112,6 +112,10 @@ def _unknown(name: str, family: AlgorithmKind) -> str:
     instead = f"use {' or '.join(offered)}, or your own class by className"
     if family.catalogue.is_missing(name):
         return f"the {family.noun} {name} is not in this version yet; {instead}"
+    other = ASSESSORS if family is TUNERS else TUNERS
+    if (found := other.catalogue.look_up(name)) is not None:
+        its_place = f"{other.noun}: {{name: {found.name}}}"
+        return f"there is no {family.noun} '{name}', it belongs to {other.noun}: write {its_place}; {instead}"
     guess = nearest(name, offered)
     return f"there is no {family.noun} '{name}'; {f'did you mean {guess}?' if guess else instead}"
 

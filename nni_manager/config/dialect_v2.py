@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from nni_manager.config import placeholders, scalars
+from nni_manager.config import placeholders, scalars, trial_file
 from nni_manager.config.algorithm_section import read_algorithm
 from nni_manager.config.algorithms import ASSESSORS, TUNERS, AlgorithmKind
 from nni_manager.config.platform_section import SHARED, judge, needs_command, read_platforms, read_shared_storage
@@ -150,6 +150,7 @@ def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     top.require("trialConcurrency", "say how many trials may run at a time, for example 1")
     _refuse_out_of_scope(top, fields)
     judge(sections, ("trainingService",), fields, source)
+    trial_file.check(fields, sections, source)
     if top.has("deprecated"):
         source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
     source.check()

@@ -484,3 +484,12 @@ async def test_a_trial_listener_that_cannot_be_opened_refuses_nothing(
 
     monkeypatch.setattr(world.supervisor.shared.trial_listener, "open", refuse)
     assert (await api.post(EXPERIMENTS, json=world.config())).status_code == 201
+
+
+async def test_a_folder_that_nobody_named_is_not_the_data_directory(api: httpx.AsyncClient, world: World) -> None:
+    for code in ({"trialCodeDirectory": "."}, {"trialCodeDirectory": None}):
+        config = {name: value for name, value in {**world.config(), **code}.items() if value is not None}
+        answer = await api.post(EXPERIMENTS, json=config)
+        assert answer.status_code == 400 and "name it, or give an absolute path" in answer.json()["error"]
+        body = {"config": json.dumps(config), "directory": str(world.code)}
+        assert (await api.post(EXPERIMENTS, json=body)).status_code == 201

@@ -174,6 +174,7 @@ async def make_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     data, code = folder / "data", folder / "code"
     data.mkdir()
     code.mkdir()
+    (code / "trial.py").touch()
     migrate.migrate(data / "index.sqlite", "index")
     index_database = Database(data / "index.sqlite")
     keeper = Keeper(cast(Any, None))  # the platform of memory never calls it

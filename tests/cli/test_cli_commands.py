@@ -30,6 +30,7 @@ CONFIG = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: python3 
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "experiment.yml"
     path.write_text(CONFIG)
+    (tmp_path / "trial.py").touch()
     return path
 
 
@@ -146,7 +147,8 @@ def test_resume(nnictl: Run, manager: FakeManager) -> None:
 def test_stop(nnictl: Run, manager: FakeManager, words: list[str], stopped: list[str]) -> None:
     manager.add(state("abc"), state("xyz", "STOPPED"))
     result = nnictl("stop", *words)
-    assert result.stdout.splitlines() == [f"Experiment {id} is stopped." for id in stopped]
+    told = {"abc": "Experiment abc is stopped.", "xyz": "Experiment xyz was stopped already."}
+    assert result.stdout.splitlines() == [told[id] for id in stopped]
     assert manager.calls == [("stop", id) for id in stopped]
 
 
@@ -516,6 +518,15 @@ def test_config_check(nnictl: Run, file: Path) -> None:
     file.write_text(CONFIG + "trialConcurrency: 2\ntuner: {name: random}\ntrainingService: {platform: local}\n")
     result = nnictl("config", "check", str(file))
     assert (result.exit_code, result.stdout) == (0, f"{file}: valid; any number of trials of Random on local\n")
+
+
+def test_a_trial_file_that_is_not_there_is_named(nnictl: Run, file: Path) -> None:
+    tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
+    file.write_text(CONFIG + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
+    (file.parent / "trial.py").unlink()
+    result = nnictl("config", "check", str(file))
+    words = f"trialCommand: runs trial.py, which is not in the code directory {file.parent}; trials fail without it"
+    assert (result.exit_code, result.stderr) == (0, f"warning: {file}:2: {words}\n")
 
 
 def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:

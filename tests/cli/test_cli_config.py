@@ -28,6 +28,7 @@ def nnictl(*words: object) -> Result:
 def _with_section(folder: Path, section: object) -> Path:
     config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "training_service": section}
     (folder / "bee.yml").write_text(yaml.safe_dump(config))
+    (folder / "trial.py").touch()
     return folder / "bee.yml"
 
 
@@ -36,8 +37,8 @@ def test_many_files_get_a_verdict_each(tmp_path: Path) -> None:
     result = nnictl("config", "check", GOOD, BAD, refused)
     assert result.exit_code == 2
     assert result.stdout == f"{GOOD}: valid; at most 2 trials of Random on local\n"
-    unwritten, bad, other = result.stderr.splitlines()
-    assert UNWRITTEN in unwritten
+    unwritten, bad, no_file, other = result.stderr.splitlines()
+    assert UNWRITTEN in unwritten and "runs trial.py, which is not in the code directory" in no_file
     assert bad == f"{BAD}:4: trialConcurency: unknown field; did you mean trialConcurrency?"
     assert other.startswith(f"{refused}: trialCommand: has several lines")
 
@@ -59,6 +60,7 @@ def test_verdicts_for_programs() -> None:
 def test_a_direction_that_is_not_written_is_named(tmp_path: Path, tuner: dict[str, object], better: str) -> None:
     config = yaml.safe_load(GOOD.read_text()) | {"trial_code_directory": ".", "tuner": tuner}
     (tmp_path / "bee.yml").write_text(yaml.safe_dump(config))
+    (tmp_path / "trial.py").touch()
     result = nnictl("config", "check", tmp_path / "bee.yml")
     assert result.exit_code == 0
     assert (f"so {better} results count as best" in result.stderr) if better else result.stderr == ""

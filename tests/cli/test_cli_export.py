@@ -213,6 +213,12 @@ def test_what_was_exported_can_be_imported(nnictl: Run, seeded: FakeManager, tmp
     ]  # fmt: skip
 
 
+def test_what_the_tuner_does_not_search_is_named(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
+    manager.add(state("abc", config={"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}}))
+    result = send(nnictl, tmp_path, '[{"parameter": {"x": 0.5, "y": 1}, "value": 1}]')
+    assert (result.exit_code, result.stderr) == (0, "warning: the search space has no y; it has x\n")
+
+
 def test_much_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
     manager.add(state("abc"))
     entries = [{"parameter": {"text": "x" * 1_000_000}, "value": number} for number in range(9)]

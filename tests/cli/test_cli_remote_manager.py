@@ -173,6 +173,14 @@ def test_option_over_environment_over_default(monkeypatch: pytest.MonkeyPatch, t
     assert run(["--token-file", "x"])[1] == [ChosenDaemon(url="http://b", token_file=Path("x"))]
 
 
+def test_it_may_be_said_before_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[ChosenDaemon] = []
+    monkeypatch.setattr("nni_manager.cli.session.connect", lambda place: asked.append(place) or FakeManager())
+    for early in (["--manager", "http://a", "--token-file=x"], ["--token-file", "x", "--manager=http://a"]):
+        CliRunner().invoke(group, [*early, "trial", "kill", "-T", "0", "abc"])
+    assert asked == [ChosenDaemon(url="http://a", token_file=Path("x"))] * 2
+
+
 @pytest.mark.parametrize("words", [["--manager", "http://a", "--data-dir", "."], ["--token-file", "x"]])
 def test_options_that_do_not_fit(words: list[str]) -> None:
     result, asked = run(words)

@@ -47,7 +47,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"name": "Bumblebee"}, "name", "there is no tuner 'Bumblebee'; use Random or GridSearch or TPE"),
     ("tuner", {"name": "evolution"}, "name", "the tuner evolution is not in this version yet"),
     ("tuner", {"name": "BOHB"}, "name", "not in this version yet"),
-    ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop'"),
+    ("tuner", {"name": "Medianstop"}, "name", "there is no tuner 'Medianstop', it belongs to assessor: "),
     ("tuner", {"name": 5}, "name", "must be text"),
     ("tuner", {"nane": "TPE", "name": "TPE"}, "nane", "did you mean name?"),
     ("tuner", {"name": "TPE", "classArgs": []}, "classArgs", "must be a mapping"),
@@ -65,7 +65,7 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuner", {"className": "a.B", "codeDirectory": "/\0"}, "codeDirectory", "holds a NUL character"),
     ("tuner", {"className": "a.B", "codeDirectory": "no/hive"}, "codeDirectory", "there is no folder"),
     ("assessor", {"name": "Curvefitting"}, "name", "the assessor Curvefitting is not in this version yet"),
-    ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE'"),
+    ("assessor", {"name": "TPE"}, "name", "there is no assessor 'TPE', it belongs to tuner: write tuner: {name: TPE}"),
     ("assessor", {"name": "Medianstop", "classArgs": {"start_step": -1}}, "classArgs.start_step", "at least 0"),
     ("advisor", {"name": "Hyperband"}, "name", "remove advisor, and write for example tuner: {name: TPE}"),
 ]  # fmt: skip

@@ -31,7 +31,8 @@ MINIMAL: dict[str, Any] = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "space.json").write_text("{}")
-    (tmp_path / "my_tuner.py").touch()
+    for name in ("my_tuner.py", "fit.py"):
+        (tmp_path / name).touch()
     return tmp_path
 
 

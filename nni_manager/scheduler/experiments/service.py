@@ -143,7 +143,8 @@ class Service:
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             if self._supervisor.get(id) is not None:
-                raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`)")
+                state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "at work"
+                raise Conflict(f"experiment {id} is {state}; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
             await self._end_left_jobs(entry)
             await self._supervisor.write(lambda c: index.set_leftover(c, id, entry.folder))

@@ -1,0 +1,39 @@
+"""The Python file that a trial's command runs: a warning where the code directory does not have it."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from nni_manager.config.document import Path
+from nni_manager.config.source import Source
+
+#: ``python3 -u train.py``, where no folder was changed before.
+_PYTHON_FILE = re.compile(r"python[\d.]*(?:\s+-[uBOEIsS]+)*\s+(?P<file>[\w.][\w./-]*\.py)(?:\s|$)")
+
+
+def check(fields: Mapping[str, object], sections: Sequence[Mapping[str, object]], source: Source) -> None:
+    """`fields`: of the whole config. Only warns: an image may bring the file."""
+    for path, command, directory in _commands(fields, sections):
+        found = _PYTHON_FILE.match(command)
+        if found is None or not os.path.isdir(directory):
+            continue
+        if not os.path.exists(os.path.join(directory, found["file"])):
+            sentence = f"runs {found['file']}, which is not in the code directory {directory}; trials fail without it"
+            source.warn(path, "NO_TRIAL_FILE", sentence)
+
+
+def _commands(
+    fields: Mapping[str, object], sections: Sequence[Mapping[str, object]]
+) -> Iterator[tuple[Path, str, str]]:
+    """(where it is written, the command, the code directory that it runs in), of those that services have of their own,
+    too."""
+    told = fields.get("trialCommand"), fields.get("trialCodeDirectory")
+    found: list[tuple[Path, object, object]] = [(("trialCommand",), *told)]
+    for section in sections:
+        own = section.get("trialCommand", told[0]), section.get("trialCodeDirectory", told[1])
+        found += [(("trainingService", "trialCommand"), *own)] if own != told else []
+    return (
+        (path, command, code) for path, command, code in found if isinstance(command, str) and isinstance(code, str)
+    )
