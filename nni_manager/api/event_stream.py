@@ -16,6 +16,7 @@ from nni_manager.domain.errors import NniManagerError
 #: Seconds between two events at least, and of silence after which a comment says that the stream is alive.
 PAUSE_S = 0.2
 HEARTBEAT_S = 15.0
+_COMMENT = ":\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,24 +78,26 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_parts(self, send: Send, news: asyncio.Event) -> None:
+        if_empty = _COMMENT  # a proxy that waits for a body passes the headers on
         while not self._over.is_set():
             news.clear()
-            part = await self._send_part(send)
+            part = await self._send_part(send, if_empty)
+            if_empty = ""
             if part.is_last:
                 return
             if part.has_more:
                 continue
             await _happened(self._over, PAUSE_S)
             while not await _happened(news, HEARTBEAT_S):
-                await _write(send, ":\n\n")
+                await _write(send, _COMMENT)
 
-    async def _send_part(self, send: Send) -> Part:
+    async def _send_part(self, send: Send, if_empty: str) -> Part:
         try:
             part = await self._subject.read()
         except NniManagerError:  # it was deleted, or cannot be read now: the client asks again, and is told why
             return Part(text="", is_last=True)
-        if part.text:
-            await _write(send, part.text)
+        if text := part.text or if_empty:
+            await _write(send, text)
         return part
 
     async def _end_with_client(self, receive: Receive, news: asyncio.Event) -> None:

@@ -44,12 +44,17 @@ def reach(data_dir: Path) -> Address:
 
 
 def has_nothing(data_dir: Path) -> bool:
-    """No daemon was ever here, and no folder of an experiment lies here that one would find."""
+    """No daemon was ever here, and no folder of an experiment lies here that one would find.
+
+    False where there is no telling: who starts a daemon there is told why.
+    """
     try:
-        was_here = (data_dir / LOCK).exists() or (data_dir / POINTER_FILE).exists()
-        return not was_here and not any(data_dir.glob("*/db"))
+        names = os.listdir(data_dir)
+    except FileNotFoundError:
+        return True
     except OSError:
         return False
+    return LOCK not in names and POINTER_FILE not in names and not any(data_dir.glob("*/db"))
 
 
 def start(data_dir: Path, command: Sequence[str]) -> None:

@@ -113,7 +113,7 @@ def test_the_life_of_an_experiment(either: CommandLine) -> None:
     id_ = nnictl.create(trialCommand=RUN_ON, experimentName="first", trialConcurrency=3)
     state_of(nnictl.daemon, id_, RUNNING=3)
     listed = nnictl.good("experiment", "list").splitlines()
-    assert len(listed) == 2 and listed[1].split()[:4] == [id_, "first", "RUNNING", "local"]
+    assert len(listed) == 2 and listed[1].split()[:6] == [id_, "first", "RUNNING", "0", "of", "4"]
     assert json.loads(nnictl.good("experiment", "show", id_[:3], "--json"))["counts"]["RUNNING"] == 3
     assert "0/4 done, 3 running, 0 failed" in nnictl.good("experiment", "status")
     trials = json.loads(nnictl.good("trial", "ls", "--json"))

@@ -44,7 +44,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "names that are one": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": "ps-1"}, {**_TASK, "name": "PS1"}]},
-        r"trainingService\.taskRoles\[1\]\.name.*another role's",
+        r"trainingService\.taskRoles\[1\]\.name.*another role is",
     ),
     "no legal namespace": ({**_KUBEFLOW, "namespace": "Team_A"}, r"trainingService\.namespace.*lower case"),
     "a login that is no JSON": (

@@ -200,6 +200,13 @@ async def test_silence_is_broken_by_comments(
         stream.gone.set()
 
 
+async def test_a_stream_that_has_nothing_to_tell_begins_with_a_comment(api: httpx.AsyncClient, world: World) -> None:
+    id_ = await create(api, world)
+    async with following(world, f"{id_}/metrics/events?after=999") as stream:
+        assert await stream.part() == ":\n\n"
+        stream.gone.set()
+
+
 class Counter:
     """A subject that changes whenever it is read."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -61,7 +62,9 @@ class AmlWorld(WebWorld):
     }
     #: Reads, and what it takes to begin two jobs.
     pace = (round(PACE[0] / 2 + PACE[1]) + 10, 0.5)
-    native_states: ClassVar[Collection[str]] = tuple(states.STATES)
+    native_states: ClassVar[Collection[str]] = tuple(
+        re.findall("^([A-Z][A-Za-z]+) +[A-Z]+ ", states.__doc__ or "", re.M)
+    )
     max_observe_calls = 2
 
     def __init__(self, directory: Path) -> None:
