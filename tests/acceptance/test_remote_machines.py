@@ -136,7 +136,8 @@ def test_stop_with_a_dead_machine_says_what_is_left_and_ends_it_later(
     daemon.wait(id_, "STOPPED", timeout_s=_STOPPED_S + 5)
     assert time.monotonic() - begun <= _STOPPED_S
     warnings = daemon.status(id_)["warnings"]
-    assert any("may still run" in warning["message"] for warning in warnings), warnings
+    [left] = [warning["message"] for warning in warnings if "may still run" in warning["message"]]
+    assert f"{dead.address} unreachable since" in left and "nnictl platform clean remote" in left, left
     assert dead.users_processes()
     dead.heal()
     left = daemon.call("POST", "/platforms/clean", json={})

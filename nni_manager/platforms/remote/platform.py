@@ -76,7 +76,8 @@ class RemotePlatform(Platform):
     async def preflight(self) -> Sequence[PreflightFinding]:
         from nni_manager.platforms.remote.preflight import look
 
-        return await look({entry: self._demand(entry) for entry in _entries(self.settings)}, self._shared)
+        demands = {entry: self._demand(entry) for entry in _entries(self.settings)}
+        return await look(demands, self.host.connections.identity, self._shared)
 
     # Its life
 
@@ -203,7 +204,8 @@ class RemotePlatform(Platform):
     def _why(self, sites: Collection[Site] = ()) -> Wait:
         """Of these, or of all of them."""
         sites = sites or self._sites.values()
-        code = WaitCode.PLATFORM_UNAVAILABLE if any(site.is_up for site in sites) else WaitCode.MACHINE_DOWN
+        answers = any(site.is_up or site.is_left_alone for site in sites)
+        code = WaitCode.PLATFORM_UNAVAILABLE if answers else WaitCode.MACHINE_DOWN
         details = {"machines": {site.entry.address.host: site.why for site in sites}}
         return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)
 
@@ -278,16 +280,15 @@ class RemotePlatform(Platform):
         if site is None:
             report = JobReport(state=JobState.LOST, message=f"{_host(key)} is not in machineList any more")
             return dict.fromkeys(handles, report)
-        host = site.entry.address.host
         try:
             told = await site.jobs.reports([handle.job_name for handle in handles])
         except PlatformUnavailable:
-            return dict.fromkeys(handles, JobReport(state=JobState.UNKNOWN, unreachable=site.why or host, place=host))
+            return {handle: site.unasked(handle.job_name) for handle in handles}
         return {handle: told[handle.job_name] for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         """On machines that are away they are told when they are back."""
-        await self._each(handles, lambda site, names: site.jobs.cancel(names, grace_period_s))
+        await self._each(handles, lambda site, names: site.cancel(names, grace_period_s))
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         if (shared := self._shared) is not None:
