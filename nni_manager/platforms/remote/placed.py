@@ -41,6 +41,10 @@ class Placed:
         """Jobs were started there that nobody has given up or forgotten."""
         return any(at == machine and name not in self._unwanted for name, at in self._machines.items())
 
+    def was_used(self, machine: str) -> bool:
+        """A job was started there once; what it wrote is there until the experiment is deleted."""
+        return machine in self._machines.values()
+
     def is_wanted(self, job_name: str) -> bool:
         return job_name not in self._unwanted
 
