@@ -152,9 +152,13 @@ class RemotePlatform(Platform):
             await asyncio.gather(*(shared.collect(name, read) for name, read in reading))
         for handle in handles:
             self._placed.give_up(handle.job_name)
-        away = await self._each(handles, lambda site, names: site.jobs.forget(names))
+        away = await self._each(handles, self._forget_at)
         if away:
             raise PlatformUnavailable("; ".join(away))
+
+    async def _forget_at(self, site: Site, names: Sequence[str]) -> None:
+        await site.jobs.forget(names)
+        self._placed.note_gone(names)
 
     async def _each(
         self, handles: Sequence[JobHandle], ask: Callable[[Site, Sequence[str]], Awaitable[None]]
@@ -201,7 +205,10 @@ class RemotePlatform(Platform):
 
     async def clean(self, job_names: Sequence[str]) -> None:
         if not self._sites:
-            return await cleaning.clean(await self._sites.look_up(self.settings), self.host)
+            await cleaning.clean(await self._sites.look_up(self.settings), self.host)
+            if self.host.folder.is_dir():  # it may be deleted
+                await asyncio.to_thread(self._placed.note_gone, job_names)
+            return
         for name in job_names:
             await asyncio.to_thread(self._placed.give_up, name)  # wherever it is found later
         for site in self._sites:
