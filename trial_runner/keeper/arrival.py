@@ -83,14 +83,14 @@ def keeper_version(directory):
     """The version of the keeper that serves the directory, which is not asked: it speaks to one at a time. Empty: none
     does, or it cannot be told."""
     try:
-        with open(os.path.join(directory, "keeper.lock")) as file:
+        with open(os.path.join(directory, "keeper.lock"), encoding="utf-8") as file:
             pid = int(file.readline())
-        with open("/proc/{}/cmdline".format(pid)) as file:
+        with open("/proc/{}/cmdline".format(pid), encoding="utf-8") as file:
             words = file.read().split("\0")
         if directory not in words:
             return ""
         program = words[words.index("serve") - 1]
-        with open(os.path.join(program, "trial_runner", "protocol.py")) as file:
+        with open(os.path.join(program, "trial_runner", "protocol.py"), encoding="utf-8") as file:
             found = re.search('^VERSION = "(.*)"$', file.read(), re.MULTILINE)
     except (OSError, ValueError):
         return ""
