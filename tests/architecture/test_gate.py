@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]  # each is a run of pytest, on a machine that may be busy
 
 ROOT = Path(__file__).parents[2]
 CHILDREN = """
@@ -69,7 +69,7 @@ def pytest_says(folder: Path, *arguments: str) -> str:
     # what is meant for the run around this one is not for it
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=folder, capture_output=True, text=True, timeout=50,
+        [sys.executable, "-m", "pytest", *arguments], cwd=folder, capture_output=True, text=True, timeout=170,
         env={**inherited, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     return done.stdout + done.stderr
