@@ -193,7 +193,7 @@ class RemotePlatform(Platform):
 
     async def close(self) -> None:
         """The code goes, and so do mounts of ours; what trials wrote stays until the experiment is deleted."""
-        await self._sites.keep(self.settings)
+        await self._sites.try_to_keep(self.settings)
         up = [site for site in self._sites if site.is_up]
         if self._shared is None:
             for site in up:

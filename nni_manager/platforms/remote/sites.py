@@ -4,6 +4,7 @@ these end."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from nni_manager.platforms.remote import former
 from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.placed import Placed
 from nni_manager.platforms.remote.site import Site
+
+log = logging.getLogger(__name__)
 
 #: Seconds that entering waits for machines: those that answer later are used from then on.
 _ENTER_S = 25.0
@@ -42,7 +45,9 @@ class Sites:
         self._changed = changed
         self._has_gpus = has_gpus
         self._shared = shared
-        self._keeping: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        #: Of the file of former machines.
+        self._writing = asyncio.Lock()
         self._all: dict[str, Site] = {}
         #: Seconds for which machines are waited for when one can be used: trials go to all of them.
         self.together_s = 2.0
@@ -71,7 +76,8 @@ class Sites:
     async def keep(self, settings: Json) -> None:
         """Writes down what the next daemon has to find. Raises OSError."""
         if self._host.folder.is_dir():  # a plan is made for no experiment
-            await asyncio.to_thread(former.save, self._folder, self._sections(settings).values())
+            async with self._writing:
+                await asyncio.to_thread(self._keep, settings)
 
     async def start(self) -> None:
         """Raises BadCredentials when all of them refuse."""
@@ -82,6 +88,8 @@ class Sites:
             raise BadCredentials("; ".join(str(site.refusal) for site in self))
 
     async def stop(self) -> None:
+        if self._renewing is not None:
+            await asyncio.wait([self._renewing])
         sites, self._all = tuple(self), {}
         await asyncio.gather(*(site.stop() for site in sites))
 
@@ -90,7 +98,17 @@ class Sites:
         for entry in entries_of(settings):
             if (site := self._all.get(entry.address.key)) is not None:
                 site.renew(entry)
-        self._keeping = asyncio.create_task(self.keep(settings), name="machines written down")
+        self._renewing = asyncio.create_task(self.try_to_keep(settings), name="machines written down")
+
+    async def try_to_keep(self, settings: Json) -> None:
+        """As `keep`, where nothing depends on it now."""
+        try:
+            await self.keep(settings)
+        except OSError as error:
+            log.warning("which machines there are is not written down: %s", error)
+
+    def _keep(self, settings: Json) -> None:
+        former.save(self._folder, self._sections(settings).values())
 
     def _look_up(self, settings: Json) -> dict[str, Known]:
         self._placed.load()
