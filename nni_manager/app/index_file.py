@@ -58,14 +58,13 @@ def _close(connection: Connection, id_: str) -> None:
     )
 
 
-NAME = "index.sqlite"
 #: What SQLite keeps beside a database. Of another one, it would be taken for this one's.
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 def prepare(data_directory: Path) -> Path:
     """A whole index of the newest schema, for its owner. Blocks. Raises StoreError."""
-    path = data_directory / NAME
+    path = data_directory / index.FILE
     try:
         return _prepare(path, data_directory)
     except sqlite3.DatabaseError as error:

@@ -57,6 +57,13 @@ def has_nothing(data_dir: Path) -> bool:
     return LOCK not in names and POINTER_FILE not in names and not any(data_dir.glob("*/db"))
 
 
+def has_only_closed(data_dir: Path) -> bool:
+    """No daemon runs, and the experiments that are here are closed."""
+    from nni_manager.app.closed_experiments import are_all_closed
+
+    return find(data_dir) is None and not is_taken(data_dir) and are_all_closed(data_dir)
+
+
 def start(data_dir: Path, command: Sequence[str]) -> None:
     """Runs `command` in the background, with ``--ready-fd N`` added, and returns once it says it is ready.
 

@@ -10,7 +10,7 @@ import click
 
 from nni_manager.cli import progress, selection, table, terminal
 from nni_manager.cli.output import compact, direction, duration, echo_json, facts, moment, number
-from nni_manager.cli.session import Connect, connected, to_read
+from nni_manager.cli.session import Connect, connected, nothing_is_open, to_read
 from nni_manager.cli.table import Column, Row
 from nni_manager.domain.errors import NotFound
 from nni_manager.domain.experiment import ExperimentStatus
@@ -45,7 +45,9 @@ def list_experiments(
 ) -> None:
     """List the open experiments, oldest first."""
     wanted = (status or "").replace("ON_HOLD", _ON_HOLD)
-    found = [one for one in _known(connect) if _is_wanted(one, everything, wanted)]
+    needs_closed = everything or bool(status)
+    known = [] if not needs_closed and nothing_is_open() else _known(connect)
+    found = [one for one in known if _is_wanted(one, everything, wanted)]
     found = found[-limit:] if limit else found
     if as_json:
         echo_json(found)

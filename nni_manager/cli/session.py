@@ -122,6 +122,15 @@ def connect(place: ChosenDaemon) -> ManagerClient:
     return ManagerClient(daemon.reach(place.data_directory))
 
 
+def nothing_is_open() -> bool:
+    """All experiments that the running command could mean are closed, and no daemon runs: none need be started."""
+    from nni_manager.cli import daemon
+
+    place = current()
+    is_substituted = click.get_current_context().obj is not None
+    return not place.is_remote and not is_substituted and daemon.has_only_closed(place.data_directory)
+
+
 def connect_to_read(place: ChosenDaemon) -> ManagerClient:
     """As `connect`, and starts no daemon where there is nothing to read. Raises NotFound there."""
     from nni_manager.cli import daemon

@@ -20,6 +20,9 @@ from nni_manager.store.folder import Folder
 
 log = logging.getLogger(__name__)
 
+#: In the data directory.
+FILE = "index.sqlite"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -130,6 +133,12 @@ def all_entries(connection: sqlite3.Connection) -> list[Entry]:
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
     """Experiments by status, only those that occur."""
     return dict(connection.execute("SELECT status, count(*) FROM experiments GROUP BY status").fetchall())
+
+
+def statuses(connection: sqlite3.Connection) -> dict[str, ExperimentStatus]:
+    """By experiment."""
+    rows = connection.execute("SELECT id, status FROM experiments").fetchall()
+    return {str(id_): ExperimentStatus(status) for id_, status in rows}
 
 
 def find_folders(data_directory: Path) -> list[Entry]:

@@ -113,10 +113,10 @@ def test_one_that_cannot_be_read_is_put_aside_and_made_again(
 @pytest.mark.parametrize("is_new", [True, False])
 def test_nobody_else_can_open_the_index_and_lock_it(tmp_path: Path, is_new: bool) -> None:
     if not is_new:
-        migrate.migrate(tmp_path / index_file.NAME, "index")
-        (tmp_path / index_file.NAME).chmod(0o644)
+        migrate.migrate(tmp_path / index.FILE, "index")
+        (tmp_path / index.FILE).chmod(0o644)
     path = index_file.prepare(tmp_path)
     with closing(connect(path)) as connection:
         connection.execute("SELECT count(*) FROM experiments").fetchone()
-        modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob(f"{index_file.NAME}*")}
-    assert modes and set(modes.values()) == {0o600} and f"{index_file.NAME}-shm" in modes
+        modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob(f"{index.FILE}*")}
+    assert modes and set(modes.values()) == {0o600} and f"{index.FILE}-shm" in modes

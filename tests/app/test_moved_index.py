@@ -56,7 +56,7 @@ def test_a_copy_never_speaks_of_the_original_and_does_not_begin_to_work(data: Pa
 def test_an_index_that_was_taken_elsewhere_alone_still_speaks_of_the_old_place(data: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
-    shutil.copy(data / index_file.NAME, alone)
+    shutil.copy(data / index.FILE, alone)
     assert _found(index_file.prepare(alone))["open1"] == (data / "open1", ExperimentStatus.RUNNING, True, 8080)
 
 

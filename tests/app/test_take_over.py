@@ -51,6 +51,9 @@ def test_a_daemon_that_is_to_stay_takes_over(manager: CommandLine) -> None:
     assert manager.run("stop", program="nni-manager").stdout == f"no daemon runs for {manager.data}.\n"
     assert running_trials(manager, id_) == trials
     assert manager.run("stop", id_, program="nni-manager").stdout == f"Experiment {id_} is stopped.\n"
+    manager.run("stop", program="nni-manager")
+    assert manager.good("experiment", "list") == "No experiment is open; --all lists closed ones too.\n"
+    assert manager.processes() == [], "no daemon is needed for that"
 
 
 def test_where_nothing_is_nothing_is_started(manager: CommandLine) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nni_manager.app.doctor.finding import CheckFinding, failure, ok, warning
 from nni_manager.platform_kit.lock_holder import holders
+from nni_manager.store import index
 from nni_manager.store.folder import is_on_network
 
 _CHECK = "data directory"
@@ -19,7 +20,7 @@ _TOO_LITTLE, _LITTLE = 100 * _MIB, 1024 * _MIB
 #: Free inodes below which it will not work for long: a trial takes about ten.
 _FEW_FILES = 10_000
 #: Files on whose locks everything waits.
-_LOCKED = ("start.lock", "daemon.lock", "index.sqlite", "index.sqlite-shm")
+_LOCKED = ("start.lock", "daemon.lock", index.FILE, f"{index.FILE}-shm")
 
 
 def look(path: Path) -> Iterator[CheckFinding]:
