@@ -1,0 +1,23 @@
+"""Whether all experiments of a data directory are closed, told without a daemon."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from nni_manager.domain.errors import StoreError
+from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.store import index
+from nni_manager.store.connection import connect_readonly
+
+
+def are_all_closed(data_directory: Path) -> bool:
+    """False where there is no telling, as where a folder lies that is in no list yet. Blocks."""
+    try:
+        with closing(connect_readonly(data_directory / index.FILE)) as connection:
+            known = index.statuses(connection)
+    except (StoreError, sqlite3.Error, ValueError):
+        return False
+    there = {folder.parent.name for folder in data_directory.glob("*/db")}
+    return there <= known.keys() and set(known.values()) <= {ExperimentStatus.STOPPED}
