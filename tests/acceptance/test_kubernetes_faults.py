@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.kubernetes_cluster import PODS, TFJOBS, FakeCluster, fake_cluster
+from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, fake_cluster
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -171,20 +171,3 @@ def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage
         stage.daemon.process.send_signal(signal.SIGCONT)
     stage.daemon.wait(stage.id, "DONE", timeout_s=OUTAGE_S + 60)
     assert stage.rows("SELECT status, final_value FROM trials") == [("SUCCEEDED", 0)]
-
-
-def test_others_of_the_namespace_are_left_alone(stage: Stage) -> None:
-    """A job that a real NNI has labelled, under the very kind and namespace."""
-    pod = {"containers": [{"name": "tensorflow", "image": "example/other:1", "command": ["sleep", "60"]}]}
-    spec = {"tfReplicaSpecs": {"Worker": {"replicas": 1, "restartPolicy": "Never", "template": {"spec": pod}}}}
-    labels = {"app": "nni", "expId": "abc", "trialId": "xyz"}
-    own = {"metadata": {"name": "nniexpabcenvxyz", "labels": labels}, "spec": spec}
-    stage.cluster.create(TFJOBS, {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", **own})
-    stage.create(trials=2, at_once=2)
-    stage.go()
-    stage.daemon.wait(stage.id, "DONE", timeout_s=60)
-    stage.daemon.call("POST", f"/experiments/{stage.id}/stop")
-    stage.daemon.wait(stage.id, "STOPPED")
-    stage.daemon.call("DELETE", f"/experiments/{stage.id}")
-    stage.cluster.until(lambda: stage.cluster.left() == [])
-    assert [one["metadata"]["name"] for one in stage.cluster.objects(TFJOBS, "app=nni")] == ["nniexpabcenvxyz"]
