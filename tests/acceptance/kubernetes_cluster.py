@@ -32,8 +32,6 @@ BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBind
 SERVER, EXPORT = "10.0.0.1", "/export"
 _KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)
 _LOOK_AGAIN_S = 0.05
-#: Of a daemon that listens to pods.
-LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 #: Selects the objects of all our experiments.
 OURS = "nni-manager/experiment"
 
@@ -47,6 +45,8 @@ def of(experiment_id: str) -> str:
 class FakeCluster:
     kubeconfig: Path
     address: str
+    #: What its NFS export holds.
+    mounted: Path
 
     def control(self, method: str, /, **told: Any) -> Any:
         """Makes it misbehave: a method of `tests.fakes.kubernetes.control.Control`."""
@@ -63,7 +63,8 @@ class FakeCluster:
 
     def with_token(self, folder: Path, token: str, name: str) -> Path:
         config = yaml.safe_load(self.kubeconfig.read_text())
-        config["users"][0]["user"] = {"token": token}
+        config["users"] = [{"name": name, "user": {"token": token}}]  # a name of its own: a connection of its own
+        config["contexts"][0]["context"]["user"] = name
         path = folder / f"kubeconfig-of-{name}"
         path.write_text(yaml.safe_dump(config))
         return path
@@ -123,7 +124,7 @@ class FakeCluster:
 
 @contextlib.contextmanager
 def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeCluster]:
-    """`mounted`: what the NFS export holds; `options`: of `python -m tests.fakes.kubernetes`."""
+    """`options`: of `python -m tests.fakes.kubernetes`."""
     command: list[str | Path] = [
         sys.executable, "-m", "tests.fakes.kubernetes", "--folder", folder / "cluster", "--back-off", "0.1",
         "--export", f"{SERVER}:{EXPORT}={mounted}", *options,
@@ -133,6 +134,6 @@ def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeClu
         try:
             assert process.stdout is not None
             told = json.loads(process.stdout.readline())
-            yield FakeCluster(Path(told["kubeconfig"]), told["control"])
+            yield FakeCluster(Path(told["kubeconfig"]), told["control"], mounted)
         finally:
             process.terminate()

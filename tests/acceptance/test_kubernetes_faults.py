@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, fake_cluster
-from tests.live_daemon import Daemon
+from tests.acceptance.kubernetes_cluster import PODS, FakeCluster, of
+from tests.live_daemon import LISTENING, Daemon, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -58,7 +58,7 @@ class Stage:
 
     def restart(self) -> None:
         """After it was killed."""
-        self.daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+        self.daemon.start(*LISTENING)
 
     def until_running(self, trials: int) -> None:
         self.daemon.wait_for(self.id, lambda state: state["counts"].get("RUNNING", 0) == trials)
@@ -77,14 +77,15 @@ class Stage:
             (number, "SUCCEEDED", number) for number in range(trials)
         ]
         assert self.rows("SELECT max(number), count(*) FROM attempts") == [(1, trials)]
-        assert len(self.cluster.control("timeline", resource="tfjobs.kubeflow.org")) == trials
+        ever = self.cluster.control("timeline", resource="tfjobs.kubeflow.org")
+        assert sum(self.id in name for name in ever) == trials
 
 
 @pytest.fixture
-def stage(listening: Daemon, tmp_path: Path) -> Iterator[Stage]:
-    (tmp_path / "mounted").mkdir()
-    with fake_cluster(tmp_path, tmp_path / "mounted") as cluster:
-        yield Stage(listening, cluster, tmp_path)
+def stage(cluster: FakeCluster, tmp_path: Path) -> Iterator[Stage]:
+    with running_daemon(tmp_path, *LISTENING) as daemon:
+        yield Stage(daemon, cluster, tmp_path)
+    cluster.control("clear")
 
 
 def test_a_daemon_killed_around_each_call_submits_nothing_twice(stage: Stage) -> None:
@@ -163,7 +164,7 @@ def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage
     assert stage.daemon.process is not None
     stage.daemon.process.send_signal(signal.SIGSTOP)
     try:
-        (pod,) = (one["metadata"] for one in stage.cluster.objects(PODS))
+        (pod,) = (one["metadata"] for one in stage.cluster.objects(PODS, of(stage.id)))
         stage.go()
         time.sleep(0.5)  # no one sees from outside that the command has ended
         stage.cluster.control("evict", namespace=pod["namespace"], name=pod["name"])

@@ -5,7 +5,6 @@ The cluster's own audit log is the judge: whose each object was that somebody as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
-from tests.acceptance.kubernetes_cluster import LISTENING, OURS, TFJOBS, FakeCluster, fake_cluster, of
-from tests.live_daemon import Daemon, running_daemon
+from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
+from tests.live_daemon import LISTENING, Daemon, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -61,12 +60,6 @@ class Neighbour:
         self.daemon.call("POST", f"/experiments/{self.id}/stop")
         self.daemon.wait(self.id, "STOPPED")
         self.daemon.call("DELETE", f"/experiments/{self.id}")
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[FakeCluster]:
-    with fake_cluster(tmp_path, tmp_path) as cluster:
-        yield cluster
 
 
 def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import aiofiles
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
 from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes.choice import Choices
+from nni_manager.platform_kit.kubernetes.choice import Choices, told_channel
 from nni_manager.platform_kit.kubernetes.client import Object, Refusal
 from nni_manager.platform_kit.kubernetes.exec import ExecFailed
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 _SHORTEST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
 _GROWTH = 1.5
+#: Seconds after which a runner that posts, every few seconds, is read instead: what it says does not arrive.
+_SILENT_S = 20.0
 #: Commands that run in pods at a time.
 _AT_ONCE = 8
 _CHUNK = 256 * 1024
@@ -138,7 +140,7 @@ class _Attempt:
 
     async def _pause(self) -> None:
         """News of pods come in bursts, of which nothing may follow."""
-        read = [pod for pod in self._running() if self._choices.of_now(pod) == protocol.EXEC]
+        read = [pod for pod in self._running() if self._is_read(pod)]
         if not read:
             self._wait_s = _SHORTEST_WAIT_S
         if any(pod["metadata"].get("deletionTimestamp") for pod in read):
@@ -146,9 +148,32 @@ class _Attempt:
         due_s = self._choices.due_s(self._running())
         now_s = asyncio.get_running_loop().time()
         waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
+        if not read and self._pushing() is not None:
+            waits.append(max(_SHORTEST_WAIT_S, _SILENT_S - self._silence_s()))
         with suppress(TimeoutError):
             async with asyncio.timeout(min(waits, default=None)):
                 await self._news.wait()
+
+    def _is_read(self, pod: Object) -> bool:
+        if self._choices.of_now(pod) == protocol.EXEC:
+            return True
+        pushing = self._pushing()
+        return pushing is not None and _uid(pushing) == _uid(pod) and self._silence_s() >= _SILENT_S
+
+    def _pushing(self) -> Object | None:
+        """The reporter, when it has chosen to post and runs."""
+        pod = self._reporter()
+        has_choice = pod is not None and told_channel(pod) == protocol.PUSH_OR_EXEC
+        return pod if has_choice and pod is not None and self._choices.of_now(pod) == protocol.PUSH else None
+
+    def _silence_s(self) -> float:
+        return self._host.silence_s(self._memory.job_name) or 0.0
+
+    def _reporter(self) -> Object | None:
+        """None: it does not run."""
+        name = self._memory.reporter()
+        pod = self._memory.pods.get(name) if name else None
+        return pod if pod is not None and _is_running(pod, self._memory.container) else None
 
     async def _ask(self, pod: Object) -> str:
         """The channel that its runner has chosen."""
@@ -170,9 +195,8 @@ class _Attempt:
                 filling = self._channel.filling(self._memory.name)
                 await self._channel.execute(pod, "fill", filling)
                 self._filled.add(_uid(pod))
-        name = self._memory.reporter()
-        reporter = self._memory.pods.get(name) if name else None
-        if reporter is None or _uid(reporter) not in self._filled:
+        reporter = self._reporter()
+        if reporter is None or not self._is_read(reporter):
             return False
         return await self._read(reporter)
 
@@ -242,7 +266,7 @@ class _Attempt:
         await self._host.exited(self._memory.job_name, json.dumps(word))
         for pod in self._running():
             with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
-                if _uid(pod) in self._filled:
+                if _uid(pod) in self._filled or self._is_read(pod):
                     await self._channel.execute(pod, "release", _once(b""))
         self._is_over = True
 
