@@ -38,6 +38,8 @@ _GROWTH = 1.5
 _SILENT_S = 20.0
 #: Commands that run in pods at a time.
 _AT_ONCE = 8
+#: Seconds that this may take at most when the adapter is left.
+_LETTING_GO_S = 3.0
 _CHUNK = 256 * 1024
 
 #: (pod, verb of `exec_channel`, stdin) → stdout.
@@ -58,6 +60,9 @@ class ExecChannel:
         self._record = record
         self._sends_code = sends_code
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._attempts: dict[str, _Attempt] = {}
+        #: Of forgotten jobs whose pods are just being let go: until they are told, they hold what they hold.
+        self._letting_go: set[asyncio.Task[None]] = set()
         self._news: dict[str, asyncio.Event] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -65,7 +70,7 @@ class ExecChannel:
         """From now on; idempotent. `logs`: where its logs are copied to."""
         if memory.name not in self._tasks:
             news = self._news[memory.name] = asyncio.Event()
-            attempt = _Attempt(self, memory, logs, news)
+            attempt = self._attempts[memory.name] = _Attempt(self, memory, logs, news)
             self._tasks[memory.name] = asyncio.create_task(attempt.run(), name=f"exec {memory.job_name}")
 
     def notice(self, memory: JobMemory) -> None:
@@ -75,14 +80,24 @@ class ExecChannel:
 
     def forget(self, name: str) -> None:
         self._news.pop(name, None)
-        task = self._tasks.pop(name, None)
-        if task is not None:
+        task, attempt = self._tasks.pop(name, None), self._attempts.pop(name, None)
+        if task is None or attempt is None:
+            return
+        if attempt.lets_go:
+            self._letting_go.add(task)
+            task.add_done_callback(self._letting_go.discard)
+        else:
             task.cancel()
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())
         for name in list(self._tasks):
             self.forget(name)
+        if self._letting_go:
+            await asyncio.wait(self._letting_go, timeout=_LETTING_GO_S)
+        tasks += self._letting_go
+        for task in tasks:
+            task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
@@ -122,6 +137,8 @@ class _Attempt:
         self._container = ""
         self._wait_s = _SHORTEST_WAIT_S
         self._is_over = False
+        #: All is stored, and its pods are told so.
+        self.lets_go = False
         self._trouble = ""
 
     async def run(self) -> None:
@@ -263,6 +280,7 @@ class _Attempt:
             "outboxes": frame.get("outboxes") or {}, "container": str(frame.get("container") or ""), "doubt": "",
             "wasStarted": frame.get("pid") != 0,
         }  # fmt: skip
+        self.lets_go = True
         await self._host.exited(self._memory.job_name, json.dumps(word))
         for pod in self._running():
             with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
