@@ -33,7 +33,7 @@ class Stage:
         self._go = folder / "go"
         self.id = ""
 
-    def create(self, trials: int, at_once: int, kubeconfig: Path | None = None, **fields: Any) -> None:
+    def create(self, trials: int, at_once: int, kubeconfig: Path | None = None, metric_grace: str = "10s") -> None:
         command = (
             f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
             """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
@@ -41,14 +41,14 @@ class Stage:
         service = {
             "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": "push",
             "nniManagerIp": "127.0.0.1", "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
-            "worker": {**_ROLE, "command": command}, **fields,
+            "worker": {**_ROLE, "command": command},
         }  # fmt: skip
         code = self._folder / "code"
         code.mkdir()
         config = {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
             "trialCodeDirectory": ".", "trialConcurrency": at_once, "maxTrialNumber": trials,
-            "tuner": {"name": "Random"}, "trainingService": service,
+            "tuner": {"name": "Random"}, "metricGrace": metric_grace, "trainingService": service,
         }  # fmt: skip
         self.id = self.daemon.create(config, code)
 
@@ -159,7 +159,7 @@ print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exe
 
 def test_a_pod_that_is_evicted_before_its_last_delivery_is_not_lost(stage: Stage) -> None:
     """The daemon hears nothing while the command ends and the pod goes: what was posted counts, or it is run again."""
-    stage.create(trials=1, at_once=1)
+    stage.create(trials=1, at_once=1, metric_grace="1s")
     stage.until_running(1)
     assert stage.daemon.process is not None
     stage.daemon.process.send_signal(signal.SIGSTOP)
