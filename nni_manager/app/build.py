@@ -6,12 +6,11 @@ import asyncio
 import hashlib
 import logging
 import os
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from nni_manager.app import index_file, reserves
+from nni_manager.app import identity, index_file, reserves
 from nni_manager.config.data_directory import make_data_directory
 from nni_manager.config.settings import Settings, runtime_directory
 from nni_manager.domain.clock import now_ms
@@ -29,7 +28,6 @@ from nni_manager.scheduler.turns.process_state import DaemonWarnings
 from nni_manager.scheduler.turns.trial_listener import TrialListener
 from nni_manager.store.database import Database
 from nni_manager.store.ownership import Ownership
-from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +60,7 @@ async def experiments(
         await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", _socket(settings.data_dir, "keeper"))
         keeper = await stack.enter_async_context(connected(process))
-        connections = Connections(await asyncio.to_thread(_identity, settings.data_dir))
+        connections = Connections(await asyncio.to_thread(identity.of, settings.data_dir))
         connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.places))
         left = Leftovers(index_database, connections, settings.data_dir)
         await left.load()
@@ -76,14 +74,6 @@ async def experiments(
         yield supervisor, Service(supervisor)
         if not supervisor.open_ids and not supervisor.not_opened:
             await process.ended(within_s=_KEEPER_END_S)  # it has no job; whoever waits for our end waits for its, too
-
-
-def _identity(data_directory: Path) -> str:
-    """Made once; a data directory that is moved takes it along. Raises OSError."""
-    path = data_directory / "identity"
-    if not path.exists():
-        foreign_files.write_whole(str(data_directory), path.name, secrets.token_hex(4).encode())
-    return path.read_text(encoding="ascii").strip()
 
 
 def _prepare_index(data_directory: Path) -> Path:

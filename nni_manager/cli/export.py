@@ -33,17 +33,20 @@ Intermediates = dict[tuple[str, int], list[str]]
 _INTERMEDIATE, _TRIAL, _REWARD = "intermediate", "trialJobId", "reward"
 #: Metrics asked for at a time: the most that the API answers.
 _PAGE = 10_000
+_KINDS = ["json", "csv"]
 
 
 @click.command()
 @to_read
 @selection.id_argument
-@click.option("--type", "-t", "kind", required=True, type=click.Choice(["json", "csv"]), help="Form of the file.")
+@click.option(
+    "--type", "-t", "kind", type=click.Choice(_KINDS), help="Form of the file.  [default: the ending of its name]"
+)
 @click.option(
     "--filename", "-f", required=True, type=click.Path(path_type=Path), help="File to write; -: standard output."
 )
 @click.option("--intermediate", "-i", "with_intermediates", is_flag=True, help="Intermediate results too.")
-def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_intermediates: bool) -> None:
+def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path, with_intermediates: bool) -> None:
     """Write parameters and results of all trials that succeeded.
 
     JSON: a list of {parameter, value, trialJobId}, where value is JSON text; `experiment import` reads it. CSV: a
@@ -53,18 +56,29 @@ def export(connect: Connect, *, id: str | None, kind: str, filename: Path, with_
     """
     import tempfile  # 6 ms, which `--help` need not pay
 
+    form = kind or _form_of(filename)
     client = connect()
     id_ = selection.choose(client, id)
     with tempfile.TemporaryFile("w+", encoding="utf-8") as spool, _written(filename) as file:
         without_result: list[Record] = []
         count = _spool(_finished(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
-        (_write_json if kind == "json" else _write_csv)(file, spool, intermediates)
+        (_write_json if form == "json" else _write_csv)(file, spool, intermediates)
     # not among the results
     click.echo(f"Experiment {id_}: {count} results are in {filename}.", err=_stream_of(filename) == 1)
     if without_result:
         example = f"trial {without_result[0]['id']}: {without_result[0]['message']}"
         warn([f"trials that succeeded without a final result: {len(without_result)}; {example}"])
+
+
+def _form_of(filename: Path) -> str:
+    """By the ending of its name. Raises UsageError."""
+    ending = filename.suffix.lower().removeprefix(".")
+    if ending not in _KINDS:
+        raise click.UsageError(
+            f"give --type json or --type csv, or a file whose name ends so: {filename}", click.get_current_context()
+        )
+    return ending
 
 
 def _finished(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:

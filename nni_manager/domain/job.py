@@ -75,7 +75,8 @@ class JobReport:
     link: str = ""
     #: Where it runs, in words: machine, GPUs, pod; empty: not known.
     place: str = ""
-    #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can.
+    #: Why this job cannot be asked about now, although others can; its state is UNKNOWN. Empty: it can, or whoever
+    #: keeps it is there and will tell: it is not given up, however long that takes.
     unreachable: str = ""
 
 

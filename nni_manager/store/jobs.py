@@ -95,8 +95,8 @@ _BACK_AGAIN = """
 
 
 def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> bool:
-    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but, perhaps,
-    that the job is unreachable.
+    """Stores evidence. What is final stays, a job that ran is not PENDING again, UNKNOWN says nothing but whether the
+    job is unreachable.
 
     Of a closed attempt only the end is stored, where the runner's word decided before the platform spoke. Answers
     whether link, place or unreachability are others now.
@@ -104,7 +104,7 @@ def set_report(connection: sqlite3.Connection, job_name: str, report: JobReport,
     query = "SELECT link, place, unreachable FROM attempts WHERE job_name = ?"
     before = connection.execute(query, (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
-        _set_unreachable(connection, job_name, report, now_ms)
+        _set_reach(connection, job_name, report, now_ms)
     else:
         _set_seen(connection, job_name, report, now_ms)
     return bool(before != connection.execute(query, (job_name,)).fetchone())
@@ -129,14 +129,15 @@ def _set_seen(connection: sqlite3.Connection, job_name: str, report: JobReport, 
     )  # fmt: skip
 
 
-def _set_unreachable(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
-    """Since the first report that says so; a daemon that starts anew goes on counting."""
-    if report.unreachable:
-        connection.execute(
-            "UPDATE attempts SET unreachable_ms = coalesce(unreachable_ms, ?), unreachable = ?"
-            " WHERE job_name = ? AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
-            (now_ms, report.unreachable, job_name),
-        )
+def _set_reach(connection: sqlite3.Connection, job_name: str, report: JobReport, now_ms: int) -> None:
+    """Since the first report that says that it is unreachable, until one that does not; a daemon that starts anew goes
+    on counting."""
+    gone = "unreachable_ms = coalesce(unreachable_ms, ?10), unreachable = ?1"
+    connection.execute(
+        f"UPDATE attempts SET {gone if report.unreachable else _BACK_AGAIN}"
+        " WHERE job_name = ?11 AND closed = 0 AND state IN ('INTENT', 'PENDING', 'RUNNING')",
+        (report.unreachable, *[None] * 8, now_ms, job_name),
+    )
 
 
 def take_back(connection: sqlite3.Connection, job_name: str) -> None:
@@ -232,6 +233,15 @@ def left(connection: sqlite3.Connection, *, running: bool, decided: bool = False
     for service, name in connection.execute(query):
         found.setdefault(service, []).append(name)
     return {service: tuple(names) for service, names in found.items()}
+
+
+def why_unreachable(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
+    """Service → why it could not be asked about jobs of which it may keep something."""
+    found: dict[str, list[str]] = {}
+    query = "SELECT DISTINCT service, unreachable FROM attempts WHERE forgotten = 0 AND unreachable != '' ORDER BY 1, 2"
+    for service, sentence in connection.execute(query):
+        found.setdefault(service, []).append(sentence)
+    return {service: tuple(sentences) for service, sentences in found.items()}
 
 
 def services_used(connection: sqlite3.Connection) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from tests.live_daemon import Daemon
 from tests.namespaced_machines import NamespacedMachine, namespaced_machines
@@ -22,12 +24,39 @@ _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >>
 #: Seconds after which a machine that says nothing is noticed.
 _NOTICED_S = 30.0
 _STOPPED_S = 10.0
+_CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[list[NamespacedMachine]]:
     with namespaced_machines(3, tmp_path / "machines") as machines:
         yield machines
+
+
+def test_the_digits_example_searches_on_all_of_them(daemon: Daemon, machines: list[NamespacedMachine]) -> None:
+    """Its file with these machines: real training, with a Python where scikit-learn is."""
+    trials, epochs = 40, 15
+    config = yaml.safe_load((_CONFIGS / "digits-remote.yml").read_text())
+    python = str(Path(sys.executable).parent)
+    config |= {"trialConcurrency": 6, "maxTrialNumber": trials}
+    config["trainingService"]["machineList"] = [machine.entry(pythonPath=python) for machine in machines]
+    config["tuner"] = {"name": "TPE", "classArgs": {"optimize_mode": "maximize", "seed": 1}}
+    id_ = daemon.create(config, _CONFIGS)
+    sent: set[tuple[Path, int, int]] = set()
+    most_at_once = 0
+    while daemon.status(id_)["status"] != "DONE":
+        sent |= {(file, file.stat().st_ino, file.stat().st_mtime_ns) for file in _archives(machines)}
+        most_at_once = max(most_at_once, len(_running_on(daemon, id_)))
+        time.sleep(0.2)
+    assert len(sent) == len(machines), "code is sent once"
+    listed = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+    assert [(trial["status"], trial["intermediates"]) for trial in listed] == [("SUCCEEDED", epochs)] * trials
+    assert all(0.05 < trial["finalValue"] <= 1 for trial in listed) and max(t["finalValue"] for t in listed) > 0.9
+    assert daemon.rows(id_, "SELECT DISTINCT number FROM attempts") == [(1,)] and most_at_once == 6
+    places = dict(daemon.rows(id_, "SELECT place, count(*) FROM attempts GROUP BY place"))
+    assert set(places) == {machine.address for machine in machines} and min(places.values()) >= trials // 6, places
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    _check_nothing_runs(machines)
 
 
 def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
@@ -56,8 +85,7 @@ def test_whatever_breaks_meanwhile_no_trial_is_lost_or_run_twice(
     assert {place for (place,) in daemon.rows(id_, "SELECT DISTINCT place FROM attempts WHERE place <> ''")} == {
         machine.address for machine in machines
     }
-    for machine in machines:
-        assert len(list(machine.home.rglob("*.tar.gz"))) == 1, "code is sent once"
+    assert len(_archives(machines)) == len(machines), "code is sent once"
     daemon.call("POST", f"/experiments/{id_}/stop")
     _check_nothing_runs(machines)
 
@@ -108,7 +136,8 @@ def test_stop_with_a_dead_machine_says_what_is_left_and_ends_it_later(
     daemon.wait(id_, "STOPPED", timeout_s=_STOPPED_S + 5)
     assert time.monotonic() - begun <= _STOPPED_S
     warnings = daemon.status(id_)["warnings"]
-    assert any("may still run" in warning["message"] for warning in warnings), warnings
+    [left] = [warning["message"] for warning in warnings if "may still run" in warning["message"]]
+    assert f"{dead.address} unreachable since" in left and "nnictl platform clean remote" in left, left
     assert dead.users_processes()
     dead.heal()
     left = daemon.call("POST", "/platforms/clean", json={})
@@ -136,6 +165,11 @@ def _code(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "note.txt").write_text("sent\n")
     return folder
+
+
+def _archives(machines: list[NamespacedMachine]) -> list[Path]:
+    """Code that was sent whole."""
+    return [file for machine in machines for file in machine.home.glob(".nni-manager/*/*/*/*.tar.gz")]
 
 
 def _wait_for_ended(daemon: Daemon, id_: str, count: int) -> None:

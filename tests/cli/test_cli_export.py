@@ -58,7 +58,7 @@ def test_json_with_intermediates_of_the_attempt_that_counts(nnictl: Run, seeded:
 
 
 def test_csv(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
-    assert export(nnictl, tmp_path / "out.csv", "--type", "csv", "--intermediate").exit_code == 0
+    assert export(nnictl, tmp_path / "out.csv", "--intermediate").exit_code == 0, "by the ending of its name"
     with (tmp_path / "out.csv").open(newline="") as file:
         reader = csv.DictReader(file)
         rows = list(reader)
@@ -88,6 +88,12 @@ def test_a_parameter_of_the_name_of_a_column(nnictl: Run, manager: FakeManager, 
     manager.trials_of["abc"] = [trial("aaaaa", 0, value=2.0, parameters={"trialJobId": 7, "reward": 1})]
     assert export(nnictl, tmp_path / "out", "-t", "csv").exit_code == 0
     assert (tmp_path / "out").read_text().split() == ["reward,trialJobId", "2.0,aaaaa"]
+
+
+def test_a_name_that_does_not_say_its_form(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+    result = export(nnictl, tmp_path / "out.txt")
+    assert result.exit_code == 2 and list(tmp_path.iterdir()) == []
+    assert "--type json or --type csv" in result.stderr
 
 
 def test_a_file_that_cannot_be_written(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:

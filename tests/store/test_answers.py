@@ -155,6 +155,20 @@ def test_when_a_job_was_out_of_reach_stays_in_its_record(connection: sqlite3.Con
     assert (attempt["unreachableMs"], attempt["state"]) == (None, "SUCCEEDED")
 
 
+def test_a_job_that_is_known_to_be_kept_is_out_of_reach_no_more(connection: sqlite3.Connection) -> None:
+    """Nothing else is said of it."""
+    add(connection, "aaaaa")
+    jobs.intend(connection, trial_id="aaaaa", number=1, job_name="j", service="remote", now_ms=1)
+    jobs.set_report(connection, "j", JobReport(state=JobState.RUNNING, started_ms=2), 3)
+    jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, unreachable="hostA does not answer"), 4)
+    assert jobs.why_unreachable(connection) == {"remote": ("hostA does not answer",)}
+    jobs.set_report(connection, "j", JobReport(state=JobState.UNKNOWN, message="kept by an older keeper"), 5)
+    (attempt,) = strict(answers.trial(connection, "aaaaa"))["attempts"]
+    assert (attempt["state"], attempt["unreachableMs"], attempt["unreachable"]) == ("RUNNING", None, "")
+    assert attempt["interruptions"] == [{"sinceMs": 4, "untilMs": 5, "sentence": "hostA does not answer"}]
+    assert jobs.why_unreachable(connection) == {}
+
+
 def test_there_is_no_such_trial(connection: sqlite3.Connection) -> None:
     with pytest.raises(NotFound, match="there is no trial zzzzz"):
         answers.trial(connection, "zzzzz")

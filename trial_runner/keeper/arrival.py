@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
@@ -73,7 +74,27 @@ def describe(root, folder, has):
         "disk_free_bytes": disk.f_frsize * disk.f_bavail,
         "may_write": os.access(there, os.W_OK | os.X_OK),
         "home": os.path.dirname(root),
+        "keeper": keeper_version(os.path.join(folder, "keeper")),
     }
+
+
+def keeper_version(directory):
+    # type: (str) -> str
+    """The version of the keeper that serves the directory, which is not asked: it speaks to one at a time. Empty: none
+    does, or it cannot be told."""
+    try:
+        with open(os.path.join(directory, "keeper.lock"), encoding="utf-8") as file:
+            pid = int(file.readline())
+        with open("/proc/{}/cmdline".format(pid), encoding="utf-8") as file:
+            words = file.read().split("\0")
+        if directory not in words:
+            return ""
+        program = words[words.index("serve") - 1]
+        with open(os.path.join(program, "trial_runner", "protocol.py"), encoding="utf-8") as file:
+            found = re.search('^VERSION = "(.*)"$', file.read(), re.MULTILINE)
+    except (OSError, ValueError):
+        return ""
+    return found.group(1) if found else ""
 
 
 def gpus(program, has):

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from nni_manager.app import identity
 from nni_manager.app.doctor import data_directory
 from nni_manager.app.doctor.finding import CheckFinding, CheckOutcome, failure, ok, warning
 from nni_manager.config import admission, credentials, experiment_file
@@ -27,7 +28,7 @@ _KEEPER_END_S = 5.0
 
 
 def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
-    """`data_dir`: where algorithms of one's own are registered."""
+    """`data_dir`: where algorithms of one's own are registered, and whose trials may be on machines."""
     try:
         reading = experiment_file.read_file(path, data_dir, os.environ)
     except ConfigInvalid as error:
@@ -48,26 +49,28 @@ def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
         return
     yield ok("platform", f"{_names(spec)} can be imported and takes this experiment")
     for service in spec.platforms:
-        yield from _preflight(service, spec, reading.secrets)
+        yield from _preflight(service, spec, reading.secrets, data_dir)
 
 
 def _names(spec: ExperimentSpec) -> str:
     return " and ".join(platform.service for platform in spec.platforms)
 
 
-def _preflight(service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
+def _preflight(
+    service: PlatformSpec, spec: ExperimentSpec, secrets: Mapping[str, str], data_dir: Path
+) -> Iterator[CheckFinding]:  # fmt: skip
     """Findings of the training service's own preflight."""
+    connections = Connections(identity.known(data_dir))
     folder = Path(spec.working_directory) / "doctor"
-    for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets))):
+    for found in asyncio.run(_ask(service, folder, secrets, credentials.filled_storage(spec, secrets), connections)):
         sentence = f"{service.service}: {found.subject}: {found.sentence}"
         yield CheckFinding(verdict=_VERDICTS[found.severity], check="preflight", sentence=sentence, advice=found.fix)
 
 
 async def _ask(
-    service: PlatformSpec, folder: Path, secrets: Mapping[str, str], storage: Json | None
+    service: PlatformSpec, folder: Path, secrets: Mapping[str, str], storage: Json | None, connections: Connections
 ) -> Sequence[PreflightFinding]:
     """A platform that works with the keeper of this machine gets one of its own."""
-    connections = Connections()
     with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
         process = LocalKeeper(Path(name) / "keeper", Path(name) / "keeper.sock")
         async with connected(process, "doctor's") as keeper:

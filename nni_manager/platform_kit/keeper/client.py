@@ -71,6 +71,10 @@ class Watcher(Protocol):
         """No process of this job is left; before its listener hears of that."""
 
 
+class OtherVersion(PlatformUnavailable):
+    """A keeper that this daemon does not speak with keeps jobs, and ends with the last of them."""
+
+
 class Keeper:
     """One keeper, of this machine or of another."""
 
@@ -89,6 +93,8 @@ class Keeper:
         self._greeted_s: float | None = None
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
+        #: That is why: it is there and keeps its jobs.
+        self.is_other_version = False
 
     @property
     def is_needed(self) -> bool:
@@ -210,7 +216,7 @@ class Keeper:
             return connection
         greeting = await self.request("hello")  # one that hangs takes connections all the same
         self._check_version(greeting)
-        self.trouble = ""
+        self.trouble, self.is_other_version = "", False
         self._greeted_s = asyncio.get_running_loop().time()
         self._note_change()
         log.info("connected to keeper %s: %s", self.name, greeting, extra={"action": "keeper"})
@@ -231,11 +237,11 @@ class Keeper:
 
     def _check_version(self, greeting: object) -> None:
         """One that runs jobs outlives an upgrade of the daemon. Left alone, it ends with the last of them, and what it
-        kept of them is read by the next. Raises PlatformUnavailable."""
+        kept of them is read by the next. Raises OtherVersion."""
         told = greeting if isinstance(greeting, Mapping) else {}
         theirs = str(told.get("version"))
         if not version.fits(protocol.VERSION, theirs):
-            raise PlatformUnavailable(
+            raise OtherVersion(
                 f"the {self.name} keeper (process {told.get('pid')}) is version {theirs}, this daemon is"
                 f" {protocol.VERSION}: its trials run on, and their results are read when the last of them has ended;"
                 " to go on with them at once, start the daemon of that version again"
@@ -244,7 +250,7 @@ class Keeper:
     def _note_trouble(self, error: Exception) -> None:
         if str(error) != self.trouble:
             log.warning("keeper %s: %s", self.name, error)
-        self.trouble = str(error)
+        self.trouble, self.is_other_version = str(error), isinstance(error, OtherVersion)
         for watcher in tuple(self.watchers):
             watcher.on_down(self.trouble)
         self._note_change()

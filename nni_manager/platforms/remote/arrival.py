@@ -55,6 +55,8 @@ class Greeting:
     disk_free_bytes: int
     processors: int
     may_write: bool
+    #: Version of the keeper that runs there; empty: none does.
+    keeper: str
     #: A reading of the wire contract, where one was asked for.
     gpus: Mapping[str, Any] | None = None
 

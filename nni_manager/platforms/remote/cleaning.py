@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping
 
 from nni_manager.domain.errors import PlatformError, PlatformUnavailable
 from nni_manager.platform_kit.contract import Host
@@ -11,13 +12,37 @@ from nni_manager.platform_kit.keeper import orphaned_jobs
 from nni_manager.platform_kit.keeper.jobs import owner_of
 from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote.sites import Known
+
+log = logging.getLogger(__name__)
+
+#: Seconds for a machine that was taken out, whose jobs have all ended: it may be there no more.
+_FORMER_S = 10.0
 
 
-async def clean(entries: Sequence[Entry], host: Host) -> None:
+async def clean(machines: Mapping[str, Known], host: Host) -> None:
     """Raises PlatformUnavailable when not all of it is gone, after all that could be done."""
-    troubles = await asyncio.gather(*(_clean(entry, host) for entry in entries))
+    tasks = (_clean(one.entry, host) if one.has_jobs else _clean_former(one.entry, host) for one in machines.values())
+    troubles = await asyncio.gather(*tasks)
     if any(troubles):
         raise PlatformUnavailable("; ".join(filter(None, troubles)))
+
+
+async def _clean_former(entry: Entry, host: Host) -> str:
+    """Nobody waits for files on a machine that was taken out."""
+    try:
+        async with asyncio.timeout(_FORMER_S):
+            trouble = await _clean(entry, host)
+    except TimeoutError:
+        trouble = f"{entry.address.host}: no answer within {_FORMER_S:.0f} s"
+    if trouble:
+        log.warning(
+            "%s; it is in machineList no more, and keeps what trials wrote: `ssh -p %d %s@%s rm -r"
+            " .nni-manager/%s/%s/%s.%s` removes it",
+            trouble, entry.address.port, entry.address.user, entry.address.host, host.connections.identity,
+            entry.address.folder, host.experiment_id, host.service,
+        )  # fmt: skip
+    return ""
 
 
 async def _clean(entry: Entry, host: Host) -> str:

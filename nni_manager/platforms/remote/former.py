@@ -1,7 +1,8 @@
-"""Machines that an experiment had when it was entered last: one that was taken out of the list keeps its jobs until
-they end, under whatever daemon.
+"""Machines that an experiment has or had: one that was taken out of the list keeps its jobs until they end, under
+whatever daemon, and what these wrote until the experiment is deleted.
 
-Kept in the service's folder, without secrets: who logged in with a password is asked for by key from then on.
+Kept in the service's folder, for its owner's eyes: the config, and the secrets that it refers to, know nothing any more
+of a machine that was taken out, which is to be logged in to.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from nni_manager.platforms.remote.entry import Entry
 log = logging.getLogger(__name__)
 
 _FILE = "machines.json"
-_SECRETS = frozenset({"password", "sshPassphrase"})
 
 #: Of `machineList`, canonical.
 Section = Mapping[str, Any]
@@ -38,13 +38,14 @@ def load(folder: Path) -> dict[str, Section]:
 
 def save(folder: Path, sections: Iterable[Section]) -> None:
     """Raises OSError."""
-    shown = [{name: value for name, value in one.items() if name not in _SECRETS} for one in sections]
-    text, path = json.dumps(shown), folder / _FILE
+    text, path = json.dumps(list(sections)), folder / _FILE
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
-    draft.write_text(text, encoding="utf-8")
+    draft.unlink(missing_ok=True)
+    with open(draft, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
     os.replace(draft, path)
 
 

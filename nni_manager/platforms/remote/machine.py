@@ -110,7 +110,7 @@ class Machine(KeeperConnection):
         except BaseException:
             connection.abort()
             raise
-        self.greeting = greeting
+        self.fault, self.greeting = None, greeting
         self.clock_offset_ms = greeting.now_ms - self._clock()
         return transport
 

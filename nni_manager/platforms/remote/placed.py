@@ -7,11 +7,13 @@ A line a job, in the service's folder; a later line wins. Not a word about how j
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 _FILE = "machines.tsv"
-#: In place of a machine: nobody wants the job any more.
+#: In place of a machine: nobody wants the job any more; and its keeper was told so.
 _UNWANTED = "-"
+_GONE = "--"
 
 
 class Placed:
@@ -21,10 +23,11 @@ class Placed:
         self._path = folder / _FILE
         self._machines: dict[str, str] = {}
         self._unwanted: set[str] = set()
+        self._gone: set[str] = set()
 
     def load(self) -> None:
         """Raises OSError."""
-        self._machines, self._unwanted = {}, set()
+        self._machines, self._unwanted, self._gone = {}, set(), set()
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -38,8 +41,12 @@ class Placed:
         return self._machines.get(job_name)
 
     def has_jobs_on(self, machine: str) -> bool:
-        """Jobs were started there that nobody has given up or forgotten."""
-        return any(at == machine and name not in self._unwanted for name, at in self._machines.items())
+        """Jobs were started there that its keeper was not told to forget."""
+        return any(at == machine and name not in self._gone for name, at in self._machines.items())
+
+    def was_used(self, machine: str) -> bool:
+        """A job was started there once; what it wrote is there until the experiment is deleted."""
+        return machine in self._machines.values()
 
     def is_wanted(self, job_name: str) -> bool:
         return job_name not in self._unwanted
@@ -47,7 +54,7 @@ class Placed:
     def put(self, job_name: str, machine: str) -> None:
         """It is about to be started there. Raises OSError."""
         if self._machines.get(job_name) != machine or job_name in self._unwanted:
-            self._write(job_name, machine)
+            self._write([job_name], machine)
 
     def know(self, job_name: str, machine: str) -> None:
         """From its handle."""
@@ -56,20 +63,29 @@ class Placed:
     def give_up(self, job_name: str) -> None:
         """Wherever it is found, it is to end. Raises OSError."""
         if job_name not in self._unwanted:
-            self._write(job_name, _UNWANTED)
+            self._write([job_name], _UNWANTED)
 
-    def _write(self, job_name: str, machine: str) -> None:
+    def note_gone(self, job_names: Iterable[str]) -> None:
+        """The keeper was told, or there is none any more. Raises OSError."""
+        if names := [name for name in job_names if name not in self._gone]:
+            self._write(names, _GONE)
+
+    def _write(self, job_names: Iterable[str], machine: str) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(file, f"{job_name}\t{machine}\n".encode())
+            os.write(file, "".join(f"{name}\t{machine}\n" for name in job_names).encode())
         finally:
             os.close(file)
-        self._take(job_name, machine)
+        for name in job_names:
+            self._take(name, machine)
 
     def _take(self, job_name: str, machine: str) -> None:
-        if machine == _UNWANTED:
+        if machine in (_UNWANTED, _GONE):
             self._unwanted.add(job_name)
+            if machine == _GONE:
+                self._gone.add(job_name)
         elif machine:
             self._machines[job_name] = machine
             self._unwanted.discard(job_name)
+            self._gone.discard(job_name)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from nni_manager.domain import version
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platform_kit.gpu_machines import gpu_findings
 from nni_manager.platform_kit.gpu_reading import Reading
@@ -17,6 +18,7 @@ from nni_manager.platforms.remote.entry import Entry
 from nni_manager.platforms.remote.faults import Fault, MachineFault
 from nni_manager.platforms.remote.login import log_in
 from nni_manager.platforms.remote.sharing import ask
+from trial_runner import protocol
 
 #: Seconds for one machine: less than a preflight may take in all.
 _LOOK_S = 13.0
@@ -26,17 +28,22 @@ _SILENT = "see whether the machine is on and no firewall drops what is sent ther
 _LEAST_FREE_BYTES = 1024**3
 
 
-async def look(entries: Mapping[Entry, Demand], shared: SharedFolder | None = None) -> list[PreflightFinding]:
-    """All machines at the same time. Where one of several fails, the others do the work: that is a warning."""
+async def look(
+    entries: Mapping[Entry, Demand], identity: str, shared: SharedFolder | None = None
+) -> list[PreflightFinding]:
+    """All machines at the same time. `identity`: the manager's. Where one of several fails, the others
+    do the work: that is a warning."""
     if shared is None:
-        return _judged(await _look_at_all(entries, ""))
+        return _judged(await _look_at_all(entries, identity, ""))
     here = await shared.preflight()
     async with shared.probe() as mark:
-        return [here, *_judged(await _look_at_all(entries, shared.program_elsewhere("look", mark)))]
+        return [here, *_judged(await _look_at_all(entries, identity, shared.program_elsewhere("look", mark)))]
 
 
-async def _look_at_all(entries: Mapping[Entry, Demand], storage: str) -> list[list[PreflightFinding]]:
-    return await asyncio.gather(*(_look_at(entry, demand, storage) for entry, demand in entries.items()))
+async def _look_at_all(
+    entries: Mapping[Entry, Demand], identity: str, storage: str
+) -> list[list[PreflightFinding]]:  # fmt: skip
+    return await asyncio.gather(*(_look_at(entry, demand, identity, storage) for entry, demand in entries.items()))
 
 
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
@@ -47,12 +54,12 @@ def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
 _FATAL = (Severity.WRONG, Severity.AWAY)
 
 
-async def _look_at(entry: Entry, demand: Demand, storage: str) -> list[PreflightFinding]:
+async def _look_at(entry: Entry, demand: Demand, identity: str, storage: str) -> list[PreflightFinding]:
     """`storage`: the text of a program that looks at what is mounted there; empty: nothing is."""
     host = entry.address.host
     try:
         async with asyncio.timeout(_LOOK_S):
-            greeting, offset_s = await _ask(entry, has_gpus=demand.count > 0)
+            greeting, offset_s = await _ask(entry, identity, has_gpus=demand.count > 0)
             mounted = [(await ask(entry, storage)).finding(f"{host}: {REMOTE_FIELD}")] if storage else []
     except MachineFault as error:
         return [_finding(host, error.fault)]
@@ -62,12 +69,13 @@ async def _look_at(entry: Entry, demand: Demand, storage: str) -> list[Preflight
     return [*_judge(host, greeting, offset_s), *_judge_gpus(host, greeting, demand), *mounted]
 
 
-async def _ask(entry: Entry, *, has_gpus: bool) -> tuple[Greeting, float]:
+async def _ask(entry: Entry, identity: str, *, has_gpus: bool) -> tuple[Greeting, float]:
     connection = await log_in(entry.address, entry.credential)
     try:
         _, greeting = await arrive(
-            connection, folder=entry.address.folder, python_path=entry.python_path, look=True, gpus=has_gpus
-        )
+            connection, folder=f"{identity}/{entry.address.folder}", python_path=entry.python_path, look=True,
+            gpus=has_gpus,
+        )  # fmt: skip
         return greeting, greeting.now_ms / 1000 - time.time()
     finally:
         connection.abort()
@@ -81,7 +89,15 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
         )  # fmt: skip
         yield _finding(host, fault)
         return
-    yield _fine(host, "login", f"Python {greeting.python} in {greeting.interpreter}, trials work in {greeting.folder}")
+    folder = f"{greeting.home}/.nni-manager"
+    yield _fine(host, "login", f"Python {greeting.python} in {greeting.interpreter}, trials work in {folder}")
+    if greeting.keeper and not version.fits(protocol.VERSION, greeting.keeper):
+        yield PreflightFinding(
+            severity=Severity.WARNING, subject=f"{host}: keeper",
+            fix="wait for them, or go on with them under a manager of that version",
+            sentence=f"trials of a manager of version {greeting.keeper} run there, this is {protocol.VERSION}: they run"
+            " on, and it gets no others until they have ended",
+        )  # fmt: skip
     if greeting.disk_free_bytes < _LEAST_FREE_BYTES:
         yield PreflightFinding(
             severity=Severity.WARNING, subject=f"{host}: disk", fix="make room there",

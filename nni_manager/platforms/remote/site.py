@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformError, PlatformUnavailable, SubmitRejected
-from nni_manager.domain.job import JobReport
+from nni_manager.domain.job import JobReport, JobState
 from nni_manager.platform_kit.connections import HealthState, Lease
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.machines.line import KeeperMachine
@@ -62,6 +62,8 @@ class Site:
         self._progress = ""
         #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.
         self._aside, self._failures = "", 0
+        #: Names of jobs that are to end, which nobody could be told.
+        self._untold: set[str] = set()
         #: Nothing can be started: the code cannot be packed.
         self.code_error = ""
 
@@ -149,6 +151,11 @@ class Site:
         return self._is_entered and self.jobs.is_up
 
     @property
+    def is_left_alone(self) -> bool:
+        """A keeper of another version is there, and keeps its jobs until they end."""
+        return self._lease is not None and not self.is_up and self._lease.connection.keeper.is_other_version
+
+    @property
     def takes_jobs(self) -> bool:
         return self.is_up and not self.entry.is_drained and bool(self._archive or self.code_error)
 
@@ -161,6 +168,8 @@ class Site:
     def why(self) -> str:
         """Why it takes none."""
         host = self.entry.address.host
+        if self.is_left_alone:
+            return f"{host} takes no trials: {self._trouble}"
         if not self.is_up:
             since = time.strftime("%H:%M", time.localtime(self._since_s))
             fault = self._lease.connection.fault if self._lease is not None else None
@@ -171,6 +180,22 @@ class Site:
             return ""
         doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
         return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
+
+    def unasked(self, name: str) -> JobReport:
+        """The report on a job while there is nobody to ask: it is given up in time, unless it is known to be kept. Of
+        one that is to end nobody is told now, whatever keeps it."""
+        host = self.entry.address.host
+        if self.is_left_alone and name not in self._untold:
+            return JobReport(state=JobState.UNKNOWN, message=self.why, place=host)
+        return JobReport(state=JobState.UNKNOWN, unreachable=self.why or host, place=host)
+
+    async def cancel(self, names: Sequence[str], grace_period_s: float) -> None:
+        """Raises PlatformUnavailable."""
+        try:
+            await self.jobs.cancel(names, grace_period_s)
+        except PlatformUnavailable:
+            self._untold.update(names)
+            raise
 
     @property
     def free_processors(self) -> int:
@@ -197,6 +222,7 @@ class Site:
 
     def _on_up(self) -> None:
         self._trouble = ""
+        self._untold.clear()
         if self._shipping is None or self._shipping.done():
             self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
 

@@ -178,8 +178,10 @@ def read_left_behind(
     names = jobs.left(connection, running=running, decided=decided)
     sections = _sections(connection, stored_config.services(json.loads(row.config))) if names else {}
     values = secrets.load(connection) if names else {}
+    why = {name: "; ".join(sentences) for name, sentences in jobs.why_unreachable(connection).items()}
     return [
-        _left(row.id, name, sections.get(name, {}), values, found, sentence, now_ms) for name, found in names.items()
+        _left(row.id, name, sections.get(name, {}), values, found, why.get(name, sentence), now_ms)
+        for name, found in names.items()
     ]
 
 

@@ -337,7 +337,7 @@ class Supervisor:
         try:
             found = await experiment.database.read(lambda c: leftovers.read_left_behind(c, now_ms, running=running))
             for left in found:
-                trouble = troubles.get(left.service) or "it could not be asked to end them"
+                trouble = troubles.get(left.service) or left.sentence or "it could not be asked to end them"
                 await self.shared.leftovers.note(replace(left, sentence=trouble))
             for service in troubles.keys() - {left.service for left in found}:
                 await self.shared.leftovers.forget(experiment.id, service)
@@ -356,7 +356,7 @@ class Supervisor:
             )
             left = {one.service: one for one in found if one.service in removed}
             for name, one in left.items():
-                trouble = removed[name].state.trouble or "it could not be asked to end them"
+                trouble = removed[name].state.trouble or one.sentence or "it could not be asked to end them"
                 await self.shared.leftovers.note(replace(one, sentence=trouble))
             for name in noted - {one.service for one in found}:
                 await self.shared.leftovers.forget(experiment.id, name)

@@ -107,7 +107,7 @@ class RemoteWorld(KeeperWorld):
 
     def _make(self, settings: dict[str, Any], recorder: Recorder) -> RemotePlatform:
         platform = RemotePlatform(settings, recorder.host(unreachable_keeper()))
-        platform.together_s = self.patience_s
+        platform._sites.together_s = self.patience_s
         self.platforms.append(platform)
         return platform
 
@@ -168,7 +168,7 @@ class RemoteWorld(KeeperWorld):
 
     @property
     def remote_calls(self) -> int:
-        return sum(site.machine.keeper.questions for one in self.platforms for site in one._sites.values())
+        return sum(site.machine.keeper.questions for one in self.platforms for site in one._sites)
 
     @property
     def sessions_seen(self) -> int:
@@ -182,7 +182,7 @@ class RemoteWorld(KeeperWorld):
 
     async def lose_answer(self) -> None:
         for one in self.platforms:
-            for site in one._sites.values():
+            for site in one._sites:
                 _lose_next_answer(site.machine.keeper)
 
     async def traces(self, experiment_id: str) -> Collection[str]:

@@ -1,0 +1,203 @@
+"""The machines of one service: those of its list, and others that were in it and have jobs, which they keep until
+these end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nni_manager.domain.errors import BadCredentials
+from nni_manager.domain.experiment import Json
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.platform_kit.contract import Host, JobPlan, Room
+from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platforms.remote import former
+from nni_manager.platforms.remote.entry import Entry
+from nni_manager.platforms.remote.placed import Placed
+from nni_manager.platforms.remote.site import Site
+
+log = logging.getLogger(__name__)
+
+#: Seconds that entering waits for machines: those that answer later are used from then on.
+_ENTER_S = 25.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A machine that is in the list, or was."""
+
+    entry: Entry
+    #: It may have: every one of the list.
+    has_jobs: bool
+
+
+class Sites:
+    """Between `start` and `stop`; by the keys of their connections."""
+
+    def __init__(
+        self, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool, shared: SharedFolder | None
+    ) -> None:
+        self._host = host
+        self._placed = placed
+        self._changed = changed
+        self._has_gpus = has_gpus
+        self._shared = shared
+        self._renewing: asyncio.Task[None] | None = None
+        #: Of the file of former machines.
+        self._writing = asyncio.Lock()
+        self._all: dict[str, Site] = {}
+        #: Seconds for which machines are waited for when one can be used: trials go to all of them.
+        self.together_s = 2.0
+
+    def __iter__(self) -> Iterator[Site]:
+        return iter(self._all.values())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def get(self, key: str) -> Site | None:
+        return self._all.get(key)
+
+    # Their life
+
+    async def load(self, settings: Json) -> None:
+        """Those of the list, and former ones that have jobs. Raises OSError."""
+        known = await self.look_up(settings)
+        await self.keep(settings)
+        self._all = {key: self._site(one.entry) for key, one in known.items() if one.has_jobs}
+
+    async def look_up(self, settings: Json) -> dict[str, Known]:
+        """All that have had a job. Raises OSError."""
+        return await asyncio.to_thread(self._look_up, settings)
+
+    async def keep(self, settings: Json) -> None:
+        """Writes down what the next daemon has to find. Raises OSError."""
+        if self._host.folder.is_dir():  # a plan is made for no experiment
+            async with self._writing:
+                await asyncio.to_thread(self._keep, settings)
+
+    async def start(self) -> None:
+        """Raises BadCredentials when all of them refuse."""
+        for site in self:
+            site.start()
+        await self._until_first()
+        if all(site.refusal is not None for site in self):
+            raise BadCredentials("; ".join(str(site.refusal) for site in self))
+
+    async def stop(self) -> None:
+        if self._renewing is not None:
+            await asyncio.wait([self._renewing])
+        sites, self._all = tuple(self), {}
+        await asyncio.gather(*(site.stop() for site in sites))
+
+    def renew(self, settings: Json) -> None:
+        """The same machines with other credentials."""
+        for entry in entries_of(settings):
+            if (site := self._all.get(entry.address.key)) is not None:
+                site.renew(entry)
+        self._renewing = asyncio.create_task(self.try_to_keep(settings), name="machines written down")
+
+    async def try_to_keep(self, settings: Json) -> None:
+        """As `keep`, where nothing depends on it now."""
+        try:
+            await self.keep(settings)
+        except OSError as error:
+            log.warning("which machines there are is not written down: %s", error)
+
+    def _keep(self, settings: Json) -> None:
+        former.save(self._folder, self._sections(settings).values())
+
+    def _look_up(self, settings: Json) -> dict[str, Known]:
+        self._placed.load()
+        listed = {entry.address.key for entry in entries_of(settings)}
+        return {
+            key: Known(
+                entry=Entry.of(section if key in listed else {**section, "drain": True}),
+                has_jobs=key in listed or self._placed.has_jobs_on(key),
+            )
+            for key, section in self._sections(settings).items()
+        }
+
+    def _sections(self, settings: Json) -> dict[str, former.Section]:
+        """Blocks."""
+        before = former.load(self._folder)
+        used = {key: section for key, section in before.items() if self._placed.was_used(key)}
+        return used | former.by_key(_sections(settings))
+
+    @property
+    def _folder(self) -> Path:
+        return self._host.folder / self._host.service
+
+    def _site(self, entry: Entry) -> Site:
+        return Site(entry, self._host, self._placed, self._changed, has_gpus=self._has_gpus, shared=self._shared)
+
+    async def _until_first(self) -> None:
+        """One can be used, and the others have had a moment, too; or of all it is known that they cannot; or it takes
+        too long."""
+        waiting = {asyncio.create_task(site.first.wait()) for site in self}
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        try:
+            while waiting:
+                is_any_up = any(site.is_up for site in self)
+                left_s = begun_s + (self.together_s if is_any_up else _ENTER_S) - loop.time()
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    return
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    # Their room, where trials have no GPUs of their own
+
+    def plan(self, jobs: int) -> JobPlan:
+        able = [site for site in self if site.takes_jobs]
+        free = {site.entry.address.host: site.free_processors for site in able}
+        places = []
+        for _ in range(jobs if free else 0):
+            host = max(free, key=lambda one: free[one])
+            free[host] -= 1
+            places.append(host)
+        why_not = {site.entry.address.host: site.why for site in self if not site.takes_jobs}
+        return JobPlan(places=places, why_not=why_not)
+
+    def room(self) -> Room:
+        if any(site.takes_jobs for site in self):
+            return Room(why=self.why_not_all())
+        return Room(free=0, why=self.why())
+
+    def choose(self) -> Site | None:
+        """The one with most processors that no job of ours has; of equal ones the first."""
+        able = [site for site in self if site.takes_jobs]
+        return max(able, key=lambda site: site.free_processors, default=None)
+
+    # Why they take none
+
+    def why_not_all(self) -> Wait | None:
+        """Of machines that cannot be used while others can."""
+        out = [site for site in self if site.is_out_of_use]
+        return self.why(out) if out else None
+
+    def why(self, sites: Collection[Site] = ()) -> Wait:
+        """Of these, or of all of them."""
+        sites = sites or tuple(self)
+        answers = any(site.is_up or site.is_left_alone for site in sites)
+        code = WaitCode.PLATFORM_UNAVAILABLE if answers else WaitCode.MACHINE_DOWN
+        details = {"machines": {site.entry.address.host: site.why for site in sites}}
+        return Wait(code=code, sentence="; ".join(site.why for site in sites), details=details)
+
+
+def entries_of(settings: Json) -> list[Entry]:
+    """Of the list."""
+    return [Entry.of(section) for section in _sections(settings)]
+
+
+def _sections(settings: Json) -> list[former.Section]:
+    machines = settings["machineList"]
+    assert isinstance(machines, list), "the section was judged"
+    return machines

@@ -1,0 +1,111 @@
+"""A job's start: at which machine, with which GPUs, and what that says of the machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.job import JobHandle, JobSpec
+from nni_manager.platform_kit.contract import NoRoom, Room
+from nni_manager.platform_kit.gpu_machines import MachinePark
+from nni_manager.platform_kit.machines.ledger import Reservation
+from nni_manager.platform_kit.shared_folder import SharedFolder
+from nni_manager.platforms.remote import job
+from nni_manager.platforms.remote.machine import Machine
+from nni_manager.platforms.remote.placed import Placed
+from nni_manager.platforms.remote.site import Site
+from nni_manager.platforms.remote.sites import Sites
+
+
+class Starting:
+    """`park`: None where trials have no GPUs of their own."""
+
+    def __init__(
+        self, sites: Sites, placed: Placed, park: MachinePark | None, shared: SharedFolder | None,
+        room: Callable[[], Room],
+    ) -> None:  # fmt: skip
+        self._sites = sites
+        self._placed = placed
+        self._park = park
+        self._shared = shared
+        self._room = room
+
+    async def start(self, spec: JobSpec) -> JobHandle | NoRoom:
+        """Raises PlatformUnavailable, SubmitRejected."""
+        key = self._placed.machine(spec.name) if spec.is_repeat else None
+        known = self._sites.get(key) if key is not None else None
+        if key is not None and (known is None or not known.is_up):
+            return job.handle_of(spec.name, key, "")  # it may run there; what `observe` says of it decides
+        if not any(one.is_up for one in self._sites):
+            raise PlatformUnavailable(self._sites.why().sentence, refused=True)
+        if (park := self._park) is not None:
+            return await self._pass_over(spec, lambda: self._start_with_gpus(spec, park))
+        return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
+
+    async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
+        """Machines that start nothing now, such as one whose disk is full: as long as there is another."""
+        for _ in range(len(self._sites)):
+            try:
+                return await start()
+            except PlatformUnavailable as error:
+                if spec.is_repeat or not error.refused:
+                    raise
+        return NoRoom(why=self._room().why or self._sites.why())
+
+    async def _start_at_best(self, spec: JobSpec, known: Site | None) -> JobHandle | NoRoom:
+        site = known or self._sites.choose()
+        return NoRoom(why=self._sites.why()) if site is None else await self._start_at(site, spec, None)
+
+    async def _start_with_gpus(self, spec: JobSpec, park: MachinePark) -> JobHandle | NoRoom:
+        found = await park.reserve(spec.name, is_repeat=spec.is_repeat)
+        if isinstance(found, NoRoom):
+            return found
+        site = next(one for one in self._sites if one.jobs is found.jobs)
+        with park.held(found, spec.name):
+            return await self._start_at(site, spec, found.reservation)
+
+    async def _start_at(self, site: Site, spec: JobSpec, reservation: Reservation | None) -> JobHandle | NoRoom:
+        if site.code_error:
+            raise SubmitRejected(site.code_error)
+        machine, folder = site.machine, site.folder
+        if machine.greeting is None or not site.archive:
+            raise PlatformUnavailable(site.why, refused=not spec.is_repeat)
+        if self._shared is None:
+            request = job.request(spec, site.entry, machine.greeting, reservation, folder=folder, archive=site.archive)
+        else:
+            await self._shared.place(spec)
+            request = job.request_on_storage(
+                spec, site.entry, machine.greeting, reservation, folder=folder, shared=self._shared,
+                there=site.shared_folder,
+            )  # fmt: skip
+        key = site.entry.address.key
+        with _counted(machine, spec.name), _judged(site):
+            await asyncio.to_thread(self._placed.put, spec.name, key)
+            await site.jobs.submit(spec.name, request, reservation)
+        return job.handle_of(spec.name, key, job.attempt_folder(folder, spec.name))
+
+
+@contextmanager
+def _counted(machine: Machine, name: str) -> Iterator[None]:
+    """Among those that run there, unless it was certainly not started."""
+    machine.running.add(name)
+    try:
+        yield
+    except (SubmitRejected, PlatformUnavailable) as error:
+        if isinstance(error, SubmitRejected) or error.refused:
+            machine.running.discard(name)
+        raise
+
+
+@contextmanager
+def _judged(site: Site) -> Iterator[None]:
+    """By whether it starts a job."""
+    try:
+        yield
+    except PlatformUnavailable as error:
+        if error.refused:
+            site.set_aside(str(error))
+        raise
+    site.note_start()

@@ -1,0 +1,131 @@
+"""Machines that are logged in to with a password: what a daemon has to know of it later."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live_daemon import Daemon, processes_of
+from tests.platforms.remote import ssh_machines
+from tests.platforms.remote.ssh_machines import PASSWORD, InProcessMachine
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
+
+_REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
+_ENDS = "SELECT DISTINCT status, a.state, number FROM trials t JOIN attempts a ON a.trial_id = t.id"
+Serve = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Runs something of a machine, which goes on serving while the test waits for other things."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(20)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def machines(tmp_path: Path, serve: Serve) -> Iterator[list[InProcessMachine]]:
+    machines = [InProcessMachine(tmp_path / name) for name in ("one", "two")]
+    for machine in machines:
+        serve(machine.start())
+    yield machines
+    for machine in machines:
+        serve(machine.stop())
+        for process in processes_of(str(machine.home)):
+            process.kill()
+
+
+def test_one_that_is_taken_out_is_reached_by_the_next_daemon(
+    daemon: Daemon, code: Path, machines: list[InProcessMachine]
+) -> None:
+    one, two = machines
+    id_ = daemon.create(_config([one], code / "go"), code)
+    _until_both_run(daemon, id_)
+    section = {"platform": "remote", "machineList": [two.entry()]}
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
+    daemon.kill()
+    daemon.start()
+    (code / "go").touch()
+    daemon.wait(id_, "DONE")
+    assert daemon.rows(id_, _ENDS) == [("SUCCEEDED", "SUCCEEDED", 1)]
+    assert PASSWORD not in daemon.log() + json.dumps(daemon.status(id_))
+    for path in daemon.data.rglob("*"):
+        if path.is_file() and PASSWORD.encode() in path.read_bytes():
+            assert 0 in (path.stat().st_mode & 0o077, path.parent.stat().st_mode & 0o077), path
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    assert len(list(one.home.rglob("trials/*/exit.json"))) == 2
+    daemon.call("DELETE", f"/experiments/{id_}")
+    assert not list(one.home.rglob("trials")), "what was written there goes with the experiment"
+
+
+def test_one_that_is_taken_out_and_away_is_cleaned_when_it_is_back(
+    daemon: Daemon, code: Path, machines: list[InProcessMachine], serve: Serve
+) -> None:
+    one, two = machines
+    id_ = daemon.create(_config([one], code / "go"), code)
+    _until_both_run(daemon, id_)
+    section = {"platform": "remote", "machineList": [two.entry()]}
+    daemon.call("PATCH", f"/experiments/{id_}", json={"trainingService": section})
+    serve(one.stop())
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    state = daemon.wait(id_, "STOPPED", timeout_s=20)
+    assert any("may still run" in warning["message"] for warning in state["warnings"])
+    daemon.terminate()
+    daemon.start()
+    cleaned = daemon.call("POST", "/platforms/clean", json={})["cleaned"]
+    assert str(one.port) in cleaned[0]["trouble"]
+    serve(one.start())
+    cleaned = daemon.call("POST", "/platforms/clean", json={})["cleaned"]
+    assert [found["trouble"] for found in cleaned] == [""]
+    _wait_until(lambda: not processes_of(str(one.home)))
+
+
+def test_a_new_password_is_taken_while_trials_run(
+    daemon: Daemon, code: Path, machines: list[InProcessMachine], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, renewed = machines[0], "an0ther-passw0rd"
+    config = _config([one], code / "go")
+    config["trainingService"]["machineList"][0]["password"] = "${MACHINE_PASSWORD}"
+    id_ = daemon.create(config, code, {"MACHINE_PASSWORD": PASSWORD})
+    _until_both_run(daemon, id_)
+    monkeypatch.setattr(ssh_machines, "PASSWORD", renewed)
+    serve(one.stop())
+    serve(one.start())
+    _wait_until(lambda: one.refused_logins > 0)
+    daemon.call("PUT", f"/experiments/{id_}/credentials", json={"secrets": {"${MACHINE_PASSWORD}": renewed}})
+    (code / "go").touch()
+    daemon.wait(id_, "DONE")
+    assert daemon.rows(id_, _ENDS) == [("SUCCEEDED", "SUCCEEDED", 1)]
+    daemon.call("POST", f"/experiments/{id_}/stop")
+
+
+def _wait_until(holds: Callable[[], object], within_s: float = 20) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def _until_both_run(daemon: Daemon, id_: str) -> None:
+    daemon.wait_for(id_, lambda _: len(daemon.rows(id_, "SELECT 1 FROM attempts WHERE state = 'RUNNING'")) == 2)
+
+
+def _config(machines: Sequence[InProcessMachine], go: Path) -> dict[str, Any]:
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCommand": f"while [ ! -e {go} ]; do sleep 0.05; done; {_REPORT}", "trialCodeDirectory": ".",
+        "trialConcurrency": 2, "maxTrialNumber": 2, "tuner": {"name": "Random"},
+        "trainingService": {"platform": "remote", "machineList": [machine.entry() for machine in machines]},
+    }  # fmt: skip
