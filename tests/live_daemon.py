@@ -21,6 +21,8 @@ import httpx
 import psutil
 
 PYTHON = os.path.realpath(sys.executable)
+#: Arguments of a daemon with a service and, once it is needed, a trial listener.
+LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
 
 
 class Daemon:

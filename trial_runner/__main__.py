@@ -29,7 +29,8 @@ class _Failure(Exception):
 
 
 class _Ready(NamedTuple):
-    """`client` is None when the manager reads the folder; then there is a claim on it, unless we only log."""
+    """`client` is None when the manager reads the folder. Where it does or may, there is a claim on it, unless we only
+    log."""
 
     channel: str
     client: Optional[Client]
@@ -118,6 +119,7 @@ def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
     preparation = Preparation(told, clients, container, _outboxes(told), _say)
     try:
         _choose(told, "")
+        exec_channel.open_anew(told.system_dir)
         preparation.greet()
     except Unavailable as error:
         if isinstance(error, Denied) or not _can_be_read(told):
@@ -129,7 +131,18 @@ def _fetch(told: Settings, clients: List[Client], container: str) -> _Ready:
     if told.is_code_fetched:
         preparation.fetch_code()
     preparation.fetch_parameters()
-    return _Ready(protocol.PUSH, clients[0], preparation.stored_outboxes() if told.is_reporter else {})
+    if not told.is_reporter:
+        return _Ready(protocol.PUSH, clients[0], {})
+    return _Ready(protocol.PUSH, clients[0], preparation.stored_outboxes(), _readable(told, container))
+
+
+def _readable(told: Settings, container: str) -> Optional[Claim]:
+    """Where the manager can read in this container too, it does so when it hears nothing from it any more."""
+    if told.channel != protocol.PUSH_OR_EXEC:
+        return None
+    claim = Claim(told.system_dir, container)
+    claim.make(greeting(protocol.PUSH, container, _outboxes(told)))
+    return claim
 
 
 def _choose(told: Settings, channel: str) -> None:

@@ -30,6 +30,7 @@ class Services:
     def __init__(
         self, *, experiment_id: str, folder: Folder, database: Database, shared: SharedParts, inbox: Inbox,
         messages: JobMessages, changed: Callable[[], None], spec: LiveSpec,
+        silence_s: Callable[[str], float | None] = lambda job_name: None,
     ) -> None:  # fmt: skip
         self.all: dict[str, TrainingService] = {}
         #: What is sent to jobs.
@@ -44,6 +45,7 @@ class Services:
         self._messages = messages
         self._changed = changed
         self._spec = spec
+        self._silence_s = silence_s
 
     def code(self, service: str) -> CodeArchive | None:
         """The code that is sent to jobs of this service; None: none is."""
@@ -110,6 +112,6 @@ class Services:
             experiment_id=self._experiment_id, service=name, wake=wake, deliver=messages.deliver,
             followed=lambda names: database.read(lambda c: jobs.followed(c, name, names)),
             connections=self._shared.connections, folder=self._folder.path, code=self._code[name].path,
-            greet=messages.greet, exited=messages.exited,
+            greet=messages.greet, exited=messages.exited, silence_s=self._silence_s,
             shared_storage=lambda: credentials.filled_storage(self._spec.now, self._secrets),
         )  # fmt: skip

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_daemon import Daemon, running_daemon
+from tests.acceptance.kubernetes_cluster import FakeCluster, fake_cluster
+from tests.live_daemon import LISTENING, Daemon, running_daemon
 
 TRIALS = Path(__file__).with_name("trials")
 
@@ -23,7 +24,24 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 def listening(daemon: Daemon) -> Daemon:
     """With a service and, once it is needed, a trial listener."""
     daemon.terminate()
-    return daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
+    return daemon.start(*LISTENING)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """The same, for all tests of a module: for experiments that do not ask what else there is."""
+    folder = tmp_path_factory.mktemp("shared")
+    with running_daemon(folder, *LISTENING) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
+    """A fake one, for all tests of a module."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "mounted").mkdir()
+    with fake_cluster(folder, folder / "mounted", "--nodes", "2") as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import yaml
 
 from nni_manager.platform_kit.kubernetes.access import Access
 from nni_manager.platform_kit.kubernetes.cluster import Cluster
@@ -31,12 +32,21 @@ BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBind
 SERVER, EXPORT = "10.0.0.1", "/export"
 _KINDS = (TFJOBS, PYTORCHJOBS, FRAMEWORKS, ADAPTDLJOBS, PODS, SECRETS, CONFIG_MAPS)
 _LOOK_AGAIN_S = 0.05
+#: Selects the objects of all our experiments.
+OURS = "nni-manager/experiment"
+
+
+def of(experiment_id: str) -> str:
+    """Selects its objects."""
+    return f"{OURS}={experiment_id}"
 
 
 @dataclass(frozen=True)
 class FakeCluster:
     kubeconfig: Path
     address: str
+    #: What its NFS export holds.
+    mounted: Path
 
     def control(self, method: str, /, **told: Any) -> Any:
         """Makes it misbehave: a method of `tests.fakes.kubernetes.control.Control`."""
@@ -44,8 +54,20 @@ class FakeCluster:
         assert answer.is_success, answer.text
         return answer.json()
 
-    def objects(self, resource: Resource, selector: str = "nni-manager/experiment") -> list[dict[str, Any]]:
+    def objects(self, resource: Resource, selector: str = OURS) -> list[dict[str, Any]]:
         return asyncio.run(self._objects([resource], selector))
+
+    def user(self, folder: Path, name: str, *groups: str) -> Path:
+        """The kubeconfig of somebody else."""
+        return self.with_token(folder, self.control("user", name=name, groups=groups)["token"], name)
+
+    def with_token(self, folder: Path, token: str, name: str) -> Path:
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        config["users"] = [{"name": name, "user": {"token": token}}]  # a name of its own: a connection of its own
+        config["contexts"][0]["context"]["user"] = name
+        path = folder / f"kubeconfig-of-{name}"
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def create(self, resource: Resource, body: dict[str, Any]) -> None:
         self.create_at(resource.path("default"), body)
@@ -74,13 +96,13 @@ class FakeCluster:
             time.sleep(_LOOK_AGAIN_S)
         return found
 
-    def left(self) -> list[str]:
-        """Names of our objects, once what is being ended has ended."""
-        return asyncio.run(self._left())
+    def left(self, experiment_id: str = "") -> list[str]:
+        """Names of our objects, or of this experiment's, once what is being ended has ended."""
+        return asyncio.run(self._left(of(experiment_id) if experiment_id else OURS))
 
-    async def _left(self) -> list[str]:
+    async def _left(self, selector: str) -> list[str]:
         for _ in range(100):
-            found = await self._objects(_KINDS, "nni-manager/experiment")
+            found = await self._objects(_KINDS, selector)
             if not found:
                 break
             await asyncio.sleep(0.1)
@@ -102,7 +124,7 @@ class FakeCluster:
 
 @contextlib.contextmanager
 def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeCluster]:
-    """`mounted`: what the NFS export holds; `options`: of `python -m tests.fakes.kubernetes`."""
+    """`options`: of `python -m tests.fakes.kubernetes`."""
     command: list[str | Path] = [
         sys.executable, "-m", "tests.fakes.kubernetes", "--folder", folder / "cluster", "--back-off", "0.1",
         "--export", f"{SERVER}:{EXPORT}={mounted}", *options,
@@ -112,6 +134,6 @@ def fake_cluster(folder: Path, mounted: Path, *options: str) -> Iterator[FakeClu
         try:
             assert process.stdout is not None
             told = json.loads(process.stdout.readline())
-            yield FakeCluster(Path(told["kubeconfig"]), told["control"])
+            yield FakeCluster(Path(told["kubeconfig"]), told["control"], mounted)
         finally:
             process.terminate()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nni_manager.config.experiment_file import load_file
-from tests.acceptance.kubernetes_cluster import fake_cluster
-from tests.live_daemon import Daemon
+from tests.acceptance.kubernetes_cluster import FakeCluster, fake_cluster
+from tests.live_daemon import LISTENING, Daemon, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
@@ -44,29 +45,41 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_an_example_of_the_document(daemon: Daemon, tmp_path: Path, code: Path, name: str) -> None:
-    mounted = tmp_path / "mounted"
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    mounted = folder / "mounted"
     mounted.mkdir()
-    with fake_cluster(tmp_path, mounted, "--export", f"10.10.10.10:/var/nfs/nni={mounted}") as cluster:
-        daemon.terminate()
-        daemon.environment["KUBECONFIG"] = str(cluster.kubeconfig)
-        daemon.start("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
-        text = (EXAMPLES / name).read_text()
-        file = code / name
-        file.write_text(text.replace("maxTrialNum: 20", "maxTrialNum: 2").replace("maxTrialNum: 10", "maxTrialNum: 2"))
-        id_ = create(daemon, code, file)
-        daemon.wait(id_, "DONE", timeout_s=90)
-        trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
-        assert [(trial["status"], trial["finalValue"]) for trial in trials] == [("SUCCEEDED", 0), ("SUCCEEDED", 1)]
-        if "azure" in name:
-            (mounted,) = [path for path in (tmp_path / "cluster").rglob("example-share") if path.is_dir()]
-        for trial in trials:
-            assert trial["link"] == PLACES[name].format(id=id_, trial=trial["id"])
-            assert (mounted / "nni" / id_ / trial["id"] / "model").read_text() == trial["id"]
-        daemon.call("POST", f"/experiments/{id_}/stop")
-        daemon.wait(id_, "STOPPED")
-        assert cluster.left() == []
+    with fake_cluster(folder, mounted, "--export", f"10.10.10.10:/var/nfs/nni={mounted}") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def at_home(cluster: FakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon whose cluster is said by its environment alone."""
+    environment = {"KUBECONFIG": str(cluster.kubeconfig)}
+    with running_daemon(tmp_path_factory.mktemp("home"), *LISTENING, environment=environment) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_an_example_of_the_document(at_home: Daemon, cluster: FakeCluster, code: Path, name: str) -> None:
+    daemon, mounted = at_home, cluster.mounted
+    text = (EXAMPLES / name).read_text()
+    file = code / name
+    file.write_text(text.replace("maxTrialNum: 20", "maxTrialNum: 2").replace("maxTrialNum: 10", "maxTrialNum: 2"))
+    id_ = create(daemon, code, file)
+    daemon.wait(id_, "DONE", timeout_s=90)
+    trials = daemon.call("GET", f"/experiments/{id_}/trials")["trials"]
+    assert [(trial["status"], trial["finalValue"]) for trial in trials] == [("SUCCEEDED", 0), ("SUCCEEDED", 1)]
+    if "azure" in name:
+        (mounted,) = [path for path in cluster.kubeconfig.parent.rglob("example-share") if path.is_dir()]
+    for trial in trials:
+        assert trial["link"] == PLACES[name].format(id=id_, trial=trial["id"])
+        assert (mounted / "nni" / id_ / trial["id"] / "model").read_text() == trial["id"]
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    daemon.wait(id_, "STOPPED")
+    assert cluster.left(id_) == []
 
 
 def create(daemon: Daemon, code: Path, file: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, fake_cluster
+from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -47,54 +47,48 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_trial_has_its_own_result_and_nothing_is_left(listening: Daemon, tmp_path: Path, case: str) -> None:
-    daemon, (channel, section) = listening, CASES[case]
-    code, mounted = tmp_path / "code", tmp_path / "mounted"
-    code.mkdir()
-    mounted.mkdir()
-    with fake_cluster(tmp_path, mounted) as cluster:
-        service = {**section, "channel": channel, "kubeconfig": str(cluster.kubeconfig)}
-        if channel == "pull":
-            here = {"localMountPoint": str(mounted)}
-            service["storage"] = {"storageType": "nfs", "server": SERVER, "path": EXPORT, **here}
-        id_ = daemon.create(_config(service), code)
-        daemon.wait(id_, "DONE", timeout_s=90)
-        assert daemon.rows(id_, "SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
-            (number, "SUCCEEDED", number) for number in range(TRIALS)
-        ]
-        assert set(daemon.rows(id_, "SELECT channel, number FROM attempts")) == {(channel, 1)}
-        daemon.call("POST", f"/experiments/{id_}/stop")
-        daemon.wait(id_, "STOPPED")
-        assert cluster.left() == []
+def test_each_trial_has_its_own_result_and_nothing_is_left(
+    shared: Daemon, cluster: FakeCluster, tmp_path: Path, case: str
+) -> None:
+    channel, section = CASES[case]
+    service = {**section, "channel": channel}
+    if channel == "pull":
+        here = {"localMountPoint": str(cluster.mounted)}
+        service["storage"] = {"storageType": "nfs", "server": SERVER, "path": EXPORT, **here}
+    id_ = _done(shared, cluster, tmp_path, service)
+    assert set(shared.rows(id_, "SELECT channel, number FROM attempts")) == {(channel, 1)}
+    shared.call("POST", f"/experiments/{id_}/stop")
+    shared.wait(id_, "STOPPED")
+    assert cluster.left(id_) == []
 
 
-@pytest.mark.parametrize("case", ["master and worker", "framework"])
-def test_where_pods_do_not_reach_us_all_comes_through_the_api(listening: Daemon, tmp_path: Path, case: str) -> None:
+def test_where_pods_do_not_reach_us_all_comes_through_the_api(
+    shared: Daemon, cluster: FakeCluster, tmp_path: Path
+) -> None:
     """Nothing is said about channels: each pod tries, and once one has tried in vain the next need not."""
-    daemon, (_, section) = listening, CASES[case]
-    code = tmp_path / "code"
-    code.mkdir()
-    with fake_cluster(tmp_path, tmp_path) as cluster:
-        service = {**section, "kubeconfig": str(cluster.kubeconfig), "nniManagerIp": "127.0.0.2"}
-        id_ = daemon.create(_config(service), code)
-        daemon.wait(id_, "DONE", timeout_s=90)
-        assert daemon.rows(id_, "SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
-            (number, "SUCCEEDED", number) for number in range(TRIALS)
-        ]
-        assert daemon.rows(id_, "SELECT channel, number FROM attempts") == [("exec", 1)] * TRIALS
-        daemon.call("POST", f"/experiments/{id_}/stop")
-        daemon.wait(id_, "STOPPED")
-        assert cluster.left() == []
+    section = {**CASES["master and worker"][1], "nniManagerIp": "127.0.0.2"}
+    id_ = _done(shared, cluster, tmp_path, section)
+    assert shared.rows(id_, "SELECT channel, number FROM attempts") == [("exec", 1)] * TRIALS
+    shared.call("POST", f"/experiments/{id_}/stop")
+    shared.wait(id_, "STOPPED")
+    assert cluster.left(id_) == []
 
 
-def test_where_they_do_the_same_setting_pushes(listening: Daemon, tmp_path: Path) -> None:
-    daemon, (_, section) = listening, CASES["adl"]
-    code = tmp_path / "code"
+def test_where_they_do_the_same_setting_pushes(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    id_ = _done(shared, cluster, tmp_path, CASES["adl"][1])
+    assert shared.rows(id_, "SELECT channel, number FROM attempts") == [("push", 1)] * TRIALS
+
+
+def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:
+    """An experiment whose trials have each their own result."""
+    code = folder / "code"
     code.mkdir()
-    with fake_cluster(tmp_path, tmp_path) as cluster:
-        id_ = daemon.create(_config({**section, "kubeconfig": str(cluster.kubeconfig)}), code)
-        daemon.wait(id_, "DONE", timeout_s=90)
-        assert daemon.rows(id_, "SELECT channel, number FROM attempts") == [("push", 1)] * TRIALS
+    id_ = daemon.create(_config({**section, "kubeconfig": str(cluster.kubeconfig)}), code)
+    daemon.wait(id_, "DONE", timeout_s=90)
+    assert daemon.rows(id_, "SELECT sequence_id, status, final_value FROM trials ORDER BY sequence_id") == [
+        (number, "SUCCEEDED", number) for number in range(TRIALS)
+    ]
+    return id_
 
 
 def _config(service: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from nni_manager.platform_kit.kubernetes.resource import PODS
 from tests.acceptance.kubernetes_cluster import CRDS, TFJOBS, FakeCluster, fake_cluster
@@ -71,13 +69,6 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    with fake_cluster(folder, folder) as cluster:
-        yield cluster
-
-
 def create(daemon: Daemon, folder: Path, section: dict[str, Any]) -> dict[str, Any]:
     """What `create` answers."""
     code = folder / "code"
@@ -99,78 +90,78 @@ def refusal(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[st
     return str(answer)
 
 
+def stop(daemon: Daemon, id_: str) -> None:
+    """What it made in the cluster goes."""
+    daemon.call("POST", f"/experiments/{id_}/stop")
+    daemon.wait(id_, "STOPPED")
+
+
 @pytest.mark.parametrize("case", SECTIONS)
-def test_a_section_that_cannot_work(daemon: Daemon, cluster: FakeCluster, tmp_path: Path, case: str) -> None:
+def test_a_section_that_cannot_work(shared: Daemon, cluster: FakeCluster, tmp_path: Path, case: str) -> None:
     section, words = SECTIONS[case]
-    said = refusal(daemon, cluster, tmp_path, section)
+    said = refusal(shared, cluster, tmp_path, section)
     assert re.search(words, said), said
     assert cluster.left() == []
 
 
-def test_a_user_without_rights(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    token = cluster.control("user", name="nobody")["token"]
-    said = refusal(daemon, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(_as(cluster, tmp_path, token))})
+def test_a_user_without_rights(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    said = refusal(shared, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(cluster.user(tmp_path, "nobody"))})
     for words in ("create tfjobs", "list pods", "create secrets", "grant", "RoleBinding"):
         assert words in said, said
-    wrong = refusal(daemon, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(_as(cluster, tmp_path, "wrong"))})
+    wrong = refusal(
+        shared, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(cluster.with_token(tmp_path, "wrong", "a-stranger"))}
+    )
     assert "refuses the credentials of the kubeconfig" in wrong and "log in anew" in wrong
     assert cluster.left() == []
 
 
-def test_a_cluster_without_the_operator(daemon: Daemon, tmp_path: Path) -> None:
+def test_a_cluster_without_the_operator(shared: Daemon, tmp_path: Path) -> None:
     with fake_cluster(tmp_path, tmp_path) as cluster:
         cluster.remove(CRDS, "tfjobs.kubeflow.org")
-        said = refusal(daemon, cluster, tmp_path, _KUBEFLOW)
+        said = refusal(shared, cluster, tmp_path, _KUBEFLOW)
         assert "the cluster has no kind TFJob (tfjobs.kubeflow.org); install Kubeflow's training operator" in said, said
         assert cluster.left() == []
 
 
-def test_a_field_that_pods_do_not_have_is_warned_of(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_field_that_pods_do_not_have_is_warned_of(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """The cluster would drop it without a word."""
     section = {**_KUBEFLOW, "podTemplate": {"spec": {"tolerationz": []}}, "kubeconfig": str(cluster.kubeconfig)}
-    (warning,) = create(daemon, tmp_path, section)["warnings"]
+    answer = create(shared, tmp_path, section)
+    (warning,) = answer["warnings"]
     assert "podTemplate" in warning["message"] and "tolerationz" in warning["message"], warning
+    stop(shared, answer["id"])
 
 
-def test_a_namespace_that_restricts_pods(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_namespace_that_restricts_pods(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """It is said before the first job, and `podTemplate` can do what is asked."""
     meta = {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}
     cluster.create_at("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
     section = {**_KUBEFLOW, "namespace": "restricted", "channel": "exec", "kubeconfig": str(cluster.kubeconfig)}
-    said = refusal(daemon, cluster, tmp_path, section)
+    said = refusal(shared, cluster, tmp_path, section)
     assert "violates PodSecurity" in said and "securityContext" in said and "podTemplate" in said, said
     container = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
     pod = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
     template = {"spec": {"securityContext": pod, "containers": [container]}}
-    id_ = create(daemon, tmp_path, {**section, "podTemplate": template})["id"]
-    daemon.wait(id_, "DONE", timeout_s=60)
-    assert daemon.rows(id_, "SELECT status FROM trials") == [("SUCCEEDED",)]
+    id_ = create(shared, tmp_path, {**section, "podTemplate": template})["id"]
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert shared.rows(id_, "SELECT status FROM trials") == [("SUCCEEDED",)]
+    stop(shared, id_)
 
 
-def test_an_image_that_cannot_be_pulled(daemon: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_pulled(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """The trial says so while it waits; nothing is left of it."""
     cluster.control("break_image", pattern="example/nowhere", error="repository does not exist")
     role = {**_ROLE, "dockerImage": "example/nowhere:1"}
     section = {**_KUBEFLOW, "worker": role, "kubeconfig": str(cluster.kubeconfig), "channel": "exec"}
-    id_ = create(daemon, tmp_path, section)["id"]
+    id_ = create(shared, tmp_path, section)["id"]
 
     def wait() -> Any:
-        (trial,) = daemon.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]
+        (trial,) = shared.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]
         told = trial.get("wait") or {}
         return told if told.get("code") == "IMAGE" else None
 
     found = cluster.until(wait)
     assert "image example/nowhere:1" in found["sentence"] and "repository does not exist" in found["sentence"]
     assert cluster.objects(TFJOBS) and cluster.objects(PODS)
-    daemon.call("POST", f"/experiments/{id_}/stop")
-    daemon.wait(id_, "STOPPED")
+    stop(shared, id_)
     assert cluster.left() == []
-
-
-def _as(cluster: FakeCluster, folder: Path, token: str) -> Path:
-    """The kubeconfig of somebody else."""
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    path = folder / f"kubeconfig-{token}"
-    path.write_text(yaml.safe_dump(config))
-    return path

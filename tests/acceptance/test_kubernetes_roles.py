@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from nni_manager.platform_kit.kubernetes.resource import PODS, Resource
-from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, fake_cluster
+from tests.acceptance.kubernetes_cluster import BINDINGS, FRAMEWORKS, ROLES, FakeCluster, of
 from tests.live_daemon import Daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -73,97 +73,94 @@ def let_barriers_look(cluster: FakeCluster) -> str:
     return "barrier"
 
 
-def test_a_helper_that_fails_while_the_reporter_goes_on(listening: Daemon, tmp_path: Path) -> None:
+def test_a_helper_that_fails_while_the_reporter_goes_on(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its role's completion policy says that it does not matter; the barrier has told all of all."""
-    with fake_cluster(tmp_path, tmp_path) as cluster:
-        go_on = tmp_path / "go-on"
-        trainer = f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; ' \
-            f"while [ ! -e {go_on} ]; do sleep 0.05; done; {say('final', 7)}"  # fmt: skip
-        roles = [
-            task("trainer", trainer, failed=1, succeeded=1),
-            task("helper", f"{say('final', 3)}; exit 3", failed=-1, succeeded=-1, number=2),
-        ]
-        section = {
-            "platform": "frameworkcontroller", "taskRoles": roles, "serviceAccountName": let_barriers_look(cluster),
-        }  # fmt: skip
-        id_ = create(listening, cluster, tmp_path / "code", section)
-        cluster.until(lambda: _completed_tasks(cluster, "helper") == 2)
-        go_on.touch()
-        listening.wait(id_, "DONE", timeout_s=60)
-        assert attempts(listening, id_) == [("SUCCEEDED", 7, 1, "SUCCEEDED")]
-        assert intermediates(listening, id_) == [1]
+    go_on = tmp_path / "go-on"
+    trainer = f'[ -n "$FB_HELPER_ADDRESSES" ] || exit 9; {say("intermediate", 1)}; ' \
+        f"while [ ! -e {go_on} ]; do sleep 0.05; done; {say('final', 7)}"  # fmt: skip
+    roles = [
+        task("trainer", trainer, failed=1, succeeded=1),
+        task("helper", f"{say('final', 3)}; exit 3", failed=-1, succeeded=-1, number=2),
+    ]
+    section = {
+        "platform": "frameworkcontroller", "taskRoles": roles, "serviceAccountName": let_barriers_look(cluster),
+    }  # fmt: skip
+    id_ = create(shared, cluster, tmp_path / "code", section)
+    cluster.until(lambda: _completed_tasks(cluster, id_, "helper") == 2)
+    go_on.touch()
+    shared.wait(id_, "DONE", timeout_s=60)
+    ((*trial, _),) = attempts(shared, id_)  # the runner's word may come before the framework's
+    assert trial == ["SUCCEEDED", 7, 1]
+    assert intermediates(shared, id_) == [1]
 
 
-def test_a_worker_that_fails_ends_the_job_and_says_why(listening: Daemon, tmp_path: Path) -> None:
+def test_a_worker_that_fails_ends_the_job_and_says_why(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """PyTorchJobs end with any of their pods; what the master had said stays."""
-    with fake_cluster(tmp_path, tmp_path) as cluster:
-        said = tmp_path / "said"
-        master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
-        worker = f"while [ ! -e {said} ]; do sleep 0.05; done; sleep 0.3; echo no more >&2; exit 3"
-        section = {
-            "platform": "kubeflow", "operator": "pytorch-operator", "apiVersion": "v1",
-            "master": {**_POD, "replicas": 1, "command": master}, "worker": {**_POD, "replicas": 1, "command": worker},
-        }  # fmt: skip
-        id_ = create(listening, cluster, tmp_path / "code", section)
-        listening.wait(id_, "DONE", timeout_s=60)
-        assert attempts(listening, id_) == [("FAILED", None, 1, "FAILED")]
-        assert intermediates(listening, id_) == [5]
-        ((code_of_worker, message, stderr),) = listening.rows(
-            id_, "SELECT exit_code, message, stderr_tail FROM attempts"
-        )
-        assert code_of_worker == 3 and "worker-0: Error" in message and stderr == "no more\n"
+    said = tmp_path / "said"
+    master = f"{say('intermediate', 5)}; touch {said}; {_FOR_EVER}"
+    worker = f"while [ ! -e {said} ]; do sleep 0.05; done; sleep 0.3; echo no more >&2; exit 3"
+    section = {
+        "platform": "kubeflow", "operator": "pytorch-operator", "apiVersion": "v1",
+        "master": {**_POD, "replicas": 1, "command": master}, "worker": {**_POD, "replicas": 1, "command": worker},
+    }  # fmt: skip
+    id_ = create(shared, cluster, tmp_path / "code", section)
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert attempts(shared, id_) == [("FAILED", None, 1, "FAILED")]
+    assert intermediates(shared, id_) == [5]
+    ((code_of_worker, message, stderr),) = shared.rows(id_, "SELECT exit_code, message, stderr_tail FROM attempts")
+    assert code_of_worker == 3 and "worker-0: Error" in message and stderr == "no more\n"
 
 
-def test_an_adaptive_job_that_is_preempted_and_given_more(listening: Daemon, tmp_path: Path) -> None:
+def test_an_adaptive_job_that_is_preempted_and_given_more(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its operator starts it again, twice; results count as they come, and nobody submits it again."""
-    with fake_cluster(tmp_path, tmp_path, "--nodes", "2") as cluster:
-        restarts = "$ADAPTDL_NUM_RESTARTS"
-        command = (
-            f"{say('intermediate', restarts)}; touch {tmp_path}/ran-{restarts}; "
-            f"if [ {restarts} -lt 2 ]; then {_FOR_EVER}; fi; {say('final', f'$((100 + {restarts}))')}"
-        )
-        section = {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi", "adaptive": True}
-        id_ = create(listening, cluster, tmp_path / "code", section, command)
-        cluster.until((tmp_path / "ran-0").exists)
-        cluster.until(lambda: intermediates(listening, id_) == [0])
-        meta = cluster.objects(PODS)[0]["metadata"]
-        cluster.control("preempt", namespace="default", name=meta["name"])
-        cluster.until((tmp_path / "ran-1").exists)
-        cluster.until(lambda: intermediates(listening, id_) == [0, 1])
-        cluster.control("reallocate", namespace="default", name=meta["labels"]["nni-manager/job"], replicas=2)
-        listening.wait(id_, "DONE", timeout_s=90)
-        assert attempts(listening, id_) == [("SUCCEEDED", 102, 1, "SUCCEEDED")]
-        assert intermediates(listening, id_) == [0, 1, 2]
+    restarts = "$ADAPTDL_NUM_RESTARTS"
+    command = (
+        f"{say('intermediate', restarts)}; touch {tmp_path}/ran-{restarts}; "
+        f"if [ {restarts} -lt 2 ]; then {_FOR_EVER}; fi; {say('final', f'$((100 + {restarts}))')}"
+    )
+    section = {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi", "adaptive": True}
+    id_ = create(shared, cluster, tmp_path / "code", section, command)
+    cluster.until((tmp_path / "ran-0").exists)
+    cluster.until(lambda: intermediates(shared, id_) == [0])
+    meta = cluster.objects(PODS, of(id_))[0]["metadata"]
+    cluster.control("preempt", namespace="default", name=meta["name"])
+    cluster.until((tmp_path / "ran-1").exists)
+    cluster.until(lambda: intermediates(shared, id_) == [0, 1])
+    cluster.control("reallocate", namespace="default", name=meta["labels"]["nni-manager/job"], replicas=2)
+    shared.wait(id_, "DONE", timeout_s=90)
+    assert attempts(shared, id_) == [("SUCCEEDED", 102, 1, "SUCCEEDED")]
+    assert intermediates(shared, id_) == [0, 1, 2]
 
 
-def test_a_template_of_one_s_own_whose_task_is_tried_again_by_the_operator(listening: Daemon, tmp_path: Path) -> None:
-    with fake_cluster(tmp_path, tmp_path) as cluster:
-        command = f"{say('intermediate', '$FC_TASK_ATTEMPT_ID')}; [ $FC_TASK_ATTEMPT_ID = 1 ] && {say('final', 11)}"
-        container = {"name": "main", "image": "example/trial:1", "command": ["/bin/sh", "-c"], "args": [command]}
-        template = {
-            "apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework",
-            "metadata": {"name": "mine", "namespace": "default"},
-            "spec": {"executionType": "Start", "taskRoles": [{
-                "name": "worker", "taskNumber": 1,
-                "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
-                "task": {
-                    "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 2},
-                    "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-                },
-            }]},
-        }  # fmt: skip
-        code = tmp_path / "code"
-        code.mkdir()
-        (code / "framework.yml").write_text(yaml.safe_dump(template))
-        section = {"platform": "frameworkcontroller", "configPath": "framework.yml"}
-        id_ = create(listening, cluster, code, section)
-        listening.wait(id_, "DONE", timeout_s=60)
-        assert attempts(listening, id_) == [("SUCCEEDED", 11, 1, "SUCCEEDED")]
-        assert intermediates(listening, id_) == [0, 1]
+def test_a_template_of_one_s_own_whose_task_is_tried_again_by_the_operator(
+    shared: Daemon, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    command = f"{say('intermediate', '$FC_TASK_ATTEMPT_ID')}; [ $FC_TASK_ATTEMPT_ID = 1 ] && {say('final', 11)}"
+    container = {"name": "main", "image": "example/trial:1", "command": ["/bin/sh", "-c"], "args": [command]}
+    template = {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework",
+        "metadata": {"name": "mine", "namespace": "default"},
+        "spec": {"executionType": "Start", "taskRoles": [{
+            "name": "worker", "taskNumber": 1,
+            "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 1},
+            "task": {
+                "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 2},
+                "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+            },
+        }]},
+    }  # fmt: skip
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "framework.yml").write_text(yaml.safe_dump(template))
+    section = {"platform": "frameworkcontroller", "configPath": "framework.yml"}
+    id_ = create(shared, cluster, code, section)
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert attempts(shared, id_) == [("SUCCEEDED", 11, 1, "SUCCEEDED")]
+    assert intermediates(shared, id_) == [0, 1]
 
 
-def _completed_tasks(cluster: FakeCluster, role: str) -> int:
-    """Of the one framework there is."""
-    (framework,) = cluster.objects(FRAMEWORKS) or ({},)
+def _completed_tasks(cluster: FakeCluster, id_: str, role: str) -> int:
+    """Of the one framework of the experiment."""
+    (framework,) = cluster.objects(FRAMEWORKS, of(id_)) or ({},)
     roles = ((framework.get("status") or {}).get("attemptStatus") or {}).get("taskRoleStatuses") or []
     return sum(task["state"] == "Completed" for one in roles if one["name"] == role for task in one["taskStatuses"])

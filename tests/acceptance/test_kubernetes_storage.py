@@ -47,7 +47,7 @@ def create(daemon: Daemon, cluster: FakeCluster, folder: Path, storage: dict[str
 @pytest.mark.parametrize("channel", ["push", "exec"])
 @pytest.mark.parametrize("kind", ["nfs", "pvc"])
 def test_what_a_trial_leaves_is_on_the_storage(
-    listening: Daemon, cluster: FakeCluster, tmp_path: Path, kind: str, channel: str
+    shared: Daemon, cluster: FakeCluster, tmp_path: Path, kind: str, channel: str
 ) -> None:
     if kind == "pvc":
         name = f"data-{channel}"
@@ -57,9 +57,9 @@ def test_what_a_trial_leaves_is_on_the_storage(
         storage = {"storageType": "pvc", "path": "/nowhere", "claimName": name}
     else:
         storage = {"storageType": "nfs", "server": SERVER, "path": EXPORT}
-    id_ = create(listening, cluster, tmp_path, storage, channel=channel)
-    listening.wait(id_, "DONE", timeout_s=60)
-    (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"]
+    id_ = create(shared, cluster, tmp_path, storage, channel=channel)
+    shared.wait(id_, "DONE", timeout_s=60)
+    (trial,) = shared.call("GET", f"/experiments/{id_}/trials")["trials"]
     assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 1)
     folder = cluster.kubeconfig.parents[1]
     if kind == "pvc":
@@ -69,24 +69,24 @@ def test_what_a_trial_leaves_is_on_the_storage(
     assert (folder / "nni" / id_ / trial["id"] / "model").read_text().strip() == trial["id"]
 
 
-def test_storage_that_may_not_be_written_says_so(listening: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+def test_storage_that_may_not_be_written_says_so(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     """As an export with root_squash."""
-    id_ = create(listening, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.2", "path": "/closed"})
-    listening.wait(id_, "DONE", timeout_s=90)
-    rows = listening.rows(id_, "SELECT state, exit_code, message, stderr_tail FROM attempts")
+    id_ = create(shared, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.2", "path": "/closed"})
+    shared.wait(id_, "DONE", timeout_s=90)
+    rows = shared.rows(id_, "SELECT state, exit_code, message, stderr_tail FROM attempts")
     assert {(state, code) for state, code, _, _ in rows} == {("FAILED", 126)}, rows
     assert all("let user 0 write on the storage" in tail and "root_squash" in tail for *_, tail in rows), rows
-    (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"]
+    (trial,) = shared.call("GET", f"/experiments/{id_}/trials")["trials"]
     assert "cannot be made" in trial["message"], trial
 
 
-def test_an_export_that_is_not_there_is_a_wait_reason(listening: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
-    id_ = create(listening, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.9", "path": "/none"})
+def test_an_export_that_is_not_there_is_a_wait_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    id_ = create(shared, cluster, tmp_path, {"storageType": "nfs", "server": "10.0.0.9", "path": "/none"})
 
     def sentence() -> str:
-        (trial,) = listening.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]
+        (trial,) = shared.call("GET", f"/experiments/{id_}/trials")["trials"] or [{}]
         return str((trial.get("wait") or {}).get("sentence") or "")
 
     cluster.until(lambda: "access denied by server while mounting 10.0.0.9:/none" in sentence())
-    listening.call("POST", f"/experiments/{id_}/stop")
-    listening.wait(id_, "STOPPED")
+    shared.call("POST", f"/experiments/{id_}/stop")
+    shared.wait(id_, "STOPPED")

@@ -36,7 +36,6 @@ class FakePlatform(Platform):
     async def __aenter__(self) -> Self:
         self.entered += 1
         self._may_raise("enter")
-        self.host.wake("")
         return self
 
     async def __aexit__(

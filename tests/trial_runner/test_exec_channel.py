@@ -155,6 +155,26 @@ def test_and_is_filled_and_read_where_nobody_answers(listener: FakeListener, run
     assert runner.wait(process).code == 3
 
 
+def test_where_posts_do_not_arrive_any_more_the_rest_is_read(
+    listener: FakeListener, runner: Runner, channel: Channel
+) -> None:
+    """It goes on trying, until it is told that all was read."""
+    go_on = runner.folder / "go-on"
+    command = f"{report(1)}; while [ ! -e {go_on} ]; do sleep 0.05; done; {report(2)}; exit 3"
+    process = runner.start(command, **MAY_CHOOSE)
+    listener.wait_for(lambda: listener.values() == [1])
+    stored = listener.sizes[protocol.MAIN_OUTBOX]
+    listener.close()
+    go_on.touch()
+    found = channel.until(lambda messages: any(message.get("event") == "exited" for message in messages))
+    assert found[0]["channel"] == protocol.PUSH and process.poll() is None
+    rest = frames(channel.call("read", protocol.encode({"outboxes": {protocol.MAIN_OUTBOX: stored}, "logs": {}})))
+    (lines,) = (message["lines"] for message in rest if message["event"] == "lines")
+    assert [json.loads(line)["value"] for line in lines] == [2]
+    channel.call("release")
+    assert runner.wait(process).code == 3
+
+
 def test_the_first_address_that_answers_is_the_manager(listener: FakeListener, runner: Runner) -> None:
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))

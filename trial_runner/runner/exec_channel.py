@@ -15,7 +15,8 @@ For clusters that can neither reach us nor share storage with us. The container 
 
 Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
 itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call that
-has nothing more to tell, so whoever has stored all of it is done. Exit codes: 0;
+has nothing more to tell, so whoever has stored all of it is done. A container that pushes
+where it might have chosen otherwise can be read in the same way, for when its posts do not arrive. Exit codes: 0;
 `EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
 """
 
@@ -65,9 +66,14 @@ def choose(folder: str, channel: str) -> None:
     foreign_files.write_whole(folder, protocol.CHANNEL_FILE, channel.encode(), 0o666)
 
 
+def open_anew(folder: str) -> None:
+    """An earlier container of this folder may have been released."""
+    foreign_files.remove(folder, protocol.RELEASED_FILE)
+
+
 def begin(folder: str, code_folder: str, patience_s: float) -> None:
     """Returns when the manager has put parameters and code there, or its time is over."""
-    foreign_files.remove(folder, protocol.RELEASED_FILE)  # an earlier container of this folder was
+    open_anew(folder)
     deadline = time.monotonic() + patience_s
     backoff = Backoff()
     while not (os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)) and os.path.exists(code_folder)):

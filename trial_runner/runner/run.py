@@ -56,7 +56,8 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Run:
-    """`client`: None when nobody is told and the manager reads the folder, which has our `claim` then.
+    """`client`: None when nobody is told and the manager reads the folder, which has our `claim` then. With both it is
+    told, and may read what does not arrive.
 
     `stored`: see OutboxForward.
     """
@@ -176,6 +177,7 @@ class Run:
         else:
             is_reporter = self._settings.is_reporter
             self._delivery.finish(self._status(self._client, self._exited, 1) if is_reporter else None)
+            self._stop_when_released()
 
     def _left(self) -> Left:
         logs = {log.name: log.size for log in self._logs()}
@@ -183,7 +185,7 @@ class Run:
 
     def _stop_when_released(self) -> None:
         """Nobody can read in a container that has ended: this one waits until it is told that all was read."""
-        if self._settings.channel == protocol.EXEC and os.path.lexists(self._path(protocol.RELEASED_FILE)):
+        if self._claim is not None and os.path.lexists(self._path(protocol.RELEASED_FILE)):
             self._loop.stop()
 
     def _look_at_claim(self) -> None:

@@ -8,34 +8,24 @@ until it is told that all was read. `trial_runner.runner.exec_channel` is the ot
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import aiofiles
 
-from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
-from nni_manager.platform_kit import runner_folder
 from nni_manager.platform_kit.contract import Host
-from nni_manager.platform_kit.kubernetes.choice import Choices
-from nni_manager.platform_kit.kubernetes.client import Object, Refusal
-from nni_manager.platform_kit.kubernetes.exec import ExecFailed
+from nni_manager.platform_kit.kubernetes.client import Object
+from nni_manager.platform_kit.kubernetes.exec_attempt import Attempt
 from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
 from trial_runner import protocol
-from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks into a pod in which something happens, and into one in which nothing does.
-_SHORTEST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 10.0
-_GROWTH = 1.5
 #: Commands that run in pods at a time.
 _AT_ONCE = 8
+#: Seconds that this may take at most when the adapter is left.
+_LETTING_GO_S = 3.0
 _CHUNK = 256 * 1024
 
 #: (pod, verb of `exec_channel`, stdin) → stdout.
@@ -56,6 +46,9 @@ class ExecChannel:
         self._record = record
         self._sends_code = sends_code
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._attempts: dict[str, Attempt] = {}
+        #: Of forgotten jobs whose pods are just being let go: until they are told, they hold what they hold.
+        self._letting_go: set[asyncio.Task[None]] = set()
         self._news: dict[str, asyncio.Event] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -63,7 +56,7 @@ class ExecChannel:
         """From now on; idempotent. `logs`: where its logs are copied to."""
         if memory.name not in self._tasks:
             news = self._news[memory.name] = asyncio.Event()
-            attempt = _Attempt(self, memory, logs, news)
+            attempt = self._attempts[memory.name] = Attempt(self, memory, logs, news)
             self._tasks[memory.name] = asyncio.create_task(attempt.run(), name=f"exec {memory.job_name}")
 
     def notice(self, memory: JobMemory) -> None:
@@ -73,14 +66,24 @@ class ExecChannel:
 
     def forget(self, name: str) -> None:
         self._news.pop(name, None)
-        task = self._tasks.pop(name, None)
-        if task is not None:
+        task, attempt = self._tasks.pop(name, None), self._attempts.pop(name, None)
+        if task is None or attempt is None:
+            return
+        if attempt.lets_go:
+            self._letting_go.add(task)
+            task.add_done_callback(self._letting_go.discard)
+        else:
             task.cancel()
 
     async def close(self) -> None:
         tasks = list(self._tasks.values())
         for name in list(self._tasks):
             self.forget(name)
+        if self._letting_go:
+            await asyncio.wait(self._letting_go, timeout=_LETTING_GO_S)
+        tasks += self._letting_go
+        for task in tasks:
+            task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
@@ -101,185 +104,3 @@ class ExecChannel:
     @property
     def host(self) -> Host:
         return self._host
-
-
-class _Attempt:
-    """One job; its reporter is the pod that tells results."""
-
-    def __init__(self, channel: ExecChannel, memory: JobMemory, logs: Path, news: asyncio.Event) -> None:
-        self._channel = channel
-        self._host = channel.host
-        self._memory = memory
-        self._logs = logs
-        self._news = news
-        self._choices = Choices(self._ask, channel.on_chosen)
-        #: uids of pods that have parameters and code.
-        self._filled: set[str] = set()
-        #: Bytes stored of each outbox; None: to be asked for.
-        self._offsets: dict[str, int] | None = None
-        self._container = ""
-        self._wait_s = _SHORTEST_WAIT_S
-        self._is_over = False
-        self._trouble = ""
-
-    async def run(self) -> None:
-        """Until everything was taken, and the pods were let go."""
-        while not self._is_over:
-            self._news.clear()
-            try:
-                has_news = await self._look()
-                self._trouble = ""
-            except (NniManagerError, Refusal, ExecFailed, OSError) as error:
-                has_news = False
-                self._complain(error)
-            self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)
-            if not self._is_over:
-                await self._pause()
-
-    async def _pause(self) -> None:
-        """News of pods come in bursts, of which nothing may follow."""
-        read = [pod for pod in self._running() if self._choices.of_now(pod) == protocol.EXEC]
-        if not read:
-            self._wait_s = _SHORTEST_WAIT_S
-        if any(pod["metadata"].get("deletionTimestamp") for pod in read):
-            self._wait_s = _SHORTEST_WAIT_S  # it has little time
-        due_s = self._choices.due_s(self._running())
-        now_s = asyncio.get_running_loop().time()
-        waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(waits, default=None)):
-                await self._news.wait()
-
-    async def _ask(self, pod: Object) -> str:
-        """The channel that its runner has chosen."""
-        data = await self._channel.execute(pod, "channel", _once(b""))
-        return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
-
-    def _complain(self, error: Exception) -> None:
-        if str(error) != self._trouble:
-            log.warning("job %s cannot be read through the cluster now: %s", self._memory.job_name, error)
-        self._trouble = str(error)
-
-    def _running(self) -> list[Object]:
-        return [pod for pod in self._memory.pods.values() if _is_running(pod, self._memory.container)]
-
-    async def _look(self) -> bool:
-        """Whether anything was new."""
-        for pod in self._running():
-            if _uid(pod) not in self._filled and await self._choices.of(pod) == protocol.EXEC:
-                filling = self._channel.filling(self._memory.name)
-                await self._channel.execute(pod, "fill", filling)
-                self._filled.add(_uid(pod))
-        name = self._memory.reporter()
-        reporter = self._memory.pods.get(name) if name else None
-        if reporter is None or _uid(reporter) not in self._filled:
-            return False
-        return await self._read(reporter)
-
-    async def _read(self, pod: Object) -> bool:
-        if self._offsets is None:
-            self._offsets = dict((await self._host.followed([self._memory.job_name]))[self._memory.job_name])
-        logs = await asyncio.to_thread(_sizes, self._logs)
-        question = protocol.encode({"outboxes": self._offsets, "logs": logs})
-        data = await self._channel.execute(pod, "read", _once(question))
-        has_news = False
-        for frame in protocol.Decoder().feed(data):
-            has_news = await self._take(frame) or has_news
-        return has_news
-
-    async def _take(self, frame: Mapping[str, Any]) -> bool:
-        match frame.get("event"):
-            case "greeting":
-                return await self._greet(frame)
-            case "lines":
-                return await self._take_lines(frame)
-            case "log":
-                await asyncio.to_thread(_append, self._logs, frame)
-                return True
-            case "exited":
-                await self._take_end(frame)
-        return False
-
-    async def _greet(self, frame: Mapping[str, Any]) -> bool:
-        container = str(frame.get("container") or "")
-        if self._container and container == self._container:
-            return False
-        version = frame.get("version")
-        try:
-            await self._host.greet(
-                self._memory.job_name, version if isinstance(version, str) else None, protocol.EXEC,
-                container=container, outboxes=frame.get("outboxes"),
-            )  # fmt: skip
-        except (VersionRefused, AttemptDecided) as error:
-            log.info("job %s is not read any more: %s", self._memory.job_name, error)
-            self._is_over = True
-            return False
-        self._container = container
-        self._offsets = dict((await self._host.followed([self._memory.job_name]))[self._memory.job_name])
-        return True
-
-    async def _take_lines(self, frame: Mapping[str, Any]) -> bool:
-        outbox, end = str(frame["outbox"]), int(frame["end"])
-        delivery = await self._host.deliver(
-            self._memory.job_name, outbox, int(frame["start"]), end, list(frame["lines"]), container=self._container
-        )
-        if delivery.resend:
-            self._offsets = None
-            raise NotFound(f"what {outbox} holds before byte {frame['start']} is not stored; it is read again")
-        if self._offsets is not None:
-            self._offsets[outbox] = end
-        return True
-
-    async def _take_end(self, frame: Mapping[str, Any]) -> None:
-        """All of it is stored: the pods may go."""
-        tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(runner_folder.stderr_tail, self._logs)
-        word = {
-            "exitCode": frame.get("exit_code"), "signal": frame.get("signal"), "stderrTail": tail,
-            "startedMs": frame.get("started_ms"), "endedMs": frame.get("ended_ms"),
-            "outboxes": frame.get("outboxes") or {}, "container": str(frame.get("container") or ""), "doubt": "",
-            "wasStarted": frame.get("pid") != 0,
-        }  # fmt: skip
-        await self._host.exited(self._memory.job_name, json.dumps(word))
-        for pod in self._running():
-            with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
-                if _uid(pod) in self._filled:
-                    await self._channel.execute(pod, "release", _once(b""))
-        self._is_over = True
-
-
-def _uid(pod: Object) -> str:
-    return str(pod["metadata"].get("uid"))
-
-
-def _is_running(pod: Object, container: str) -> bool:
-    """Commands can be started in it."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    mine = [one for one in statuses if one.get("name") == container] or statuses
-    return any("running" in (one.get("state") or {}) for one in mine)
-
-
-async def _once(data: bytes) -> AsyncIterator[bytes]:
-    if data:
-        yield data
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    found = {}
-    for name in protocol.LOG_FILES:
-        with suppress(OSError):
-            found[name] = foreign_files.size(str(folder), name)
-    return found
-
-
-def _append(folder: Path, frame: Mapping[str, Any]) -> None:
-    """At its place; what is there already stays. Blocks. Raises OSError."""
-    name = frame.get("file")
-    if name not in protocol.LOG_FILES:
-        return
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / str(name)
-    size = path.stat().st_size if path.exists() else 0
-    data = base64.b64decode(frame["data"])[max(0, size - int(frame["offset"])) :]
-    if int(frame["offset"]) <= size:
-        with open(path, "ab") as file:
-            file.write(data)

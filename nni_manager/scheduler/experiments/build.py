@@ -81,7 +81,7 @@ class Build:
         heartbeats = Heartbeats(inbox.wake)
         feed = self._feed(inbox)
         messages = self._messages(inbox, feed)
-        services = self._services(inbox, messages)
+        services = self._services(inbox, messages, heartbeats)
         actions = self._actions(inbox, feed, services.all, heartbeats)
         loop = ExperimentLoop(
             experiment_id=self.row.id, spec=self.spec, database=self.database, inbox=inbox, feed=feed,
@@ -108,10 +108,10 @@ class Build:
             changed=self.changes.note, clock=self.shared.clock,
         )  # fmt: skip
 
-    def _services(self, inbox: Inbox, messages: JobMessages) -> Services:
+    def _services(self, inbox: Inbox, messages: JobMessages, heartbeats: Heartbeats) -> Services:
         services = Services(
             experiment_id=self.row.id, folder=self.folder, database=self.database, shared=self.shared, inbox=inbox,
-            messages=messages, changed=self.changes.note, spec=self.spec,
+            messages=messages, changed=self.changes.note, spec=self.spec, silence_s=heartbeats.silence_s,
         )  # fmt: skip
         for platform in self.spec.now.platforms:
             services.add(platform, self.secrets)

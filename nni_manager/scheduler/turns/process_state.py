@@ -93,6 +93,12 @@ class Heartbeats:
         """Its attempt is decided."""
         self._heard_s.pop(job_name, None)
 
+    def silence_s(self, job_name: str) -> float | None:
+        """Of one job; None: nobody could be heard yet."""
+        if self._since_s is None:
+            return None
+        return asyncio.get_running_loop().time() - self._heard_s.get(job_name, self._since_s)
+
     def silence_ms(self) -> tuple[int | None, Mapping[str, int]]:
         """(for how long runners could be heard; None: not yet), and by job how long it was silent. Milliseconds."""
         if self._since_s is None:

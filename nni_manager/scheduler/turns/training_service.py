@@ -209,6 +209,7 @@ class TrainingService:
             self._note_status()
             self._entered(self.platform)
             self._inbox.wake()  # what waited for this service goes on
+            self.observer.wake("")  # nobody tells of what happened before
             async with asyncio.TaskGroup() as group:
                 self.forgetting.enter(group)
                 group.create_task(self._until_changed(), name=f"settings of {self.name}")

@@ -28,6 +28,7 @@ class Answers:
         watch = request.method == "GET" and requests.flag(request, "watch")
         verb = self._verb(request, target, watch)
         self._cluster.count(verb, target)
+        await self._cluster.audit.note(request, user.name, verb, target)
         self._cluster.rules.require(user, target.attributes(verb))
         if special := self._special(target):
             return await special(request, target)

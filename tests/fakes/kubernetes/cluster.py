@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.fakes.kubernetes import definitions
 from tests.fakes.kubernetes.access import Rules, Tokens, of_account
+from tests.fakes.kubernetes.audit import Audit
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.collector import Collector
 from tests.fakes.kubernetes.controllers.adaptdl import AdaptDLJobController
@@ -69,6 +70,7 @@ class Cluster:
         self.log_breaks = 0
         #: How often each verb was asked of each resource.
         self.counts: dict[str, int] = {}
+        self.audit = Audit(self.verbs)
         self._restarts: dict[str, int] = {}
         self._number = 0
         self.logs, self.execs, self.nodes = Logs(self), Execs(self), node.Nodes(self)

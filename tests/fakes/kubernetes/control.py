@@ -100,6 +100,10 @@ class Control:
         """How often each verb was asked of each resource."""
         return dict(self._cluster.counts)
 
+    def audit(self, since: int = 0) -> list[dict[str, Any]]:
+        """Each request about objects but the first `since`, as `audit.Entry` has it."""
+        return self._cluster.audit.entries[since:]
+
     def timeline(self, resource: str) -> dict[str, dict[str, float]]:
         """When each job first was what it is, in milliseconds since 1970."""
         return self._cluster.timeline.moments.get(resource, {})

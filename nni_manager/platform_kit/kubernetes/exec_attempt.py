@@ -1,0 +1,254 @@
+"""One job whose pods are filled and read by commands in them: what is done next, and what becomes of what was read."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from nni_manager.domain.errors import AttemptDecided, NniManagerError, NotFound, VersionRefused
+from nni_manager.platform_kit import runner_folder
+from nni_manager.platform_kit.contract import Host
+from nni_manager.platform_kit.kubernetes.choice import Choices, told_channel
+from nni_manager.platform_kit.kubernetes.client import Object, Refusal
+from nni_manager.platform_kit.kubernetes.exec import ExecFailed
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from trial_runner import protocol
+from trial_runner.wire import foreign_files
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks into a pod in which something happens, and into one in which nothing does.
+_SHORTEST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 10.0
+_GROWTH = 1.5
+#: Seconds after which a runner that posts, every few seconds, is read instead: what it says does not arrive.
+_SILENT_S = 20.0
+
+
+class Channel(Protocol):
+    """As it serves its jobs."""
+
+    on_chosen: Callable[[str], None]
+
+    @property
+    def host(self) -> Host:
+        """The scheduler."""
+
+    async def execute(self, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+        """What the command says. Raises Refusal, ExecFailed, PlatformUnavailable."""
+
+    def filling(self, job_name: str) -> AsyncIterator[bytes]:
+        """What a pod is filled with."""
+
+
+class Attempt:
+    """One job; its reporter is the pod that tells results."""
+
+    def __init__(self, channel: Channel, memory: JobMemory, logs: Path, news: asyncio.Event) -> None:
+        self._channel = channel
+        self._host = channel.host
+        self._memory = memory
+        self._logs = logs
+        self._news = news
+        self._choices = Choices(self._ask, channel.on_chosen)
+        #: uids of pods that have parameters and code.
+        self._filled: set[str] = set()
+        #: Bytes stored of each outbox; None: to be asked for.
+        self._offsets: dict[str, int] | None = None
+        self._container = ""
+        self._wait_s = _SHORTEST_WAIT_S
+        self._is_over = False
+        #: All is stored, and its pods are told so.
+        self.lets_go = False
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Until everything was taken, and the pods were let go."""
+        while not self._is_over:
+            self._news.clear()
+            try:
+                has_news = await self._look()
+                self._trouble = ""
+            except (NniManagerError, Refusal, ExecFailed, OSError) as error:
+                has_news = False
+                self._complain(error)
+            self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)
+            if not self._is_over:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """News of pods come in bursts, of which nothing may follow."""
+        read = [pod for pod in self._running() if self._is_read(pod)]
+        if not read:
+            self._wait_s = _SHORTEST_WAIT_S
+        if any(pod["metadata"].get("deletionTimestamp") for pod in read):
+            self._wait_s = _SHORTEST_WAIT_S  # it has little time
+        due_s = self._choices.due_s(self._running())
+        now_s = asyncio.get_running_loop().time()
+        waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
+        if not read and self._pushing() is not None:
+            waits.append(max(_SHORTEST_WAIT_S, _SILENT_S - self._silence_s()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(waits, default=None)):
+                await self._news.wait()
+
+    def _is_read(self, pod: Object) -> bool:
+        if self._choices.of_now(pod) == protocol.EXEC:
+            return True
+        pushing = self._pushing()
+        return pushing is not None and _uid(pushing) == _uid(pod) and self._silence_s() >= _SILENT_S
+
+    def _pushing(self) -> Object | None:
+        """The reporter, when it has chosen to post and runs."""
+        pod = self._reporter()
+        has_choice = pod is not None and told_channel(pod) == protocol.PUSH_OR_EXEC
+        return pod if has_choice and pod is not None and self._choices.of_now(pod) == protocol.PUSH else None
+
+    def _silence_s(self) -> float:
+        return self._host.silence_s(self._memory.job_name) or 0.0
+
+    def _reporter(self) -> Object | None:
+        """None: it does not run."""
+        name = self._memory.reporter()
+        pod = self._memory.pods.get(name) if name else None
+        return pod if pod is not None and _is_running(pod, self._memory.container) else None
+
+    async def _ask(self, pod: Object) -> str:
+        """The channel that its runner has chosen."""
+        data = await self._channel.execute(pod, "channel", _once(b""))
+        return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
+
+    def _complain(self, error: Exception) -> None:
+        if str(error) != self._trouble:
+            log.warning("job %s cannot be read through the cluster now: %s", self._memory.job_name, error)
+        self._trouble = str(error)
+
+    def _running(self) -> list[Object]:
+        return [pod for pod in self._memory.pods.values() if _is_running(pod, self._memory.container)]
+
+    async def _look(self) -> bool:
+        """Whether anything was new."""
+        for pod in self._running():
+            if _uid(pod) not in self._filled and await self._choices.of(pod) == protocol.EXEC:
+                filling = self._channel.filling(self._memory.name)
+                await self._channel.execute(pod, "fill", filling)
+                self._filled.add(_uid(pod))
+        reporter = self._reporter()
+        if reporter is None or not self._is_read(reporter):
+            return False
+        return await self._read(reporter)
+
+    async def _read(self, pod: Object) -> bool:
+        if self._offsets is None:
+            self._offsets = dict((await self._host.followed([self._memory.job_name]))[self._memory.job_name])
+        logs = await asyncio.to_thread(_sizes, self._logs)
+        question = protocol.encode({"outboxes": self._offsets, "logs": logs})
+        data = await self._channel.execute(pod, "read", _once(question))
+        has_news = False
+        for frame in protocol.Decoder().feed(data):
+            has_news = await self._take(frame) or has_news
+        return has_news
+
+    async def _take(self, frame: Mapping[str, Any]) -> bool:
+        match frame.get("event"):
+            case "greeting":
+                return await self._greet(frame)
+            case "lines":
+                return await self._take_lines(frame)
+            case "log":
+                await asyncio.to_thread(_append, self._logs, frame)
+                return True
+            case "exited":
+                await self._take_end(frame)
+        return False
+
+    async def _greet(self, frame: Mapping[str, Any]) -> bool:
+        container = str(frame.get("container") or "")
+        if self._container and container == self._container:
+            return False
+        version = frame.get("version")
+        try:
+            await self._host.greet(
+                self._memory.job_name, version if isinstance(version, str) else None, protocol.EXEC,
+                container=container, outboxes=frame.get("outboxes"),
+            )  # fmt: skip
+        except (VersionRefused, AttemptDecided) as error:
+            log.info("job %s is not read any more: %s", self._memory.job_name, error)
+            self._is_over = True
+            return False
+        self._container = container
+        self._offsets = dict((await self._host.followed([self._memory.job_name]))[self._memory.job_name])
+        return True
+
+    async def _take_lines(self, frame: Mapping[str, Any]) -> bool:
+        outbox, end = str(frame["outbox"]), int(frame["end"])
+        delivery = await self._host.deliver(
+            self._memory.job_name, outbox, int(frame["start"]), end, list(frame["lines"]), container=self._container
+        )
+        if delivery.resend:
+            self._offsets = None
+            raise NotFound(f"what {outbox} holds before byte {frame['start']} is not stored; it is read again")
+        if self._offsets is not None:
+            self._offsets[outbox] = end
+        return True
+
+    async def _take_end(self, frame: Mapping[str, Any]) -> None:
+        """All of it is stored: the pods may go."""
+        tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(runner_folder.stderr_tail, self._logs)
+        word = {
+            "exitCode": frame.get("exit_code"), "signal": frame.get("signal"), "stderrTail": tail,
+            "startedMs": frame.get("started_ms"), "endedMs": frame.get("ended_ms"),
+            "outboxes": frame.get("outboxes") or {}, "container": str(frame.get("container") or ""), "doubt": "",
+            "wasStarted": frame.get("pid") != 0,
+        }  # fmt: skip
+        self.lets_go = True
+        await self._host.exited(self._memory.job_name, json.dumps(word))
+        for pod in self._running():
+            with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
+                if _uid(pod) in self._filled or self._is_read(pod):
+                    await self._channel.execute(pod, "release", _once(b""))
+        self._is_over = True
+
+
+def _uid(pod: Object) -> str:
+    return str(pod["metadata"].get("uid"))
+
+
+def _is_running(pod: Object, container: str) -> bool:
+    """Commands can be started in it."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    mine = [one for one in statuses if one.get("name") == container] or statuses
+    return any("running" in (one.get("state") or {}) for one in mine)
+
+
+async def _once(data: bytes) -> AsyncIterator[bytes]:
+    if data:
+        yield data
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    found = {}
+    for name in protocol.LOG_FILES:
+        with suppress(OSError):
+            found[name] = foreign_files.size(str(folder), name)
+    return found
+
+
+def _append(folder: Path, frame: Mapping[str, Any]) -> None:
+    """At its place; what is there already stays. Blocks. Raises OSError."""
+    name = frame.get("file")
+    if name not in protocol.LOG_FILES:
+        return
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / str(name)
+    size = path.stat().st_size if path.exists() else 0
+    data = base64.b64decode(frame["data"])[max(0, size - int(frame["offset"])) :]
+    if int(frame["offset"]) <= size:
+        with open(path, "ab") as file:
+            file.write(data)

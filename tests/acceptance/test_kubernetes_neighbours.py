@@ -1,0 +1,143 @@
+"""Experiments of one namespace, of one daemon and of two, and of a real NNI: nobody touches what is another's.
+
+The cluster's own audit log is the judge: whose each object was that somebody asked for.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.platform_kit.kubernetes.resource import CONFIG_MAPS, PODS, SECRETS, Resource
+from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
+from tests.live_daemon import LISTENING, Daemon, running_daemon
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
+
+TRIALS = 2
+_KINDS = ("tfjobs.kubeflow.org", "pods", "secrets", "configmaps")
+_READS = ("get", "list", "watch")
+_NNI = (TFJOBS, PODS, SECRETS, CONFIG_MAPS)
+
+
+class Neighbour:
+    """An experiment whose trials end when they are told to; each result is a number of its own."""
+
+    def __init__(self, daemon: Daemon, kubeconfig: Path, folder: Path, *, channel: str, first: int) -> None:
+        self.daemon, self._go, self._first = daemon, folder / "go", first
+        folder.mkdir()
+        command = (
+            f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
+            f'echo "{{\\"type\\": \\"final\\", \\"value\\": $(({first} + NNI_TRIAL_SEQ_ID))}}" >> "$NNI_OUTBOX"'
+        )
+        role = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
+        service = {
+            "platform": "kubeflow", "operator": "tf-operator", "apiVersion": "v1", "channel": channel,
+            "nniManagerIp": "127.0.0.1", "kubeconfig": str(kubeconfig), "worker": {**role, "command": command},
+        }  # fmt: skip
+        config = {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+            "trialCodeDirectory": ".", "trialConcurrency": TRIALS, "maxTrialNumber": TRIALS,
+            "tuner": {"name": "Random"}, "trainingService": service,
+        }  # fmt: skip
+        self.id = daemon.create(config, folder)
+
+    def until_running(self) -> None:
+        self.daemon.wait_for(self.id, lambda state: state["counts"].get("RUNNING", 0) == TRIALS)
+
+    def finish(self) -> None:
+        """Every trial has its own result, at the first attempt."""
+        self._go.touch()
+        self.daemon.wait(self.id, "DONE", timeout_s=60)
+        found = self.daemon.rows(self.id, "SELECT status, final_value FROM trials ORDER BY sequence_id")
+        assert found == [("SUCCEEDED", self._first + number) for number in range(TRIALS)]
+        assert self.daemon.rows(self.id, "SELECT max(number), count(*) FROM attempts") == [(1, TRIALS)]
+
+    def remove(self) -> None:
+        self.daemon.call("POST", f"/experiments/{self.id}/stop")
+        self.daemon.wait(self.id, "STOPPED")
+        self.daemon.call("DELETE", f"/experiments/{self.id}")
+
+
+def test_experiments_of_one_namespace_never_touch_each_other(cluster: FakeCluster, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        daemons, users = {}, {}
+        for name in ("ann", "bob"):
+            (tmp_path / name).mkdir()
+            daemons[name] = stack.enter_context(running_daemon(tmp_path / name, *LISTENING))
+            users[name] = cluster.user(tmp_path, name, "system:masters")
+
+        def neighbour(user: str, channel: str, first: int) -> Neighbour:
+            folder = tmp_path / f"code-{first}"
+            return Neighbour(daemons[user], users[user], folder, channel=channel, first=first)
+
+        stays, goes = neighbour("ann", "exec", 100), neighbour("ann", "push", 200)
+        other = neighbour("bob", "exec", 300)
+        for one in (stays, goes, other):
+            one.until_running()
+        left_by_nni = _put_what_nni_makes(cluster, stays.id)
+
+        before = len(cluster.control("audit"))
+        goes.remove()  # while the others run
+        assert cluster.left(goes.id) == []
+        written = [one for one in cluster.control("audit", since=before) if one["verb"] not in _READS]
+        assert written and {_owner(one) for one in written} <= {goes.id, None}, written
+        for one in (stays, other):
+            assert len(cluster.objects(TFJOBS, of(one.id))) == len(cluster.objects(PODS, of(one.id))) == TRIALS
+
+        daemons["ann"].kill()  # and finds its own again, not the neighbour's
+        daemons["ann"].start(*LISTENING)
+        for one in (stays, other):
+            one.finish()
+            one.remove()
+        assert cluster.left() == []
+    entries = cluster.control("audit")
+    _check(entries, "ann", {stays.id, goes.id})
+    _check(entries, "bob", {other.id})
+    assert _nni(cluster) == left_by_nni
+
+
+def _owner(entry: dict[str, Any]) -> str | None:
+    """The experiment whose object it was; None where there was none."""
+    return None if entry["labels"] is None else entry["labels"].get(OURS, "nobody of ours")
+
+
+def _check(entries: list[dict[str, Any]], user: str, own: set[str]) -> None:
+    """Single objects were its own ones, and lists were asked for with our label."""
+    told = [one for one in entries if one["user"] == user and one["resource"] in _KINDS and not one["dryRun"]]
+    single = [one for one in told if one["name"]]
+    assert {one["verb"] for one in single} >= {"create", "delete"}
+    assert {_owner(one) for one in single} <= {*own, None}, [one for one in single if _owner(one) not in own]
+    assert any(one["subresource"] == "exec" for one in single)
+    assert all(OURS in one["selector"] or "nni-manager/job" in one["selector"] for one in told if not one["name"])
+
+
+def _put_what_nni_makes(cluster: FakeCluster, experiment_id: str) -> dict[str, str]:
+    """A real NNI's objects under the very kinds, and as if its experiment had the same id; their uids."""
+    labels = {"app": "nni", "expId": experiment_id, "trialId": "xyz", "platform": "kubeflow"}
+    pod = {"containers": [{"name": "tensorflow", "image": "example/other:1", "command": ["sleep", "60"]}]}
+    replicas = {"Worker": {"replicas": 1, "restartPolicy": "Never", "template": {"spec": pod}}}
+    contents: dict[Resource, dict[str, Any]] = {
+        TFJOBS: {"spec": {"tfReplicaSpecs": replicas}}, PODS: {"spec": {**pod, "restartPolicy": "Never"}},
+        SECRETS: {"type": "Opaque", "data": {}}, CONFIG_MAPS: {"data": {}},
+    }  # fmt: skip
+    for resource, content in contents.items():
+        meta = {"name": f"nniexp{experiment_id}envxyz".lower(), "labels": labels}
+        cluster.create(
+            resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **content}
+        )
+    return _nni(cluster)
+
+
+def _nni(cluster: FakeCluster) -> dict[str, str]:
+    """Name → uid."""
+    found = {
+        f"{resource.kind} {one['metadata']['name']}": one["metadata"]["uid"]
+        for resource in _NNI
+        for one in cluster.objects(resource, "app=nni")
+    }
+    assert len(found) == len(_NNI)
+    return found

@@ -1,0 +1,131 @@
+"""A pod whose posts do not arrive any more is read through the API, so that nothing is lost with it; others are not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.job import JobSpec
+from nni_manager.platform_kit.connections import Connections
+from nni_manager.platform_kit.contract import Delivery, Host
+from nni_manager.platform_kit.kubernetes import draft
+from nni_manager.platform_kit.kubernetes.exec_channel import ExecChannel
+from nni_manager.platform_kit.kubernetes.job_memory import JobMemory
+from nni_manager.platform_kit.kubernetes.names import REPORTS
+from trial_runner import protocol
+
+pytestmark = [pytest.mark.unit, pytest.mark.looptime]
+
+STORED, RESULT = 10, '{"type": "final", "value": 7}'
+
+
+class World:
+    """One pod, which has chosen to post, and whoever hears it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.heard_s = 0.0
+        self.asked: list[str] = []
+        self.lines: list[str] = []
+        self.word: dict[str, Any] = {}
+        self.greeted: list[str] = []
+        self.has_ended = False
+
+    def host(self) -> Host:
+        async def nothing() -> Path:
+            raise AssertionError("its code was fetched")
+
+        async def followed(names: Any) -> dict[str, dict[str, int]]:
+            return {name: {protocol.MAIN_OUTBOX: STORED} for name in names}
+
+        async def greet(job: str, version: str | None, channel: str, **_: Any) -> None:
+            self.greeted.append(channel)
+
+        async def deliver(job: str, outbox: str, start: int, end: int, lines: list[str], **_: Any) -> Delivery:
+            self.lines += lines
+            return Delivery(resend=False)
+
+        async def exited(job: str, word: str) -> None:
+            self.word = json.loads(word)
+
+        return Host(
+            experiment_id="e", service="s", wake=lambda name: None, deliver=deliver, followed=followed,
+            connections=Connections(), folder=self._folder, code=nothing, greet=greet, exited=exited,
+            silence_s=lambda name: asyncio.get_running_loop().time() - self.heard_s,
+        )  # fmt: skip
+
+    async def execute(self, pod: dict[str, Any], verb: str, stdin: AsyncIterator[bytes]) -> bytes:
+        self.asked.append(verb)
+        if verb == "channel":
+            return protocol.encode({"channel": protocol.PUSH})
+        if verb == "release":
+            return protocol.encode({"released": True})
+        told = protocol.Decoder().feed(b"".join([data async for data in stdin]))
+        start = told[0]["outboxes"][protocol.MAIN_OUTBOX]
+        frames: list[dict[str, Any]] = [{"event": "greeting", "container": "c", "version": protocol.VERSION}]
+        if start == STORED:
+            end, box = STORED + len(RESULT) + 1, protocol.MAIN_OUTBOX
+            frames.append({"event": "lines", "outbox": box, "start": start, "end": end, "lines": [RESULT]})
+        if self.has_ended:
+            frames.append({"event": "exited", "exit_code": 0, "container": "c", "pid": 5})
+        return b"".join(protocol.encode(one) for one in [*frames, {"event": "read"}])
+
+
+@contextlib.asynccontextmanager
+async def followed(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path)
+    channel = ExecChannel(world.host(), world.execute, _no_record, lambda chosen: None, sends_code=True)
+    environment = [{"name": protocol.ENV_CHANNEL, "value": protocol.PUSH_OR_EXEC}]
+    pod = {
+        "metadata": {"name": "j-worker-0", "uid": "u", "labels": {REPORTS: "yes"}},
+        "spec": {"containers": [{"name": "main", "env": environment}]},
+        "status": {"containerStatuses": [{"name": "main", "state": {"running": {}}}]},
+    }
+    spec: JobSpec = draft.spec()
+    memory = JobMemory(job_name=spec.name, name="j", uid="u", container="main", pods={"j-worker-0": pod})
+    channel.follow(memory, tmp_path / "logs")
+    try:
+        yield world
+    finally:
+        await channel.close()
+
+
+async def _no_record(name: str) -> str:
+    raise AssertionError("its parameters were fetched")
+
+
+async def test_while_its_runner_is_heard_it_is_not_read(tmp_path: Path) -> None:
+    async with followed(tmp_path) as world:
+        for _ in range(60):
+            await asyncio.sleep(5)
+            world.heard_s = asyncio.get_running_loop().time()
+        assert world.asked == ["channel"]
+
+
+async def test_when_nothing_is_heard_the_rest_and_the_end_are_read_and_it_may_go(tmp_path: Path) -> None:
+    async with followed(tmp_path) as world:
+        await asyncio.sleep(30)
+        assert world.lines == [RESULT] and world.greeted == [protocol.EXEC], world.asked
+        world.has_ended = True
+        await asyncio.sleep(20)
+        assert (world.word["exitCode"], world.word["container"]) == (0, "c")
+        assert world.asked[-1] == "release" and world.lines == [RESULT]
+
+
+async def test_one_that_is_heard_again_is_left_alone_again(tmp_path: Path) -> None:
+    async with followed(tmp_path) as world:
+        await asyncio.sleep(30)
+        assert "read" in world.asked
+        world.heard_s = asyncio.get_running_loop().time()
+        await asyncio.sleep(10)  # a look may have been under way
+        count = len(world.asked)
+        for _ in range(20):
+            world.heard_s = asyncio.get_running_loop().time()
+            await asyncio.sleep(5)
+        assert len(world.asked) == count
