@@ -5,8 +5,8 @@ BIN := $(CURDIR)/$(VENV)/bin
 # pip compiles what it installs, but not what it leaves in place: where Python may not write, every start would do it.
 COMPILE := $(BIN)/python -m compileall -q nni_manager trial_runner
 PYTEST := $(BIN)/python -m pytest -q
-# One more than there are processors.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# Two more than there are processors: most of the time a test waits for other processes.
+WORKERS ?= $(shell expr $$(nproc) + 2)
 
 .PHONY: demo test machines check docs picture bench fuzz clean
 
