@@ -1,4 +1,4 @@
-"""The Python file that a trial's command runs: a warning where the code directory does not have it."""
+"""The file that a trial's command runs: a warning where the code directory does not have it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from nni_manager.config.document import Path
 from nni_manager.config.source import Source
 
-#: ``python3 -u train.py``, where no folder was changed before.
-_PYTHON_FILE = re.compile(r"python[\d.]*(?:\s+-[uBOEIsS]+)*\s+(?P<file>[\w.][\w./-]*\.py)(?:\s|$)")
+#: ``python3 -u train.py``, ``bash trial.sh`` or ``./trial``, where no folder was changed before.
+_NAME = r"[\w.][\w./-]*"
+_RUN_FILE = re.compile(
+    rf"(?:python[\d.]*(?:\s+-[uBOEIsS]+)*\s+(?={_NAME}\.py\b)|(?:ba|da|z)?sh(?:\s+-[eux]+)*\s+|(?=\./))"
+    rf"(?P<file>{_NAME})(?:\s|$)"
+)
 
 
 def check(fields: Mapping[str, object], sections: Sequence[Mapping[str, object]], source: Source) -> None:
     """`fields`: of the whole config. Only warns: an image may bring the file."""
     for path, command, directory in _commands(fields, sections):
-        found = _PYTHON_FILE.match(command)
+        found = _RUN_FILE.match(command)
         if found is None or not os.path.isdir(directory):
             continue
         if not os.path.exists(os.path.join(directory, found["file"])):

@@ -520,13 +520,23 @@ def test_config_check(nnictl: Run, file: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, f"{file}: valid; any number of trials of Random on local\n")
 
 
-def test_a_trial_file_that_is_not_there_is_named(nnictl: Run, file: Path) -> None:
+@pytest.mark.parametrize("command", ["python3 -u gone.py --x 1", "bash gone.sh", "sh -eu gone", "./gone"])
+def test_a_trial_file_that_is_not_there_is_named(nnictl: Run, file: Path, command: str) -> None:
     tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
-    file.write_text(CONFIG + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
-    (file.parent / "trial.py").unlink()
+    written = CONFIG.replace("python3 trial.py", command)
+    file.write_text(written + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
     result = nnictl("config", "check", str(file))
-    words = f"trialCommand: runs trial.py, which is not in the code directory {file.parent}; trials fail without it"
+    (name,) = (word for word in command.split() if "gone" in word)
+    words = f"trialCommand: runs {name}, which is not in the code directory {file.parent}; trials fail without it"
     assert (result.exit_code, result.stderr) == (0, f"warning: {file}:2: {words}\n")
+
+
+@pytest.mark.parametrize("command", ["bash -c true", "python -m trial", "cd other && bash gone.sh", "sh /opt/gone.sh"])
+def test_a_command_that_names_no_file_of_the_code_is_fine(nnictl: Run, file: Path, command: str) -> None:
+    tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
+    written = CONFIG.replace("python3 trial.py", command)
+    file.write_text(written + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
+    assert nnictl("config", "check", str(file)).stderr == ""
 
 
 def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
