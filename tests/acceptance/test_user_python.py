@@ -133,7 +133,7 @@ BROKEN = {
         "import surely_not_installed\n",
         "ModuleNotFoundError: No module named 'surely_not_installed'",
     ),
-    "a syntax error": ("def broken(:\n", "SyntaxError: "),
+    "a syntax error": ("def broken(:\n", "SyntaxError: invalid syntax (mine.py, line 1)"),
     "an exit": ("import sys; sys.exit(3)\n", "SystemExit: 3"),
     "a process that ends": ("import os; print('last words', flush=True); os._exit(3)\n", "last words"),
     "arguments that are missing": (

@@ -126,6 +126,8 @@ def _complaint(function: Callable[[Message], object], argument: Message) -> str:
         function(argument)
     except CannotUse as error:
         return str(error)
+    except SyntaxError as error:  # in these words with the file and the line
+        return f"{type(error).__name__}: {error}"
     except (Exception, SystemExit) as error:
         lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
         return lines[-1].strip()
