@@ -25,15 +25,25 @@ class Authority:
         self.file.write_bytes(_pem(constrained.sign(self._key, hashes.SHA256())))
 
     def issue(self, address: str, lasts: timedelta = timedelta(hours=1), name: str = "listener") -> tuple[Path, Path]:
-        """Files of a certificate for an IP address, and of its key; one that `lasts` less than nothing has ended."""
+        """Files of a certificate for an IP address or a host, and of its key.
+
+        `lasts`: one of less than nothing has ended.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key.public_key(), lasts)
-        host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
+        host = x509.SubjectAlternativeName([_alternative(address)])
         certificate, secret = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         certificate.write_bytes(_pem(builder.add_extension(host, critical=False).sign(self._key, hashes.SHA256())))
         form = serialization.PrivateFormat.PKCS8
         secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
         return certificate, secret
+
+
+def _alternative(address: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(address))
+    except ValueError:
+        return x509.DNSName(address)
 
 
 def _name(text: str) -> x509.Name:

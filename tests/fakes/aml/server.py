@@ -20,7 +20,7 @@ TOKEN_PATH = "/msi/token"
 
 
 class Server(ThreadingHTTPServer):
-    """`tokens`: those that are good; the first is the one that is given."""
+    """`tokens`: those that are good; the first is the one that is given, none where there is none."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -83,7 +83,7 @@ def answer(
     """Of whichever service `path` is of. Raises Refused and Lost."""
     told = {name.lower(): value for name, value in headers.items()}
     if path == TOKEN_PATH:
-        return _token(tokens[0], query, told)
+        return _token(tokens, query, told)
     if workspace.faults.outage == "refuse":
         raise Refused(503, "ServiceUnavailable", "Try again later.")
     if workspace.faults.outage:
@@ -102,11 +102,11 @@ def answer(
     return workspace.handle(method, rest, query, json.loads(body) if body else None)
 
 
-def _token(token: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
-    if not headers.get("x-identity-header"):
-        return Answer.of({"error": "invalid_request"}, 400)
+def _token(tokens: Sequence[str], query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+    if not headers.get("x-identity-header") or not tokens:
+        return Answer.of({"error": "invalid_request", "error_description": "Identity not found"}, 400)
     until = int(time.time()) + 3600
-    told = {"access_token": token, "expires_on": str(until), "resource": query.get("resource")}
+    told = {"access_token": tokens[0], "expires_on": str(until), "resource": query.get("resource")}
     return Answer.of({**told, "token_type": "Bearer"})
 
 

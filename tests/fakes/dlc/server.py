@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
+import ssl
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from tests.fakes.dlc.answers import Answer
@@ -24,9 +26,15 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, service: DlcService, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, service: DlcService, host: str = "127.0.0.1", port: int = 0, tls: tuple[Path, Path] | None = None
+    ) -> None:
         super().__init__((host, port), _Handler)
         self.service = service
+        if tls is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(*tls)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def service_actions(self) -> None:
         self.service.advance()
@@ -119,9 +127,9 @@ def has_left(connection: socket.socket) -> bool:
 
 
 @contextmanager
-def serving(service: DlcService, port: int = 0) -> Iterator[int]:
-    """Its port; jobs run on when it ends."""
-    server = Server(service, port=port)
+def serving(service: DlcService, port: int = 0, tls: tuple[Path, Path] | None = None) -> Iterator[int]:
+    """Its port; jobs run on when it ends. `tls`: files of a certificate and its key."""
+    server = Server(service, port=port, tls=tls)
     thread = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), name="dlc-fake", daemon=True)
     thread.start()
     try:

@@ -35,9 +35,15 @@ with open(os.environ["NNI_OUTBOX"], "a") as file:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+def tokens() -> list[str]:
+    """Those that are good; the first is given to who asks."""
+    return [TOKEN]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: list[str]) -> Iterator[Workspace]:
     workspace = Workspace(tmp_path / "workspace", RESOURCE)
-    with serving(workspace, [TOKEN]):
+    with serving(workspace, tokens):
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"{workspace.address}/msi/token")
         monkeypatch.setenv("IDENTITY_HEADER", "of the machine")
         yield workspace
@@ -50,7 +56,7 @@ def daemon(tmp_path: Path, workspace: Workspace) -> Iterator[Daemon]:
         yield daemon
 
 
-def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, **fields: Any) -> str:
+def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, command: str = ODD, **fields: Any) -> str:
     folder.mkdir()
     (folder / "trial.py").write_text(TRIAL)
     section = {
@@ -59,8 +65,8 @@ def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, **fi
         "storageEndpoint": workspace.address, "nniManagerIp": "127.0.0.1", **fields,
     }  # fmt: skip
     config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": ODD, "trialCodeDirectory": ".",
-        "trialConcurrency": 3, "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": section,
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
+        "trialCodeDirectory": ".", "trialConcurrency": 3, "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": section,
     }  # fmt: skip
     return daemon.create(config, folder)
 
@@ -86,6 +92,26 @@ def test_lost_answers_and_a_killed_daemon_cost_nothing(daemon: Daemon, workspace
     daemon.start(*LISTENING)
     daemon.wait(id, "DONE", timeout_s=90)
     check(daemon, workspace, id, 6)
+
+
+def test_tokens_expire_while_trials_run_and_none_is_lost(
+    daemon: Daemon, workspace: Workspace, tmp_path: Path, tokens: list[str]
+) -> None:
+    """Once for another that is at hand, and once for none, until a person has logged in again."""
+    gate = tmp_path / "gate"
+    id = create(daemon, workspace, tmp_path / "code", 3, f"while [ ! -e {gate} ]; do sleep 0.1; done\n{ODD}")
+    daemon.wait_for(id, lambda state: state["counts"].get("RUNNING") == 3)
+    tokens[:] = ["another"]
+    calls = len(workspace.calls)
+    until(lambda: len(workspace.calls) >= calls + 2)
+    assert daemon.status(id)["hold"] is None
+    tokens.clear()
+    gate.touch()
+    daemon.wait_for(id, lambda state: state["hold"] and state["hold"]["code"] == "BAD_CREDENTIALS")
+    tokens.append("third")
+    daemon.call("POST", f"/experiments/{id}/resume")
+    daemon.wait(id, "DONE", timeout_s=90)
+    check(daemon, workspace, id, 3)
 
 
 def test_results_come_through_the_storage_alone(

@@ -1,4 +1,4 @@
-"""The documented example of OpenPAI runs as it is printed."""
+"""Documented examples run as they are printed, in a network and mounts of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.machines
 @pytest.mark.acceptance
 @pytest.mark.timeout(120)
-def test_the_documented_example_runs(tmp_path: Path) -> None:
-    command = ["unshare", "--net", "--mount", sys.executable, "-m", "tests.acceptance.openpai_seed", str(tmp_path)]
+@pytest.mark.parametrize("platform", ["openpai", "dlc"])
+def test_the_documented_example_runs(tmp_path: Path, platform: str) -> None:
+    example = f"tests.acceptance.{platform}_seed"
+    command = ["unshare", "--net", "--mount", sys.executable, "-m", example, str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert (ended.returncode, ended.stdout.strip().endswith("done")) == (0, True), ended.stdout + ended.stderr
