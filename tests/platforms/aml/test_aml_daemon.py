@@ -66,7 +66,8 @@ def create(daemon: Daemon, workspace: Workspace, folder: Path, trials: int, comm
     }  # fmt: skip
     config = {
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}}, "trialCommand": command,
-        "trialCodeDirectory": ".", "trialConcurrency": 3, "maxTrialNumber": trials, "tuner": {"name": "Random"}, "trainingService": section,
+        "trialCodeDirectory": ".", "trialConcurrency": 3, "maxTrialNumber": trials,
+        "tuner": {"name": "Random"}, "trainingService": section,
     }  # fmt: skip
     return daemon.create(config, folder)
 
