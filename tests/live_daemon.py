@@ -20,6 +20,8 @@ from typing import Any
 import httpx
 import psutil
 
+#: Seconds without an event after which who waits looks again.
+_SILENCE_S = 1.0
 PYTHON = os.path.realpath(sys.executable)
 #: Arguments of a daemon with a service and, once it is needed, a trial listener.
 LISTENING = ("--host", "127.0.0.1", "--port", "0", "--trial-host", "127.0.0.1")
@@ -103,18 +105,29 @@ class Daemon:
         return self.wait_for(id, lambda state: state["status"] in statuses, timeout_s)
 
     def wait_for(self, id: str, holds: Callable[[dict[str, Any]], object], timeout_s: float = 50) -> dict[str, Any]:
-        """Follows the experiment's events until `holds`."""
+        """Follows the experiment's events until `holds`, which may also look at what no event tells of."""
         deadline = time.monotonic() + timeout_s
         state: dict[str, Any] = {}
-        with self.client() as client, client.stream("GET", f"/api/v1/experiments/{id}/events") as stream:
-            for line in stream.iter_lines():
-                if line.startswith("data:"):
-                    state = json.loads(line[5:])
+        while time.monotonic() < deadline:
+            try:
+                for state in self._states(id):
                     if holds(state):
                         return state
-                if time.monotonic() > deadline:
-                    break
+                    if time.monotonic() > deadline:
+                        break
+                break  # it is closed, or the daemon ends
+            except httpx.ReadTimeout:  # nothing new: the next stream begins with the state as it is
+                continue
         raise AssertionError(f"waited in vain; last state: {state}\n{self.log()}")
+
+    def _states(self, id: str) -> Iterator[dict[str, Any]]:
+        """As they change. Raises ReadTimeout after a silence."""
+        timeout = httpx.Timeout(30, read=_SILENCE_S)
+        with self.client() as client:
+            with client.stream("GET", f"/api/v1/experiments/{id}/events", timeout=timeout) as stream:
+                for line in stream.iter_lines():
+                    if line.startswith("data:"):
+                        yield json.loads(line[5:])
 
     def rows(self, id: str, query: str) -> list[tuple[Any, ...]]:
         with contextlib.closing(sqlite3.connect(self.data / id / "db" / "nni.sqlite", timeout=20)) as connection:
