@@ -490,9 +490,14 @@ def test_stop_ends_the_trials_of_one_that_cannot_go_on(
 
 def _sleeping(id_: str) -> list[psutil.Process]:
     """The trials, whoever started them."""
+    return [process for process in processes_of(id_) if _last_word(process) == "1000"]
+
+
+def _last_word(process: psutil.Process) -> str:
+    """The last argument of a process; empty for one that ended meanwhile."""
     with contextlib.suppress(psutil.Error):
-        return [process for process in processes_of(id_) if process.cmdline()[-1:] == ["1000"]]
-    return []
+        return (process.cmdline() or [""])[-1]
+    return ""
 
 
 def _remove_while_it_runs(daemon: Daemon, folder: Path) -> str:

@@ -69,7 +69,9 @@ def pytest_says(folder: Path, *arguments: str) -> str:
     # what is meant for the run around this one is not for it
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=folder, capture_output=True, text=True, timeout=170,
+        # a folder of its own: pytest ends by removing what earlier runs left in the usual one, which may take minutes
+        [sys.executable, "-m", "pytest", "--basetemp", str(folder / "tmp"), *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=170,
         env={**inherited, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     return done.stdout + done.stderr

@@ -318,8 +318,8 @@ def test_no_folder_is_opened_through_a_link(path: str, tmp_path: Path) -> None:
 
 def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {"lib/a": "", "lib/.nniignore": "x", "link": "->nothing"})
-    before = os.listdir("/proc/self/fd")
+    before = set(os.listdir("/proc/self/fd"))
     refusal(code)
     (code / "link").unlink()
     pack(code, tmp_path / "out")
-    assert os.listdir("/proc/self/fd") == before
+    assert set(os.listdir("/proc/self/fd")) <= before

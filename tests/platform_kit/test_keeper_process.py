@@ -260,7 +260,7 @@ async def test_an_interpreter_that_is_gone_leaves_nothing_open(place: Place, mon
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError, match="/no/such/python"):
         await place.talk(place.keeper())
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_a_keeper_that_never_says_that_it_is_ready_is_given_up(
