@@ -1,4 +1,4 @@
-"""How much code may travel. NNI's limits, counted without what `.nniignore` leaves out."""
+"""The limits on how much code may travel: NNI's, counted without what `.nniignore` leaves out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MOST_LEVELS = 100
 
 
 def check(listing: Listing, directory: Path) -> None:
-    """Raises InvalidInput that names the folder with the most of what is too much."""
+    """Checks a listing against the limits. Raises InvalidInput that names the folder with the most of what is too
+    much."""
     if listing.files > MOST_FILES:
         _refuse(listing, directory, f"{listing.files} files", f"{MOST_FILES} files", lambda folder: len(folder.entries))
     if listing.bytes > MOST_BYTES:

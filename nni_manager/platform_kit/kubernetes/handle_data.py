@@ -13,7 +13,7 @@ from nni_manager.platform_kit.kubernetes.client import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandleData:
-    """`JobHandle.data`, read."""
+    """The content of `JobHandle.data`."""
 
     #: Of the object.
     name: str
@@ -29,7 +29,7 @@ def read(handle: JobHandle) -> HandleData:
 
 
 def make(platform: str, spec: JobSpec, settings: Json, created: Object) -> JobHandle:
-    """`created`: the object, as the server has it."""
+    """The handle of a job. `created`: its object, as the server has it."""
     meta = created["metadata"]
     told = HandleData(
         name=meta["name"], uid=meta.get("uid", ""), folder=spec.attempt_directory, link=storage.address(settings, spec)

@@ -36,16 +36,17 @@ _GONE_KEPT = 5000
 
 
 class Listener(Protocol):
-    """Hears of every change, at once, in the loop."""
+    """A listener of an informer, which hears of every change, at once, in the loop."""
 
     def on_object(self, resource: Resource, found: Object) -> None:
-        """It is new or has changed."""
+        """Called when an object is new or has changed."""
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        """`was_seen`: the server said that it was deleted; else it is merely not there any more."""
+        """Called when an object is gone. `was_seen`: the server said that it was deleted; else it is merely not
+        there any more."""
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Everything was listed, by a call that began at that time of the loop."""
+        """Called when everything was listed, by a call that began at that time of the loop."""
 
 
 class Informer:
