@@ -138,8 +138,7 @@ class Deliver(Protocol):
         """Hands the lines over; awaitable until they are stored. `start`, `end`: their place in the outbox, in bytes.
 
         `container`: the one that the lines are of, where it has an identity; nothing is taken of one after which
-        another
-        has greeted.
+        another has greeted.
 
         `ended`: these lines are the last of the job, which has ended so; its end need not be observed any more, unless
         the lines are to be sent again.
@@ -153,8 +152,8 @@ class Greet(Protocol):
         self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> Awaitable[None]:  # fmt: skip
-        """Passes a greeting on. `container`: its identity; `outboxes`: the bytes of each that it found when it
-        started, None: not told.
+        """Passes a greeting on. `container`: its identity; `outboxes`: the bytes of each that it found when it started,
+        None: not told.
 
         The newest container counts: where it found less than is stored, offsets begin at 0 again. Raises
         VersionRefused, and AttemptDecided for a container after which another one has greeted.

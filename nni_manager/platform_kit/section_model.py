@@ -73,11 +73,12 @@ class PlatformSection(Part):
         return False
 
     def faults(self, experiment: Json) -> Iterable[Remark]:
-        """Faults beside the rest of the config, `experiment`: canonical, whole, other sections perhaps wrong."""
+        """Faults of the section beside the rest of the config, `experiment`: canonical, whole, other sections
+        perhaps wrong."""
         return ()
 
     def warnings(self, experiment: Json) -> Iterable[Remark]:
-        """Facts that the user should know and that refuse nothing."""
+        """Warnings about the section: facts that the user should know and that refuse nothing."""
         return ()
 
 

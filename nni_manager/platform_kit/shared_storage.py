@@ -13,7 +13,7 @@ Mounted = Literal["usermount", "nnimount", "nomount"]
 
 
 class SharedStorage(Part):
-    """Fields of both kinds of storage."""
+    """The fields that both kinds of shared storage have."""
 
     local_mount_point: str = marked(
         "Where it is on the manager's machine, for it and for trials of `local`; outside the code directory.",

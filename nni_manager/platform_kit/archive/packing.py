@@ -101,8 +101,8 @@ _FORMAT = b"code archive 1"
 
 
 def write_tar(tree: Tree, listing: Listing, target: IO[bytes]) -> str:
-    """Writes what is listed as a compressed tar file; answers the hash of the content, 64 hexadecimal digits.
-    Raises Changed, InvalidInput, and OSError for `target`."""
+    """Writes what is listed as a compressed tar file; answers the hash of the content, 64 hexadecimal digits. Raises
+    Changed, InvalidInput, and OSError for `target`."""
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=target, mtime=0) as zipped,
         tarfile.TarFile(

@@ -126,8 +126,8 @@ class Connection(asyncio.Protocol):
 async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Callable[[], Awaitable[object]]) -> None:
     """Asks (`ask`) whenever the keeper says nothing for `SILENCE_S`; returns when `lost` is set.
 
-    `ask` gives up by itself: while all slots are taken nobody else asks anything, and a keeper that hangs does not
-    say so.
+    `ask` gives up by itself: while all slots are taken nobody else asks anything, and a keeper that hangs does not say
+    so.
     """
     while not lost.is_set():
         connection.has_spoken = False

@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 class KeeperJobs:
     """The jobs of one training service at a keeper, and its `Listener`. Entered with `enter`, left with `leave`;
-    methods
-    raise PlatformUnavailable.
+    methods raise PlatformUnavailable.
 
     `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
     a keeper that does not answer for so long when a job is to be stopped is away.

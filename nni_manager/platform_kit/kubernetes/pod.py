@@ -77,7 +77,7 @@ def system_directory(spec: JobSpec) -> str:
 
 
 def storage_folder(spec: JobSpec) -> str:
-    """The same, on the storage."""
+    """The attempt's folder, relative to the storage."""
     attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
     return f"nni/{spec.experiment_id}/{spec.trial_id}{attempt}"
 
@@ -85,7 +85,8 @@ def storage_folder(spec: JobSpec) -> str:
 def pod_template(
     spec: JobSpec, role: Role, settings: PodSettings, labels: Mapping[str, str], secret: str, *, is_alone: bool = False
 ) -> Object:
-    """`secret`: name of the Secret with the runner's token; `is_alone`: the job has no other pod."""
+    """The pod template of a role. `secret`: name of the Secret with the runner's token; `is_alone`: the job has no
+    other pod."""
     container: Object = {
         "name": role.container,
         "image": role.image,
@@ -124,7 +125,7 @@ def _labels(labels: Mapping[str, str], role: Role) -> dict[str, str]:
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
-    """Of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
+    """The environment of the runner; its token stands in a Secret, where not everybody who sees pods sees it."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
         protocol.ENV_COMMAND: role.command,
@@ -147,7 +148,7 @@ def environment(
 
 
 def _addresses(spec: JobSpec, own_address: str) -> dict[str, str]:
-    """Of the manager, and what to trust there."""
+    """The variables that name the manager's addresses, and what to trust there."""
     told = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     if own_address and (url := told.get(protocol.ENV_MANAGER_URL)):
         parts = urlsplit(url)
@@ -169,7 +170,8 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
 
 
 def _literal(value: str) -> str:
-    """Kubernetes puts other variables in for ``$(NAME)``, and a command may well have that."""
+    """A value that Kubernetes leaves as it is: it puts other variables in for ``$(NAME)``, and a command may well
+    have that."""
     return _REFERENCE.sub(r"$\g<0>", value)
 
 
