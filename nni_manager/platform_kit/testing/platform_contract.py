@@ -51,10 +51,10 @@ _CUTS = (0, 1, 2, 3, 5, 10, 100, 1000)
 
 @pytest.mark.asyncio
 class PlatformContract(ServiceContract):
-    """Inherit, and override `make_world`."""
+    """The contract's tests for one platform: inherit, and override `make_world`."""
 
     def make_world(self, directory: Path) -> World:
-        """`directory`: empty, and this test's own."""
+        """The world of one test. `directory`: empty, and this test's own."""
         raise NotImplementedError
 
     @pytest_asyncio.fixture
@@ -368,7 +368,7 @@ _ALWAYS_SET = (
 
 
 async def _submit_and_cut_off(world: World, platform: Platform, turns: int) -> None:
-    """Cancels the call after some turns of the loop; it may have ended before."""
+    """Cancels a submission after some turns of the loop; it may have ended before."""
     submission = asyncio.create_task(platform.submit(world.job("b")))
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -48,7 +48,7 @@ _REPORTING = 'for n in 1 2; do echo \'{"type": "intermediate", "value": \'$n\'}\
 
 @pytest.mark.asyncio
 class ServiceContract:
-    """Inherit `PlatformContract`, which has the rest."""
+    """The contract's tests of a training service as a whole; inherit `PlatformContract`, which has the rest."""
 
     async def test_entered_during_an_outage_it_is_well_after_it(self, world: World) -> None:
         """18"""
@@ -299,7 +299,7 @@ class ServiceContract:
 
 
 async def _enters(platform: Platform) -> bool:
-    """False: it says that it cannot, now."""
+    """Whether an adapter can be entered now; False: it raised PlatformUnavailable."""
     try:
         await platform.__aenter__()
     except PlatformUnavailable:
@@ -310,7 +310,7 @@ async def _enters(platform: Platform) -> bool:
 def _questions(
     world: World, platform: Platform, handle: JobHandle, over: JobHandle
 ) -> Sequence[Callable[[], Awaitable[object]]]:
-    """All verbs that change nothing."""
+    """Calls of all verbs that change nothing."""
     questions: list[Callable[[], Awaitable[object]]] = [
         lambda: platform.observe([handle, over]),
         lambda: platform.cancel([over], _GRACE_S),
@@ -323,7 +323,8 @@ def _questions(
 
 
 async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
-    """Its answer, if it comes soon: some answer from memory."""
+    """The answer to a question, if it comes soon; None: it was given up, or refused as unavailable. Some answer from
+    memory."""
     with suppress(TimeoutError, PlatformUnavailable):
         async with asyncio.timeout(_GIVEN_UP_S):
             return await ask()
@@ -331,7 +332,7 @@ async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
 
 
 async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandle:
-    """Submitted, the answer lost, and submitted again; it runs."""
+    """The handle of a job that was submitted, whose answer was lost, and that was submitted again; it runs."""
     await world.lose_answer()
     with pytest.raises(PlatformUnavailable) as lost:
         await platform.submit(spec)
@@ -340,7 +341,7 @@ async def _repeated(world: World, platform: Platform, spec: JobSpec) -> JobHandl
 
 
 async def _ask_for(seconds: float, platform: Platform, handle: JobHandle) -> None:
-    """As often as it answers."""
+    """Observes a job for so many seconds, again as soon as it is answered."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
@@ -359,7 +360,7 @@ async def _until_gone(world: World, experiment_id: str) -> None:
 
 
 async def _check_posted_once(world: World, platform: Platform) -> None:
-    """Of replicas that post."""
+    """Asserts that of replicas that post the results of one are taken."""
     with fake_listener() as listener:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))
         await seen(world, platform, handle, JobState.SUCCEEDED)
@@ -367,6 +368,6 @@ async def _check_posted_once(world: World, platform: Platform) -> None:
 
 
 def _check_told(world: World, sentence: str) -> None:
-    """Something that a person may read."""
+    """Asserts that a sentence is one that a person may read: not empty, without secrets."""
     assert sentence.strip()
     assert [secret for secret in world.secrets if secret in sentence] == []

@@ -41,7 +41,7 @@ class AmlConfig(PlatformSection):
 
     @property
     def address(self) -> str:
-        """Of Azure Resource Manager."""
+        """The address of Azure Resource Manager."""
         return self.endpoint or _PUBLIC
 
     @property

@@ -53,7 +53,7 @@ class DlcConfig(PlatformSection):
 
     @property
     def host(self) -> str:
-        """Where the service is asked; empty: where its SDK knows that the region's is."""
+        """The host at which the service is asked; empty: the region's, which the SDK knows."""
         return self.endpoint or (_SHARED_ENDPOINT if self.region == "share" else "")
 
     @field_validator("workspace_id")

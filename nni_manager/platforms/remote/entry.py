@@ -1,4 +1,4 @@
-"""One entry of `machineList`: where the machine is, how one gets in, and what its trials get there."""
+"""An entry of `machineList`: the machine's address, the login to it, and what its trials get there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nni_manager.platforms.remote.address import Address, Credential
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """As `Address` and `Credential` read theirs."""
+    """An entry of `machineList`, with its address and credential as `Address` and `Credential` read them."""
 
     address: Address
     credential: Credential = field(repr=False)
