@@ -58,7 +58,10 @@ class Connection:
         self.on_health: list[Callable[[], None]] = []
 
     async def open(self) -> None:
-        """Called once, before anything else. Does not wait for the far side: what cannot be reached is DOWN."""
+        """Opens the connection; called once, before anything else.
+
+        Does not wait for the far side: what cannot be reached is DOWN.
+        """
 
     async def close(self) -> None:
         """Ends the connection: no task, thread, file or socket of it is left."""
@@ -128,7 +131,8 @@ class Lease(Generic[C]):
         self._shared.forget(self)
 
     async def refused(self, error: BadCredentials) -> None:
-        """The far side refused the credential in use: goes on with another lease's, or raises `error` again."""
+        """Goes on with another lease's credential when the far side has refused the one in use, or raises `error`
+        again."""
         await self._shared.replace(error)
 
 

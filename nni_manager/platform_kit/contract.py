@@ -188,7 +188,7 @@ class Host:
 
 
 class Platform(abc.ABC):
-    """One training service of one experiment."""
+    """An adapter: one training service of one experiment."""
 
     #: Set on the class, unless they depend on the settings.
     capabilities: Capabilities
@@ -202,8 +202,10 @@ class Platform(abc.ABC):
     instead_of_shared_storage: ClassVar[str] = ""
 
     def __init__(self, settings: Json, host: Host) -> None:
-        """`settings`: the section of the config, canonical, secrets in place: never log them. Must not touch the
-        network."""
+        """Makes an adapter that is not entered. Must not touch the network.
+
+        `settings`: the section of the config, canonical, secrets in place: never log them.
+        """
         self.settings = settings
         self.host = host
         self.capabilities = self.capabilities_for(settings)

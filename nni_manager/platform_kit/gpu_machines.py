@@ -51,7 +51,8 @@ def demand_of(
 
 
 def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> dict[str, str]:
-    """Variables that show a trial its GPUs: not set changes nothing, 0 hides all."""
+    """The variables that show a trial its GPUs. `gpu_number` None: none, which changes nothing; 0: they hide all
+    GPUs."""
     if gpu_number is None:
         return {}
     if gpu_number == 0 or reservation is None:
@@ -71,7 +72,7 @@ class ParkedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The keeper and the places that a job gets. `reservation` None: it was started before, and needs none any more."""
+    """The keeper and the places that a job gets. `reservation` None: the job was started before and has ended."""
 
     jobs: KeeperJobs
     reservation: Reservation | None

@@ -82,8 +82,8 @@ class Pull:
     def finish(self, job_name: str, patience_s: float) -> None:
         """Notes that the platform says that the job has ended: what is there is read now.
 
-        `is_over` when it is, or `patience_s` have passed; `Host.wake` tells when. What becomes visible later is taken
-        all the same, until the job is forgotten. Quiet for a job that is not followed.
+        `is_over` is True when that is done, or `patience_s` have passed; `Host.wake` tells when. What becomes visible
+        later is taken all the same, until the job is forgotten. Quiet for a job that is not followed.
         """
         attempt = self._attempts.get(job_name)
         if attempt is not None and attempt.give_up_at is None and not attempt.is_over:

@@ -97,7 +97,7 @@ def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int,
 
 
 def copy_logs(folder: Path, target: Path) -> int:
-    """Copies what is new of the logs, and answers how many bytes. A log that was not written yet has none.
+    """Copies what is new of the logs; answers how many bytes that was. A log that was not written yet has none.
 
     Raises OSError of the target's disk.
     """

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SharedList(Generic[T]):
-    """An answer that is shared. `fetch`: the remote call; `fresh_s`: for so long an answer may be given again,
+    """A remote call whose answer is shared. `fetch`: the call; `fresh_s`: for so long an answer may be given again,
     counted from when it was asked."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]], fresh_s: float) -> None:
@@ -22,7 +22,8 @@ class SharedList(Generic[T]):
         self._answer: tuple[float, T] | None = None
 
     async def get(self, not_before_s: float = float("-inf")) -> T:
-        """The answer of a call made after `not_before_s`, a time of the loop's clock: when the last job was accepted.
+        """The answer of a call made after `not_before_s`, by the loop's clock, such as the time when the last job was
+        accepted.
 
         Raises what `fetch` does, to all who wait for it.
         """

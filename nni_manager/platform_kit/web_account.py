@@ -275,8 +275,10 @@ class WebLease(Generic[A]):
         await self._stack.aclose()
 
     async def _take_given(self) -> None:
-        """Goes over to the credential that `renew` brought. For another account, its lease is there before the old
-        one is given back, with what is asked just now."""
+        """Goes over to the credential that `renew` brought.
+
+        Another account's lease is taken before the old one is given back; what is asked of the old one may end with it.
+        """
         assert self._lease is not None, "entered"
         if self._has_moved:
             before = self._stack
@@ -326,7 +328,7 @@ class WebLease(Generic[A]):
 
 
 class _WithoutQuery(logging.Filter):
-    """A filter that shortens addresses in httpx's log: some services want passwords in them."""
+    """A filter that takes query and login out of addresses in httpx's log: some services want passwords there."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):

@@ -1,4 +1,4 @@
-"""Speaks to a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
+"""The client of a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
 
 The keeper's words are in `trial_runner.protocol`; one connection is `connection`'s. Lines and ends of jobs go to
 the listener that owns the job. While too many lines wait to be stored the socket is not read: the trial's own file is
@@ -74,7 +74,7 @@ class Watcher(Protocol):
 
 
 class OtherVersion(PlatformUnavailable):
-    """A keeper that this daemon does not speak with has jobs, and ends with the last of them."""
+    """An error: a keeper that this daemon does not speak with has jobs, and ends with the last of them."""
 
 
 class Keeper:

@@ -149,7 +149,7 @@ class Cluster(Connection):
                 raise
 
     async def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
-        """Whether the server says that we may. Raises Refusal and PlatformUnavailable."""
+        """Whether the server says that we have a right. Raises Refusal and PlatformUnavailable."""
         body = review(self.namespace, verb, resource.group, resource.plural, subresource)
         answer = await self.call("POST", _RIGHTS, body=body)
         return bool((answer.get("status") or {}).get("allowed"))

@@ -19,7 +19,7 @@ _MOST_STDERR = 2048
 
 
 class ExecFailed(Exception):
-    """A command in a pod ended with another exit code than 0, or could not be started."""
+    """An error: a command in a pod ended with another exit code than 0, or could not be started."""
 
 
 async def execute(

@@ -121,7 +121,7 @@ class KubernetesPlatform(Platform):
             yield finding
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        """Further findings, of a section of this platform alone."""
+        """Further findings, about what only this platform's section has."""
         nothing: Sequence[PreflightFinding] = ()
         for finding in nothing:
             yield finding

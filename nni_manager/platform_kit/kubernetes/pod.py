@@ -181,7 +181,8 @@ def _resources(role: Role, gpu_resource: str) -> Object:
 
 
 def merged(template: Object, own: Object, container: str) -> Object:
-    """`own` over `template`, as a strategic merge: what has a name is merged by it, a container without one is ours."""
+    """A template with `own` merged over it, as a strategic merge: what has a name is merged by it, and a container
+    without one is ours."""
     containers = (own.get("spec") or {}).get("containers") or ()
     named = [{"name": container, **one} for one in containers]
     own = {**own, "spec": {**own.get("spec", {}), "containers": named}} if containers else own

@@ -1,4 +1,4 @@
-"""Whether jobs could run in a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
+"""The preflight of a cluster: it answers, has the kind, and lets us do what we do. Leaves nothing."""
 
 from __future__ import annotations
 

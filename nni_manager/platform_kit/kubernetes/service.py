@@ -134,7 +134,7 @@ class Service:
         return (self._logins[str(login)],) if login else ()
 
     def note_chosen(self, channel: str) -> None:
-        """Notes the channel that a pod has chosen which may choose."""
+        """Notes the channel that a pod has chosen, one of those that may choose."""
         self._reach.note(channel)
 
     # Of one job

@@ -67,7 +67,7 @@ class LaggingStorage:
 
 @contextmanager
 def lagging_storage(root: Path, lag: Lag) -> Iterator[LaggingStorage]:
-    """Makes everything below `root` lag, until it settles or this ends."""
+    """A context in which everything below `root` lags, until the storage settles."""
     storage = LaggingStorage(root, lag)
     names = ("open", "scandir", "listdir", "stat", "lstat", "fstat", "pread")
     real = {name: getattr(os, name) for name in names}

@@ -43,8 +43,7 @@ Misbehaviour = Callable[[str, Body], Answer | None]
 
 
 class FakeListener:
-    """A trial listener that stores as the contract says: lines that continue what is stored; others are answered
-    with what is stored."""
+    """A trial listener that stores lines which continue what is stored, and answers others with what is stored."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         """`address`: the one of this machine at which runners reach it."""

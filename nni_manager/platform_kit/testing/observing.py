@@ -23,7 +23,7 @@ _LOOK_AGAIN_S = 0.02
 
 
 def needs(world: World, *features: Feature) -> None:
-    """Skips the test with the world's own reason where one of them is absent."""
+    """Skips the test with the world's own reason where one of the features is absent."""
     for feature in features:
         if feature in world.absent:
             pytest.skip(f"{feature}: {world.absent[feature]}")

@@ -360,7 +360,7 @@ async def _until_gone(world: World, experiment_id: str) -> None:
 
 
 async def _check_posted_once(world: World, platform: Platform) -> None:
-    """Asserts that of replicas that post the results of one are taken."""
+    """Asserts that the results of only one replica are taken where replicas post."""
     with fake_listener() as listener:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))
         await seen(world, platform, handle, JobState.SUCCEEDED)

@@ -12,7 +12,7 @@ _PUBLIC = "https://management.azure.com"
 
 
 class AmlConfig(PlatformSection):
-    """``trainingService: {platform: aml, …}``."""
+    """The fields of ``trainingService: {platform: aml, …}``."""
 
     platform: Literal["aml"] = Field(default="aml", description="Always `aml`.")
     subscription_id: str = Field(min_length=1, description="Id of the Azure subscription.")

@@ -19,7 +19,7 @@ _NUMBERS = ("cpu", "memory", "gpu")
 
 
 class DlcConfig(PlatformSection):
-    """``trainingService: {platform: dlc, …}``."""
+    """The fields of ``trainingService: {platform: dlc, …}``."""
 
     platform: Literal["dlc"] = Field(default="dlc", description="Always `dlc`.")
     type: str = Field(default="Worker", min_length=1, description="Type of the job's role.")

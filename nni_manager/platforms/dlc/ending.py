@@ -42,7 +42,7 @@ class Ending:
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
 
     async def leave(self, id: str, *, is_ending: bool) -> None:
-        """Lets a job go about which nobody asks any more. `is_ending`: it ends by itself; else it is stopped.
+        """Lets go of a job that nobody asks about any more. `is_ending`: it ends by itself; else it is stopped.
 
         Raises PlatformUnavailable.
         """

@@ -40,7 +40,7 @@ def legal_role_name(name: str) -> str:
 
 
 class FrameworkcontrollerConfig(KubernetesSection):
-    """``trainingService: {platform: frameworkcontroller, …}``."""
+    """The fields of ``trainingService: {platform: frameworkcontroller, …}``."""
 
     platform: Literal["frameworkcontroller"] = Field(
         default="frameworkcontroller", description="Always `frameworkcontroller`."

@@ -192,8 +192,8 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
                 await self._made_storage().remove_shared()
 
     def _made_storage(self) -> MountedStorage:
-        """The storage of the section; where only the job says at which place it is mounted, of the job that was
-        kept."""
+        """The storage on which jobs and we meet. Its place in containers is the section's, else that of the user's
+        job as kept."""
         there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
         return MountedStorage(Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id)
 

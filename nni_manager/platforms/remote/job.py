@@ -76,13 +76,13 @@ def handle_of(job_name: str, machine: str, folder: str) -> JobHandle:
 
 
 def place_of(handle: JobHandle) -> tuple[str, str]:
-    """The machine's key, and the attempt's folder there."""
+    """The machine's key and the attempt's folder there, as a job's handle has them."""
     data = json.loads(handle.data)
     return data["machine"], data["folder"]
 
 
 def _command(command: str, before: str) -> str:
-    """The trial's command after the one before it, whose failure fails the trial."""
+    """The trial's command after `preCommand`, whose failure fails the trial."""
     if not before:
         return command
     return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"

@@ -31,7 +31,7 @@ _LEAST_FREE_BYTES = 1024**3
 async def look(
     entries: Mapping[Entry, Demand], identity: str, shared: SharedFolder | None = None
 ) -> list[PreflightFinding]:
-    """Findings about all machines, looked at at the same time. `identity`: the manager's.
+    """Findings about all machines, which are asked at the same time. `identity`: the manager's.
 
     Where one of several machines fails, the others do the work: that is a warning.
     """
@@ -59,7 +59,7 @@ _FATAL = (Severity.WRONG, Severity.AWAY)
 async def _look_at(entry: Entry, demand: Demand, identity: str, storage: str) -> list[PreflightFinding]:
     """Findings about one machine.
 
-    `storage`: the text of a program that looks at what is mounted there; empty: nothing is.
+    `storage`: the text of a program that looks at what is mounted there; empty: no storage is shared.
     """
     host = entry.address.host
     try:

@@ -170,7 +170,7 @@ class Site:
 
     @property
     def why(self) -> str:
-        """The reason why the machine takes no jobs; empty: it does."""
+        """The reason why the machine takes no jobs; empty: there is none."""
         host = self.entry.address.host
         if self.is_left_alone:
             return f"{host} takes no trials: {self._trouble}"

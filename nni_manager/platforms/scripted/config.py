@@ -135,7 +135,7 @@ class Account(Part):
 
 
 class ScriptedConfig(PlatformSection):
-    """``trainingService: {platform: scripted, …}``."""
+    """The fields of ``trainingService: {platform: scripted, …}``."""
 
     platform: Literal["scripted"] = Field(default="scripted", description="Always `scripted`.")
     trial_gpu_number: int | None = Field(

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Launch:
-    """The starting of jobs. `processes`: None where jobs are none."""
+    """The starting of jobs. `processes`: None where jobs are no processes."""
 
     def __init__(self, config: ScriptedConfig, host: Host, jobs: Jobs, processes: Processes | None) -> None:
         self._config = config

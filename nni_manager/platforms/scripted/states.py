@@ -1,4 +1,4 @@
-"""The scripted cluster's words for a job's state → ours, and what it says of a job at a moment. Pure.
+"""The scripted cluster's words for the states of jobs as job states, and what it says of a job at a moment. Pure.
 
 =========  ==========  =====================================================
 word       JobState    when
