@@ -31,7 +31,7 @@ class HealthState(StrEnum):
     CONNECTING = "connecting"
     #: It answered last time.
     UP = "up"
-    #: It did not.
+    #: It did not answer last time.
     DOWN = "down"
 
 
@@ -202,7 +202,7 @@ class Connections:
     """All connections of a daemon, and the places of all its machines."""
 
     def __init__(self, identity: str = "nobody") -> None:
-        #: Of this daemon, the same after a restart: what it keeps on machines that several daemons use is kept apart.
+        #: The name of this daemon, the same after a restart: it keeps apart what several daemons keep on one machine.
         self.identity = identity
         self._shared: dict[str, _Shared] = {}
         #: Connections that the daemon itself knows how to make.

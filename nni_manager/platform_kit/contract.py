@@ -38,7 +38,7 @@ class Capabilities:
     has_runner: bool = False
     #: Nothing but the posts of that runner tells whether a job that was started still runs.
     lives_by_runner: bool = False
-    #: It leaves its results on storage that jobs share with us, for the adapter to read, at least where it must.
+    #: The runner leaves results on storage that jobs share with us, for the adapter to read, at least where it must.
     is_read: bool = False
     #: The code directory is packed and sent; otherwise jobs see it where it is.
     ships_code: bool = False
@@ -71,7 +71,7 @@ TIME_LIMITS_S: Mapping[str, float] = {
 class Room:
     """The number of further jobs that the service would take now; a hint: `submit` may still find no room."""
 
-    #: None: as many as one likes.
+    #: The number of jobs that there is room for; None: as many as one likes.
     free: int | None = None
     #: When there is none, or less than there could be: why.
     why: Wait | None = None
@@ -97,11 +97,11 @@ class JobPlan:
 class Severity(StrEnum):
     """The consequence of a preflight finding for the experiment."""
 
-    #: It cannot work: refused credentials, an unknown cluster, a missing right. Refuses `create`.
+    #: The experiment cannot work: refused credentials, an unknown cluster, a missing right. Refuses `create`.
     WRONG = "wrong"
-    #: It cannot be asked now; the experiment waits.
+    #: The far side cannot be asked now; the experiment waits.
     AWAY = "away"
-    #: It works, but somebody should know.
+    #: The experiment works, but somebody should know.
     WARNING = "warning"
     #: Looked at and found well.
     FINE = "fine"
@@ -198,7 +198,7 @@ class Platform(abc.ABC):
     changeable: ClassVar[frozenset[str]] = frozenset()
     #: Kinds of `sharedStorage` that its jobs work on. An adapter that names some goes by `Host.shared_storage`.
     mounts: ClassVar[frozenset[str]] = frozenset()
-    #: Of one that names none: what its users write in place of `sharedStorage`.
+    #: What users write in place of `sharedStorage`, of an adapter with no `mounts`.
     instead_of_shared_storage: ClassVar[str] = ""
 
     def __init__(self, settings: Json, host: Host) -> None:

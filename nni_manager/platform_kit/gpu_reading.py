@@ -15,7 +15,7 @@ class Foreign:
     """A process that computes on a card and belongs to no job of this keeper."""
 
     pid: int
-    #: Empty: the keeper cannot see it, as from inside a container.
+    #: The process's user; empty: the keeper cannot see it, as from inside a container.
     user: str
     #: None: not told.
     memory_bytes: int | None
@@ -31,7 +31,7 @@ class Card:
     """One GPU of a machine, with what its processes use."""
 
     index: int
-    #: Empty: not told; then its machine and its index name it.
+    #: The driver's name for it; empty: not told; then its machine and its index name it.
     uuid: str = ""
     name: str = ""
     #: None: not told.

@@ -43,7 +43,7 @@ LOG_PATIENCE_S = 10.0
 class _Attempt:
     job_name: str
     folder: Path
-    #: Where its logs are copied to.
+    #: The folder to which its logs are copied.
     logs: Path
     next_at: float
     wait_s: float = SHORTEST_WAIT_S

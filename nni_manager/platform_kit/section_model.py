@@ -101,5 +101,5 @@ def secret(description: str, *, default: Any = ..., **others: Any) -> Any:
     return marked(f"{description} Secret.", default=default, secret=True, min_length=1, **others)
 
 
-#: Of a job, a machine or a role.
+#: Indices of the GPUs of a job, a machine or a role.
 GpuIndices = Annotated[list[int], Field(min_length=1)]

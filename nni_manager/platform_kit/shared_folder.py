@@ -45,7 +45,7 @@ _OPEN_FOLDER = 0o777
 #: Seconds for which a mount that was just looked at is believed to be there.
 _BELIEVED_S = 10.0
 _PIECE_BYTES = 1024 * 1024
-#: Of each log; what is longer ends there.
+#: Most bytes of each log; what is longer ends there.
 _MOST_LOG_BYTES = 64 * 1024 * 1024
 _COLLECT_S = 15.0
 #: Trials say this when the storage is not there, or cannot be used.
@@ -66,7 +66,7 @@ class SharedFolder:
         self._host = host
         self._point = Path(str(self.section["localMountPoint"]))
         self._user = f"{host.connections.identity}.{host.experiment_id}.{host.service}"
-        #: Of the experiment, on this machine.
+        #: The experiment's folder, as this machine sees it.
         self.here = self._point / "nni" / host.experiment_id
         self._readying = asyncio.Lock()
         self._believed_until_s = float("-inf")

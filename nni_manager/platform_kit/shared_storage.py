@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from nni_manager.platform_kit.section_model import Part, marked, secret
 
-#: Who mounts it on the manager's machine.
+#: The one who mounts the storage on the manager's machine.
 Mounted = Literal["usermount", "nnimount", "nomount"]
 
 

@@ -182,7 +182,7 @@ IGNORE_FILE = ".nniignore"
 class IgnoreFile:
     """The rules of one `.nniignore` file."""
 
-    #: Where it lies, relative to the code directory, as `_matchable` writes it; ends with a slash unless empty.
+    #: Its folder, relative to the code directory, as `_matchable` writes it; ends with a slash unless empty.
     folder: str
     for_folders: PathSpec[RegexPattern]
     for_files: PathSpec[RegexPattern]

@@ -12,7 +12,7 @@ from nni_manager.platform_kit.archive.listing import Folder, Listing
 
 #: Files and symbolic links.
 MOST_FILES = 2000
-#: Of files, before compression.
+#: Bytes of all files, before compression.
 MOST_BYTES = 300 * 1024**2
 #: Files or folders, at which counting stops; so many show which folder is to blame.
 FAR_TOO_MANY = 10 * MOST_FILES

@@ -56,10 +56,10 @@ class Entry:
     """A file or a symbolic link of the code directory."""
 
     name: str
-    #: Of a link; empty for a file.
+    #: The target of a link; empty for a file.
     target: str = ""
     is_executable: bool = False
-    #: In bytes; 0 for a link.
+    #: Size in bytes; 0 for a link.
     size: int = 0
     #: Differs when the file is another one or was written to.
     stamp: tuple[int, ...] = ()

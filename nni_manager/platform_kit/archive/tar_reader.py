@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
-#: Of names and whatever else stands before a member.
+#: Most bytes of a name, or of whatever else stands before a member.
 MOST_HEADER_BYTES = 64 * 1024
 _OCTAL = re.compile(rb"[0-7]*")
 _RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=]+)=")
@@ -44,7 +44,7 @@ class Member:
     #: Bytes of its content; 0 for what has none.
     size: int
     is_executable: bool
-    #: Of a link.
+    #: The target of a link.
     target: str
 
 

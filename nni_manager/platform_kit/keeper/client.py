@@ -38,7 +38,7 @@ ANSWER_TIMEOUT_S = 20.0
 #: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
 Job = dict[str, Any]
-#: Of log records: a fault that ends here.
+#: The extra field of log records about a fault that ends here.
 _BARRIER = {"action": "barrier"}
 
 
@@ -95,7 +95,7 @@ class Keeper:
         self._greeted_s: float | None = None
         #: Why there is no connection; empty while there is one or none is needed.
         self.trouble = ""
-        #: That is why: it is there and keeps its jobs.
+        #: The trouble is that a keeper of another version is there and keeps its jobs.
         self.is_other_version = False
 
     @property

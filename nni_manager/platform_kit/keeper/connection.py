@@ -18,7 +18,7 @@ class Requests:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        #: So many were asked.
+        #: The number of requests so far.
         self.asked = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 

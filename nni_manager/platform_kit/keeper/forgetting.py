@@ -58,7 +58,7 @@ class Deliveries:
     def __init__(self, host: Host, tell: Tell) -> None:
         self._host = host
         self._tell = tell
-        #: By job: results handed over and not stored yet, and the end that waits for them.
+        #: Results handed over and not stored yet, and the ends that wait for them, by job.
         self._pending: dict[str, set[asyncio.Task[None]]] = {}
         self._held_ends: dict[str, JobReport] = {}
 
@@ -121,7 +121,7 @@ class Deliveries:
 #: Seconds that `send_off` waits for a process which has said its last word and is about to end.
 _LAST_MOMENT_S = 2.0
 
-#: Of these jobs, those that the adapter knows; the others are ended.
+#: A function that answers which of these jobs the adapter knows; the others are ended.
 Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 

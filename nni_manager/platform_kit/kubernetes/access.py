@@ -38,7 +38,7 @@ class Access:
 
     #: Paths, joined as in `KUBECONFIG`; empty: the account of the pod that we run in.
     kubeconfig: str
-    #: Empty: the file's current one.
+    #: The context of the kubeconfig; empty: the file's current one.
     context: str = ""
     namespace: str = "default"
 

@@ -17,7 +17,7 @@ _IMAGE = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable",
     "ImageInspectError", "SignatureValidationFailed",
 })  # fmt: skip
-#: Others in which nothing gets better by itself.
+#: Other reasons for which a container waits, in which nothing gets better by itself.
 _STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"})
 #: Reasons of a pod's end, or of its condition `DisruptionTarget`, that are the cluster's doing.
 _TAKEN = frozenset({
@@ -41,7 +41,7 @@ class PodEnd:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: By the cluster, for its own reasons.
+    #: The cluster ended it, for its own reasons.
     is_taken: bool
 
 

@@ -15,12 +15,12 @@ from nni_manager.platform_kit.kubernetes.client import Object
 class HandleData:
     """The content of `JobHandle.data`."""
 
-    #: Of the object.
+    #: The name and uid of the job's object.
     name: str
     uid: str
-    #: Of the attempt, below the experiment's.
+    #: The attempt's folder, below the experiment's.
     folder: str = ""
-    #: Where the job leaves its files, in words.
+    #: The place where the job leaves its files, in words.
     link: str = ""
 
 

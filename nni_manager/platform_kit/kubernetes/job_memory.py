@@ -26,15 +26,15 @@ class JobMemory:
 
     job_name: str
     name: str
-    #: Of the object; empty: whichever has the name.
+    #: The uid of the job's object; empty: whichever has the name.
     uid: str
     #: The container that tells the exit code.
     container: str
     object: Object | None = None
-    #: By the loop's clock: when it was made here; what was listed before need not have it.
+    #: When the job was made here, by the loop's clock; what was listed before need not have it.
     made_s: float = 0.0
     pods: dict[str, Object] = field(default_factory=dict)
-    #: As they were last seen.
+    #: Pods that are gone, as they were last seen.
     gone_pods: dict[str, Object] = field(default_factory=dict)
     events: dict[str, Object] = field(default_factory=dict)
     #: Since when it is not there any more, by the loop's clock.

@@ -22,7 +22,7 @@ class Kind:
     container: str
     #: State, times and the operator's own words, of an object of the kind. Pure.
     read: Callable[[Object], JobReport]
-    #: Of the API; empty: whichever the cluster has.
+    #: The version of the API; empty: whichever the cluster has.
     version: str = ""
     #: Merged into an object to end it; None: it is deleted.
     stop: Object | None = None

@@ -15,7 +15,7 @@ SERVICE = "nni-manager/service"
 JOB = "nni-manager/job"
 TRIAL = "nni-manager/trial"
 NONCE = "nni-manager/nonce"
-#: Of pods of the role whose first one reports.
+#: The label of pods of the role whose first one reports.
 REPORTS = "nni-manager/reports"
 #: Annotation: the documented name ``nni_exp_…_trial_…``, which no object may have.
 DOCUMENTED_NAME = "nni-manager/job-name"

@@ -13,7 +13,7 @@ from nni_manager.platform_kit.kubernetes.client import Object
 from nni_manager.platform_kit.kubernetes.names import REPORTS
 from trial_runner import protocol
 
-#: Where volumes are in the pod, as in NNI, and the runner.
+#: The places of the volume, as in NNI, and of the runner in the pod.
 MOUNT = "/tmp/mount"  # noqa: S108 - a path in a container
 RUNNER_MOUNT = "/nni-manager"
 RUNNER_FILE = "runner.pyz"
@@ -34,7 +34,7 @@ class Role:
     count: int
     command: str
     image: str
-    #: Of the container: `tensorflow`, `pytorch`, …, as the operator demands.
+    #: The container's name: `tensorflow`, `pytorch`, …, as the operator demands.
     container: str
     #: Its first pod reports.
     reports: bool
@@ -58,7 +58,7 @@ class PodSettings:
     runner_map: str
     #: The volume at `MOUNT`, without its name; None: an empty one, which goes with the pod.
     storage: Object | None = None
-    #: Where the manager may be reached beside where it is said to be, for pods that choose.
+    #: Another address at which the manager may be reached, for pods that choose.
     own_address: str = ""
     gpu_resource: str = "nvidia.com/gpu"
     priority_class: str = ""
@@ -67,7 +67,7 @@ class PodSettings:
     code_archive: str = ""
     #: Folder of the code in the image; empty: it is sent.
     code_in_image: str = ""
-    #: Merged last, a pod template.
+    #: A pod template, which is merged last.
     template: Object = field(default_factory=dict)
 
 

@@ -23,7 +23,7 @@ from nni_manager.platform_kit.mounted_storage import AttemptFolder, MountedStora
 from nni_manager.platform_kit.runner_archive import runner_archive
 from trial_runner import protocol
 
-#: In the Secret of a job.
+#: The key of a job's parameters in its Secret.
 _RECORD_KEY = "parameters"
 _NNI_FOLDER = "nni"
 
@@ -48,10 +48,10 @@ class Service:
         self._azure = ""
         #: Names of jobs whose Secret goes with them.
         self._owning: set[str] = set()
-        #: As pods see it.
+        #: The path of the packed code, as pods see it.
         self._code_archive = ""
         here = storage.mount_point(settings)
-        #: Where this machine reads what trials leave; None on other channels.
+        #: The storage on which this machine reads what trials leave; None on other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
             self.storage = MountedStorage(here / _NNI_FOLDER, f"{MOUNT}/{_NNI_FOLDER}", host.experiment_id)

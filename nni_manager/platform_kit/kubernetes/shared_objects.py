@@ -15,7 +15,7 @@ from nni_manager.platform_kit.kubernetes.names import service_labels
 from nni_manager.platform_kit.kubernetes.pod import RUNNER_FILE
 
 LOGIN_KEY = ".dockerconfigjson"
-#: Of the volume kind azureFile.
+#: Keys of the Secret for a volume of kind azureFile.
 _AZURE_NAME, _AZURE_KEY = "azurestorageaccountname", "azurestorageaccountkey"
 
 

@@ -35,7 +35,7 @@ class Demand:
     only: frozenset[int] | None = None
     #: Also GPUs on which processes run that are none of ours.
     use_active: bool = False
-    #: Of each GPU; 0: whatever there is.
+    #: Free memory that each GPU must have; 0: whatever there is.
     memory_bytes: int = 0
 
 
@@ -44,12 +44,12 @@ class Reservation:
     """Places of one machine that a job has."""
 
     machine: str
-    #: In rising order; empty: the job needs none.
+    #: Indices of the places, in rising order; empty: the job needs none.
     places: tuple[int, ...] = ()
-    #: As in the demand that it was made for.
+    #: `share` of the demand that it was made for.
     share: int = 1
     memory_bytes: int = 0
-    #: Of the places, in their order, where they are GPUs that tell it.
+    #: UUIDs of the places, in their order, where they are GPUs that tell it.
     uuids: tuple[str, ...] = ()
     #: GPUs in words, for people: ``hostA, gpu 0``; empty where places are none.
     place: str = ""
@@ -100,9 +100,9 @@ class MachineLedger:
     name: str
     #: Indices of its places.
     places: Sequence[int] = ()
-    #: As people call it; empty: its name without its kind.
+    #: Its name for people; empty: the name without its kind.
     title: str = ""
-    #: By index, of a machine whose places are GPUs.
+    #: GPUs by index, of a machine whose places are GPUs.
     cards: Mapping[int, Card] = field(default_factory=dict)
     #: Its places are GPUs, which its keeper reads.
     has_gpus: bool = False
@@ -110,7 +110,7 @@ class MachineLedger:
     reading: Reading | None = None
     #: Its keeper's list was read on the connection there is now.
     is_read: bool = False
-    #: It was read at some time in this process, so that all its jobs are known here.
+    #: Its keeper's list was read at some time in this process, so that all its jobs are known here.
     was_read: bool = False
     #: Other names of this machine: they have a card of it, too.
     aliases: tuple[MachineLedger, ...] = ()

@@ -18,9 +18,9 @@ from nni_manager.platform_kit.machines.ledger import Demands, MachineLedger, Res
 class KeeperMachine:
     """A machine whose jobs a keeper keeps."""
 
-    #: In the ledger: all experiments that mean this machine give it this name, e.g. ``remote:user@host:22``.
+    #: Its name in the ledger, which all experiments that mean this machine give it, e.g. ``remote:user@host:22``.
     name: str
-    #: As people call it, e.g. ``hostA``; empty: the name without its kind.
+    #: Its name for people, e.g. ``hostA``; empty: the name without its kind.
     title: str = ""
     #: How many places it has, with indices from 0; None: its GPUs, which the keeper reads.
     places: int | None = 0
@@ -130,7 +130,7 @@ class Line:
     def __init__(self, machines: Mapping[str, MachineLedger], now_s: Callable[[], float]) -> None:
         self._machines = machines
         self._now_s = now_s
-        #: By experiment and service; who waits longest comes first.
+        #: Those who wait, by experiment and service; who waits longest comes first.
         self._waiting: dict[str, _Waiting] = {}
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:

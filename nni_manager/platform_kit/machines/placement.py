@@ -25,7 +25,7 @@ class Placement:
         self._places = places
         self._owner = owner
         self._all = dict(demands)
-        #: Of the machines that can be reached; see `reach`.
+        #: The demands on the machines that can be reached; see `reach`.
         self._demands = self._all
         #: Machine → why it cannot be reached.
         self._away: Mapping[str, str] = {}

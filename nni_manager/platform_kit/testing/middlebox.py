@@ -178,7 +178,7 @@ def middlebox(
 
 
 _START_S = 10.0
-#: Of the head of a message.
+#: Most bytes of the head of a message.
 _MOST_BYTES = 1024 * 1024
 
 

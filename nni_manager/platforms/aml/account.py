@@ -15,7 +15,7 @@ from nni_manager.platform_kit.web_account import Refused, Signature, WebAccount
 from nni_manager.platforms.aml.tokens import Tokens
 
 API_VERSION = "2025-12-01"
-#: Of Azure's buckets of tokens (reads 250, 25 a second; writes 200, 10 a second), a fair share for us.
+#: Calls a second, and at once: a fair share of Azure's buckets (reads 250, 25 a second; writes 200, 10 a second).
 PACES: Mapping[str, tuple[float, int]] = {"read": (5.0, 50), "write": (3.0, 30)}
 #: Pages of a list that are read; jobs that are further down are asked for one by one.
 _MOST_PAGES = 20

@@ -20,7 +20,7 @@ _NONCE = "NNI_MANAGER_NONCE"
 _DATASTORE = "workspaceblobstore"
 VARIABLES_FILE = "variables.sh"
 START_FILE, RUNNER_FILE, CODE_FILE = "nni-start.sh", "nni-runner.pyz", "nni-code.tar.gz"
-#: In the code asset: the same for all trials. Its argument is the attempt's folder, on the workspace's storage.
+#: The script in the code asset, the same for all trials. Its argument: the attempt's folder on the workspace's storage.
 START = f"""\
 folder=$1
 if ! . "$folder/{VARIABLES_FILE}"; then

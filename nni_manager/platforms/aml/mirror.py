@@ -30,7 +30,7 @@ _WORDS = (protocol.RUNNER_FILE, protocol.EXIT_FILE)
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
-    #: Of its blobs' names, with a slash at its end.
+    #: The prefix of its blobs' names, with a slash at its end.
     prefix: str
     folder: Path
     next_at: float

@@ -45,7 +45,7 @@ _MOST_ASKED = 10
 class AmlPlatform(Platform):
     """The adapter of `aml`: the service is asked for the states of jobs again and again."""
 
-    #: For tests.
+    #: The transport of tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
     instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"

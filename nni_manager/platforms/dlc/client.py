@@ -50,7 +50,7 @@ class Throttled(PlatformUnavailable):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     jobs: Sequence[Item]
-    #: Of all pages.
+    #: The number of jobs on all pages.
     total: int
 
 

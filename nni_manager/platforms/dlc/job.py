@@ -12,7 +12,7 @@ from nni_manager.platforms.dlc.config import DlcConfig
 
 #: What tells our jobs from others, and one experiment's from another's.
 TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
-#: Of several containers one reports: the first, by what PAI-DLC tells each of its place. Says a name of all others.
+#: The program that prints a replica's name; none for the first container, by what PAI-DLC tells each of its place.
 _REPLICA = """\
 import json, os
 task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") or {}

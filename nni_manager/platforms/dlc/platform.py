@@ -42,7 +42,7 @@ from trial_runner.wire import removal
 
 log = logging.getLogger(__name__)
 
-#: Below the mount point, as NNI has it.
+#: Our folder below the mount point, as NNI has it.
 FOLDER = "nni-experiments"
 #: Seconds that what a job left may take to be seen after its end.
 _READ_PATIENCE_S = 5.0

@@ -10,7 +10,7 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec
 from trial_runner import protocol
 
-#: Of an id, which becomes a part of pods' names; the database has room for as many characters.
+#: Most characters of an id, which becomes a part of pods' names; the database has room for as many.
 _MOST = 50
 _SAFE = re.compile(r"[a-z0-9-]+")
 _NONCE = 8

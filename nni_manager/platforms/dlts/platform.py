@@ -25,7 +25,7 @@ from nni_manager.platforms.dlts.job import ids_of, job, job_id
 
 #: Field → variable of the manager's environment, which the service sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
-#: Said of every failure to store a job, that its id is taken among them.
+#: DLWorkspace's words for every failure to store a job, that its id is taken among them.
 _NOT_STORED = "Cannot add job into database"
 
 

@@ -27,7 +27,7 @@ from nni_manager.platform_kit.shared_folder import KINDS, SharedFolder
 from nni_manager.platforms.local.config import LocalConfig
 from trial_runner import protocol
 
-#: In the ledger.
+#: This machine in the ledger.
 _THIS_MACHINE = KeeperMachine(name="local:this machine", places=None)
 
 

@@ -18,7 +18,7 @@ from nni_manager.platform_kit.shared_list import SharedList
 from nni_manager.platform_kit.web_account import Refused, Signature
 from nni_manager.platform_kit.web_jobs import ListingAccount
 
-#: Of every job's name; the list is asked for jobs with it.
+#: The beginning of every job's name; the list is asked for jobs with it.
 PREFIX = "nni_exp_"
 #: Seconds for which a list may be given to others who ask.
 _FRESH_S = 1.0
@@ -26,7 +26,7 @@ _FRESH_S = 1.0
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
 _YAML = {"Content-Type": "text/yaml"}
 
-#: In C, where there is one: jobs are many.
+#: The dumper of YAML, in C where there is one: jobs are many.
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 Entry = Mapping[str, Any]

@@ -17,7 +17,7 @@ from nni_manager.domain.job import JobSpec
 from nni_manager.platforms.openpai.states import USER_CODE
 from trial_runner import protocol
 
-#: In `extras`: whose job it is.
+#: The key in `extras` whose value says whose job it is.
 OURS = "nniManager"
 _ROLE = "taskrole"
 _IMAGE = "docker_image_0"

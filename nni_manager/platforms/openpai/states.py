@@ -35,7 +35,7 @@ _WAITS = {
     "AttemptCreationRequested": "it is being created",
     "AttemptPreparing": "it waits for machines that have room, or for its image",
 }
-#: In place of codes from 128 on, which OpenPAI takes for troubles of its own: it starts the job again after some.
+#: The exit code in place of those from 128 on, which OpenPAI takes for troubles of its own: after some it starts again.
 USER_CODE = 220
 _OUT_OF_MEMORY = ("UserContainerDockerOOMKilled", "ContainerTensorflowOOMKilled")
 _TABLE = StateTable("OpenPAI", STATES)

@@ -43,13 +43,13 @@ class Greeting:
 
     python: str
     host: str
-    #: Ours on it: of this manager and machine.
+    #: Our folder on it: of this manager and machine.
     folder: str
     home: str
-    #: Where `trial_runner` is, and what runs it.
+    #: The folder of `trial_runner`, and the Python that runs it.
     program: str
     interpreter: str
-    #: Of whoever logs in.
+    #: The environment of the user who logs in.
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int

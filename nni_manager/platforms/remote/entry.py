@@ -17,7 +17,7 @@ class Entry:
     credential: Credential = field(repr=False)
     python_path: str
     pre_command: str
-    #: It takes nothing new.
+    #: The machine takes no new jobs.
     is_drained: bool
     use_active_gpu: bool = False
     max_trial_number_per_gpu: int | None = None

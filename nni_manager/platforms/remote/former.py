@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _FILE = "machines.json"
 
-#: Of `machineList`, canonical.
+#: An entry of `machineList`, canonical.
 Section = Mapping[str, Any]
 
 

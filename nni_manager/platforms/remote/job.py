@@ -17,7 +17,7 @@ from nni_manager.platforms.remote.arrival import Greeting
 from nni_manager.platforms.remote.entry import Entry
 from trial_runner import protocol
 
-#: Of the session that logged in.
+#: Variables of the session that logged in, which trials do not get.
 _OF_THE_SESSION = frozenset(
     {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
 )

@@ -46,7 +46,7 @@ class Machine(KeeperConnection):
         self.fault: Fault | None = None
         #: What it said of itself last.
         self.greeting: Greeting | None = None
-        #: Its clock minus ours.
+        #: The machine's clock minus ours, in milliseconds.
         self.clock_offset_ms = 0
         #: Names of jobs that run there, all experiments' of this daemon.
         self.running: set[str] = set()

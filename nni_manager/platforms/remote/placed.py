@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _FILE = "machines.tsv"
-#: In place of a machine: nobody wants the job any more; and its keeper was told so.
+#: In place of a machine: nobody wants the job any more; and, with `_GONE`, its keeper was told so.
 _UNWANTED = "-"
 _GONE = "--"
 

@@ -46,7 +46,7 @@ class Site:
         self._shared = shared
         #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
         self.shared_folder = ""
-        #: Of this experiment there; entered while it can be logged in to.
+        #: The experiment's jobs there; entered while the machine can be logged in to.
         self.jobs = MachineJobs(host, placed, entry.address, self._on_up, self._on_down, self._explained)
         self._is_entered = False
         self._lease: Lease[Machine] | None = None
@@ -58,7 +58,7 @@ class Site:
         self.refusal: BadCredentials | None = None
         self._trouble = ""
         self._since_s = time.time()
-        #: Where its code is there; empty: not yet.
+        #: The path of the code there; empty: it is not there yet.
         self._archive = ""
         self._progress = ""
         #: Why it is left alone for a while, though it answers; empty: it is not. And how often that was in a row.

@@ -30,7 +30,7 @@ class Known:
     """A machine that is in the list, or was."""
 
     entry: Entry
-    #: It may have: every one of the list.
+    #: It may have jobs, as every machine of the list may.
     has_jobs: bool
 
 
@@ -46,7 +46,7 @@ class Sites:
         self._has_gpus = has_gpus
         self._shared = shared
         self._renewing: asyncio.Task[None] | None = None
-        #: Of the file of former machines.
+        #: One write at a time of the file of former machines.
         self._writing = asyncio.Lock()
         self._all: dict[str, Site] = {}
         #: Seconds for which machines are waited for when one can be used: trials go to all of them.

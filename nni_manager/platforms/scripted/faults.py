@@ -22,7 +22,7 @@ class Faults:
         self._jobs = jobs
         self._clock = clock
         self._begun_ms = 0
-        #: It wants to be left alone until then, milliseconds.
+        #: The time until which the cluster wants to be left alone, in milliseconds.
         self._alone_until_ms = 0
 
     async def enter(self) -> None:

@@ -16,7 +16,7 @@ from trial_runner.wire import foreign_files, removal
 log = logging.getLogger(__name__)
 
 _JOB_FILE = "job.json"
-#: Of it, that are read.
+#: Bytes of a job's file that are read at most.
 _MOST_BYTES = 4 * 1024 * 1024
 _CLUSTER_FILE = "cluster.json"
 
@@ -32,7 +32,7 @@ class Job:
     attempt_directory: str
     system_directory: str
     grace_s: float
-    #: Where it runs, of a service with machines.
+    #: The machine that it runs on, of a service with machines.
     machine: str = ""
     places: tuple[int, ...] = ()
     #: When somebody asked it to end.

@@ -14,7 +14,7 @@ from nni_manager.platform_kit.machines.line import KeeperMachine
 from nni_manager.platform_kit.machines.placement import Placement
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
-#: Of a job on a machine: its name.
+#: The variable that tells a job its machine's name.
 ENV_MACHINE = "NNI_MACHINE"
 _PREFIX = "scripted:"
 
