@@ -47,7 +47,7 @@ class Health:
 
 
 class Connection:
-    """What experiments share of one machine, account or cluster; to be inherited. `clock`: milliseconds since the
+    """What experiments share of a machine, account or cluster; to be inherited. `clock`: milliseconds since the
     epoch."""
 
     def __init__(self, key: str, clock: Clock = now_ms) -> None:
@@ -131,7 +131,7 @@ class Lease(Generic[C]):
         self._shared.forget(self)
 
     async def refused(self, error: BadCredentials) -> None:
-        """Goes on with another lease's credential when the far side has refused the one in use, or raises `error`
+        """Goes on with another lease's credential when the far side has refused that in use, or raises `error`
         again."""
         await self._shared.replace(error)
 

@@ -152,8 +152,8 @@ class Greet(Protocol):
         self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> Awaitable[None]:  # fmt: skip
-        """Passes a greeting on. `container`: its identity; `outboxes`: the bytes of each that it found when it started,
-        None: not told.
+        """Passes a greeting on. `container`: its identity; `outboxes`: bytes of each found at its start, None: not
+        told.
 
         The newest container counts: where it found less than is stored, offsets begin at 0 again. Raises
         VersionRefused, and AttemptDecided for a container after which another one has greeted.
@@ -211,8 +211,10 @@ class Platform(abc.ABC):
         self.capabilities = self.capabilities_for(settings)
 
     def renew(self, settings: Json) -> None:
-        """Takes the same settings with other secrets, for the next calls. An adapter that keeps something of them
-        overrides this."""
+        """Takes the same settings with other secrets, for the next calls.
+
+        An adapter that keeps something of the settings overrides this.
+        """
         self.settings = settings
 
     @classmethod
@@ -255,8 +257,7 @@ class Platform(abc.ABC):
         """Notes that so many trials wait for room at the service, 0: none any more. Called when the number changes."""
 
     async def plan(self, jobs: int) -> JobPlan | None:
-        """The places of so many jobs if they were submitted now; reserves nothing. None: the service decides, and does
-        not say.
+        """The places of so many jobs if they were submitted now, reserving nothing; None: the service does not say.
 
         Called while entered.
         """

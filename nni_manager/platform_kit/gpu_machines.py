@@ -51,8 +51,7 @@ def demand_of(
 
 
 def gpu_environment(gpu_number: int | None, reservation: Reservation | None) -> dict[str, str]:
-    """The variables that show a trial its GPUs. `gpu_number` None: none, which changes nothing; 0: they hide all
-    GPUs."""
+    """Variables that show a trial its GPUs. `gpu_number` None: none, which changes nothing; 0: those that hide all."""
     if gpu_number is None:
         return {}
     if gpu_number == 0 or reservation is None:
@@ -142,8 +141,7 @@ class MachinePark:
         return Found(jobs=self._machines[reservation.machine].jobs, reservation=reservation)
 
     async def _started_before(self, name: str) -> Found | None:
-        """The place of a job that a keeper has started before; None: none has. Raises PlatformUnavailable: nobody
-        can tell."""
+        """The place of a job that a keeper has started before; None: none has. Raises PlatformUnavailable."""
         unknown: list[PlatformUnavailable] = []
         for parked in self._machines.values():
             try:
@@ -168,8 +166,7 @@ class MachinePark:
 
     @contextmanager
     def held(self, found: Found, name: str) -> Iterator[None]:
-        """A context that gives the places back when what is done in it raises that the job was certainly not
-        started."""
+        """A context that gives the places back on an error that says that the job was certainly not started."""
         with self._placement.held(None if found.is_started else found.reservation, name):
             yield
 

@@ -59,8 +59,7 @@ class Reading:
 
     @classmethod
     def parse(cls, told: object) -> Reading:
-        """The reading that a keeper sent, the *reading* of the wire contract; anything else is from one that knows
-        of no GPUs."""
+        """The reading that a keeper sent, by the wire contract; anything else is from one that knows of no GPUs."""
         if not isinstance(told, Mapping):
             sentence = "its keeper is of an earlier version, and is replaced when its jobs have ended"
             return cls(cards=(), error=sentence)

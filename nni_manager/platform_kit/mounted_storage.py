@@ -120,8 +120,7 @@ class MountedStorage:
         )  # fmt: skip
 
     async def remove_shared(self) -> None:
-        """Removes the files that all attempts use; they are put there again when one needs them. Files that trials left
-        are their user's."""
+        """Removes the files that all attempts use, until one needs them again. What trials left is their user's."""
         async with self._putting:
             self._code.clear()
             await self._in_thread(self._remove_shared)

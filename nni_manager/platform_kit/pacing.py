@@ -29,8 +29,7 @@ class Pacing:
                 await asyncio.sleep(wait_s)
 
     async def turn_within(self, patience_s: float) -> bool:
-        """Waits for a turn for at most `patience_s` seconds; False, and nothing counted, when that would take
-        longer."""
+        """Waits for a turn for at most `patience_s` seconds; False, and nothing counted, when it would take longer."""
         try:
             async with asyncio.timeout(patience_s):
                 await self.turn()

@@ -64,8 +64,7 @@ def directory_environment(attempt: str, code: str) -> dict[str, str]:
 
 
 def with_stand_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the stand-in `nni` and the SDK's channel on the path, behind everything the user put
-    there."""
+    """The environment with the stand-in `nni` and the SDK's channel on the path, behind all that the user put there."""
     path = environment.get("PYTHONPATH")
     return {**environment, "PYTHONPATH": f"{path}:{STAND_IN}" if path else STAND_IN}
 

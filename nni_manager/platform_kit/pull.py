@@ -158,8 +158,7 @@ class Pull:
         attempt.trouble = repr(error)
 
     async def _read(self, attempt: _Attempt) -> tuple[int, bool]:
-        """Reads what is new of an attempt; answers the number of stretches of results taken, and whether anything
-        was new."""
+        """Reads what is new of an attempt; answers the stretches of results taken, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: it was written last
         if not await self._greet(attempt):
             if end is not None and not end.was_started:  # the command was never started: nothing else will come

@@ -98,8 +98,7 @@ def adapter_class(description: PlatformDescription) -> type[Any]:
 
 
 def _check_extra(description: PlatformDescription) -> None:
-    """Raises InvalidInput when packages of an extra are missing: adapters import some only in the middle of an
-    experiment."""
+    """Raises InvalidInput when an extra's packages are missing, as some are imported only in mid-experiment."""
     if missing := [name for name in _brought_by(description.extra) if not _is_installed(name)]:
         raise InvalidInput(
             f"platform '{description.name}' needs packages that are not installed where the manager runs"
@@ -172,8 +171,7 @@ def _describe(name: str, loader: _Loader) -> PlatformDescription:
 
 
 def _described(loaders: dict[str, _Loader]) -> Iterator[PlatformDescription]:
-    """The descriptions of all but broken plug-ins, which must not hide the others; asked for by name, they are
-    reported."""
+    """The descriptions of all but broken plug-ins, which must not hide the others; by name, they are reported."""
     for name, loader in loaders.items():
         try:
             yield _describe(name, loader)

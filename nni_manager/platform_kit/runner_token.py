@@ -20,8 +20,7 @@ class RunnerTokens:
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
-        """The tokens of a data directory. Its secret is made on first use, so that tokens outlive the daemon. Raises
-        OSError."""
+        """The tokens of a data directory, whose secret is made on first use and outlives the daemon. Raises OSError."""
         path = data_directory / "runner-secret"
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -73,8 +73,7 @@ class PlatformSection(Part):
         return False
 
     def faults(self, experiment: Json) -> Iterable[Remark]:
-        """Faults of the section beside the rest of the config, `experiment`: canonical, whole, other sections
-        perhaps wrong."""
+        """Faults of the section beside the config, `experiment`: canonical, whole, other sections perhaps wrong."""
         return ()
 
     def warnings(self, experiment: Json) -> Iterable[Remark]:

@@ -253,8 +253,7 @@ class SharedFolder:
         self._believed_until_s = float("-inf")
 
     async def _look(self) -> None:
-        """Asks whether the storage is mounted, in a process of its own, before a thread of ours touches what may
-        hang."""
+        """Asks whether the storage is mounted, in a process of its own, before a thread touches what may hang."""
         self._is_put = False
         (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
         self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S

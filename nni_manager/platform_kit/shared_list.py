@@ -1,5 +1,4 @@
-"""A list call shared by all jobs of an account: whoever asks at the same time, or a moment later, gets the same
-answer."""
+"""A list call shared by all jobs of an account: who asks at the same time, or soon after, gets the same answer."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ class SharedList(Generic[T]):
         self._answer: tuple[float, T] | None = None
 
     async def get(self, not_before_s: float = float("-inf")) -> T:
-        """The answer of a call made after `not_before_s`, by the loop's clock, such as the time when the last job was
-        accepted.
+        """The answer of a call made after `not_before_s`, by the loop's clock, e.g. when the last job was accepted.
 
         Raises what `fetch` does, to all who wait for it.
         """

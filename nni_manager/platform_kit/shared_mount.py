@@ -93,8 +93,7 @@ def answer_of(line: bytes) -> MountAnswer:
 
 
 async def ask_here(text: str) -> MountAnswer:
-    """The answer of this machine, asked in a process of its own: a server that is gone holds up whoever touches what
-    was mounted.
+    """The answer of this machine, asked in a process of its own: a server that is gone holds up whoever uses its mount.
 
     Raises PlatformUnavailable.
     """

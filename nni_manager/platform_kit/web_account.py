@@ -151,8 +151,7 @@ class WebAccount(Connection):
         return self._judged(response, pace)
 
     async def ask_json(self, method: str, path: str, **options: Any) -> Any:
-        """The answer to a request as `ask` makes it, of JSON. Anything else comes from somebody between:
-        PlatformUnavailable."""
+        """The answer to a request, as `ask`, in JSON. Anything else is from somebody between: PlatformUnavailable."""
         response = await self.ask(method, path, **options)
         try:
             return response.json()

@@ -55,8 +55,7 @@ A = TypeVar("A", bound=ListingAccount)
 
 
 class WebJobs(Platform, Generic[A]):
-    """An adapter of a service that is asked over HTTP again and again; to be inherited: what is abstract is the
-    adapter's to say."""
+    """An adapter of a service that is asked over HTTP again and again; to be inherited and completed."""
 
     capabilities = Capabilities(
         watches=False, reads_files=True, has_runner=True, is_read=True, ships_code=True, has_portal=True,

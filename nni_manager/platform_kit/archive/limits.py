@@ -21,8 +21,7 @@ MOST_LEVELS = 100
 
 
 def check(listing: Listing, directory: Path) -> None:
-    """Checks a listing against the limits. Raises InvalidInput that names the folder with the most of what is too
-    much."""
+    """Checks a listing. Raises InvalidInput that names the folder with the most of what is too much."""
     if listing.files > MOST_FILES:
         _refuse(listing, directory, f"{listing.files} files", f"{MOST_FILES} files", lambda folder: len(folder.entries))
     if listing.bytes > MOST_BYTES:

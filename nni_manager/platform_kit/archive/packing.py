@@ -1,5 +1,4 @@
-"""The packing of code: list, write a compressed tar file, list again; what stood still meanwhile gets the name of its
-content.
+"""The packing of code: list, write a compressed tar file, list again; what stood still gets the name of its content.
 
 Owners, times and permissions are evened out, but for the x bit. PAX headers carry long names and any bytes in them.
 """

@@ -49,7 +49,7 @@ class Listener(Protocol):
         """Called when the keeper was (re)connected: says which jobs to follow. Nothing comes before that."""
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
-        """Called with complete lines of one outbox; the awaitable ends when they are stored, and fails when they are
+        """Called with complete lines of one outbox; the awaitable ends when they are stored, fails when they are
         not."""
 
     def on_ended(self, job_name: str, job: Job) -> None:
@@ -63,8 +63,8 @@ class Watcher(Protocol):
     """A listener that has to know of the keeper itself and of all its jobs."""
 
     async def on_up(self) -> None:
-        """Called when the keeper was (re)connected, before any listener. Raises PlatformUnavailable: the keeper is
-        of no use."""
+        """Called when the keeper was (re)connected, before any listener. Raises PlatformUnavailable: it is of no
+        use."""
 
     def on_down(self, why: str) -> None:
         """Called when the keeper cannot be asked, and again when there is more to say about why."""

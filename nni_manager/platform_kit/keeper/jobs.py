@@ -60,8 +60,7 @@ class KeeperJobs:
     # Its life
 
     async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
-        """Begins to hear of the service's jobs. `machines`: those whose jobs are at this keeper and have places
-        there."""
+        """Begins to hear of the service's jobs. `machines`: those whose jobs are at this keeper and have places."""
         await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
 
     async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
@@ -76,8 +75,7 @@ class KeeperJobs:
             raise
 
     async def leave(self) -> None:
-        """Stops hearing of jobs, which run on. What is not stored by now, the keeper sends again to whoever enters
-        next."""
+        """Stops hearing of jobs, which run on. What is not stored by now, the keeper sends to whoever enters next."""
         if self._connection is not None:
             self._connection.keeper.leave(self.owner)
             await self._connection.read_again()
@@ -142,8 +140,7 @@ class KeeperJobs:
             await self.request("signal", name=name, grace_s=grace_s, **self._when_stopping)
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Ends what still runs of the jobs, and has the keeper forget them, if need be when the last process is
-        gone."""
+        """Ends what still runs of the jobs; the keeper forgets them, if need be when the last process is gone."""
         await self._forgotten_jobs.send_off([name for name in names if self._may_run(name)])
         await self.request("forget", names=list(names))
         for name in names:

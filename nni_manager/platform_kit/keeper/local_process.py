@@ -24,8 +24,7 @@ _START_TIMEOUT_S = 20.0
 
 
 class LocalKeeper:
-    """The keeper of this machine. `directory`: the keeper's own folder; `socket`: where it listens (at most 107
-    bytes)."""
+    """The keeper of this machine. `directory`: its own folder; `socket`: where it listens (at most 107 bytes)."""
 
     def __init__(self, directory: Path, socket: Path) -> None:
         self._directory = directory
@@ -97,8 +96,10 @@ class LocalKeeper:
         return []
 
     async def _join(self, make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport | None:
-        """A connection to the keeper at `path`; None when it is another directory's: one that had this name, and was
-        moved or deleted."""
+        """A connection to the keeper at `path`; None when it is another directory's.
+
+        That directory had this name, and was moved or deleted.
+        """
         ours = await asyncio.to_thread(lock_holder, self._lock)
         transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, path)
         if _peer(transport) == ours:
@@ -107,8 +108,7 @@ class LocalKeeper:
         return None
 
     async def _start(self) -> None:
-        """Starts a keeper in its own session and waits for its word. A keeper that finds another running ends
-        quietly."""
+        """Starts a keeper in its own session and waits for its word. One that finds another running ends quietly."""
         await asyncio.to_thread(self._directory.mkdir, mode=0o700, parents=True, exist_ok=True)
         if self._process is not None:
             self._process.poll()  # takes the dead one off the process table
@@ -168,8 +168,7 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
 
 
 def _note_end(task: asyncio.Task[None]) -> None:
-    """Logs the end of a keeper's task: it ends only by cancellation, and nobody waits for it before the daemon
-    stops."""
+    """Logs the end of a keeper's task, which only cancellation should end; nobody else waits for it."""
     if not task.cancelled():
         log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
 

@@ -88,8 +88,7 @@ class KeeperConnection(Connection):
             await self.read()
 
     async def read_again(self) -> None:
-        """Reads the list again when a user of the keeper has left: its jobs may still have places, and nobody asks
-        for their ends."""
+        """Reads the list again when a user has left: its jobs may have places, and nobody asks for their ends."""
         if self.keeper.is_connected and self.keeper.is_needed:
             with suppress(PlatformError):  # they are read on the next connection
                 await self.read()

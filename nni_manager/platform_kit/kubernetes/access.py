@@ -1,5 +1,4 @@
-"""The address of a cluster and our account there: by a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or a pod's
-own.
+"""The address of a cluster and our account there: of a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or of a pod.
 
 kubernetes-asyncio reads it, exec plug-ins included. It is heavy (a second), so it is imported when a connection is
 made, and not before.

@@ -67,8 +67,7 @@ class Client:
         self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON,
         limit_s: float = _ANSWER_S,
     ) -> Object:  # fmt: skip
-        """The object that a call of the API answers. Raises Refusal, and PlatformUnavailable when there is no
-        answer."""
+        """The object that a call of the API answers. Raises Refusal, and PlatformUnavailable without an answer."""
         data = await self.read(method, path, query=query, body=body, content_type=content_type, limit_s=limit_s)
         try:
             answer = json.loads(data)

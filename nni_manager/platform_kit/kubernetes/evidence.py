@@ -94,8 +94,7 @@ def _taken(status: Object) -> str:
 
 
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
-    """The end of the pod that explains a job's: the first that failed by itself, else one that the cluster brought
-    about."""
+    """The pod's end that explains a job's: the first that failed by itself, else one that the cluster brought about."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
     bad = [end for end in ends if end.exit_code or end.is_taken or end.reason == "Failed"]
     return min(bad, key=lambda end: (end.is_taken and not end.exit_code, end.ended_ms or 0), default=None)

@@ -65,8 +65,7 @@ async def _receive(socket: Any) -> bytes:
 
 
 def _check(status: bytes, stderr: str) -> None:
-    """Raises ExecFailed unless the status tells of success. Without a status the connection broke off:
-    PlatformUnavailable."""
+    """Raises ExecFailed unless the status tells of success, and PlatformUnavailable without one: it broke off."""
     try:
         told = json.loads(status)
     except ValueError:

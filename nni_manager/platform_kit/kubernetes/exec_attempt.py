@@ -83,8 +83,10 @@ class Attempt:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Waits for news of the pods, or until one is to be looked into again; news come in bursts, of which nothing
-        may follow."""
+        """Waits for news of the pods, or until one is to be looked into again.
+
+        News come in bursts, of which nothing may follow.
+        """
         read = [pod for pod in self._running() if self._is_read(pod)]
         if not read:
             self._wait_s = _SHORTEST_WAIT_S

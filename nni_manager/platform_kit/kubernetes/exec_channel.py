@@ -35,8 +35,7 @@ Record = Callable[[str], Awaitable[str]]
 
 
 class ExecChannel:
-    """The channel exec of one adapter. `sends_code`: it is not in the image; `on_chosen`: hears what pods have
-    chosen."""
+    """The channel exec of one adapter. `sends_code`: the image lacks it; `on_chosen`: hears what pods have chosen."""
 
     def __init__(
         self, host: Host, execute: Execute, record: Record, on_chosen: Callable[[str], None], *, sends_code: bool

@@ -50,8 +50,7 @@ class Following:
         return self._memories.get(name)
 
     def follow(self, memory: JobMemory) -> JobMemory:
-        """Begins to follow a job; idempotent. `memory.object`: what the server answered when it was created, if it
-        was."""
+        """Begins to follow a job; idempotent. `memory.object`: what the server answered if it was just created."""
         known = self._memories.get(memory.name)
         if known is not None and known.uid in ("", memory.uid):
             return known
@@ -135,8 +134,7 @@ class Following:
         self._tell(memory)
 
     def _put_event(self, event: Object) -> JobMemory | None:
-        """Puts an event to the job that it is about; operators call pods after their job. None: it is about none of
-        ours."""
+        """Puts an event to its job, or to the job after which its pod is called; None: it is about none of ours."""
         about = _about(event)
         memory = self._memories.get(about)
         while memory is None and "-" in about:

@@ -42,8 +42,7 @@ class Listener(Protocol):
         """Called when an object is new or has changed."""
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        """Called when an object is gone. `was_seen`: the server said that it was deleted; else it is merely not
-        there any more."""
+        """Called when an object is gone. `was_seen`: the server said that it was deleted; else it is merely missing."""
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
         """Called when everything was listed, by a call that began at that time of the loop."""

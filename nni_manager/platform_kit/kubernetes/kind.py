@@ -30,8 +30,8 @@ class Kind:
     operator: str
 
     async def find(self, cluster: Cluster) -> Resource | None:
-        """The kind in the wanted version where that is served, else in the cluster's preferred one; None: it has
-        none. Raises Refusal."""
+        """The kind, in the wanted version if served, else in the cluster's preferred one; None: none. Raises
+        Refusal."""
         try:
             group = await cluster.call("GET", f"/apis/{self.group}")
         except Refusal as refusal:

@@ -203,8 +203,7 @@ class KubernetesPlatform(Platform):
         return handle
 
     async def _on_error(self, error: Exception) -> None:
-        """Goes on with another lease's credential where this one's is refused. Raises BadCredentials where there is
-        none."""
+        """Goes on with another lease's credential where this one's is refused. Raises BadCredentials without one."""
         if isinstance(error, BadCredentials) and self._lease is not None:
             await self._lease.refused(error)
 

@@ -85,8 +85,8 @@ def storage_folder(spec: JobSpec) -> str:
 def pod_template(
     spec: JobSpec, role: Role, settings: PodSettings, labels: Mapping[str, str], secret: str, *, is_alone: bool = False
 ) -> Object:
-    """The pod template of a role. `secret`: name of the Secret with the runner's token; `is_alone`: the job has no
-    other pod."""
+    """The pod template of a role. `secret`: the Secret with the runner's token; `is_alone`: the job has no other
+    pod."""
     container: Object = {
         "name": role.container,
         "image": role.image,
@@ -170,8 +170,7 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
 
 
 def _literal(value: str) -> str:
-    """A value that Kubernetes leaves as it is: it puts other variables in for ``$(NAME)``, and a command may well
-    have that."""
+    """A value as Kubernetes leaves it: it puts other variables in for ``$(NAME)``, which a command may well have."""
     return _REFERENCE.sub(r"$\g<0>", value)
 
 
@@ -181,8 +180,10 @@ def _resources(role: Role, gpu_resource: str) -> Object:
 
 
 def merged(template: Object, own: Object, container: str) -> Object:
-    """A template with `own` merged over it, as a strategic merge: what has a name is merged by it, and a container
-    without one is ours."""
+    """A template with `own` merged over it, as a strategic merge.
+
+    What has a name is merged by it, and a container without one is ours.
+    """
     containers = (own.get("spec") or {}).get("containers") or ()
     named = [{"name": container, **one} for one in containers]
     own = {**own, "spec": {**own.get("spec", {}), "containers": named}} if containers else own

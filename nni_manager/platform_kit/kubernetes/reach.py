@@ -63,8 +63,7 @@ async def may_exec(cluster: Cluster) -> bool:
 
 
 def _address_towards(host: str) -> str:
-    """This machine's address on the way to the cluster's API; empty for one that is of no use to pods. Sends
-    nothing."""
+    """This machine's address on the way to the cluster's API; empty where it is of no use to pods. Sends nothing."""
     parts = urlsplit(host)
     try:
         family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)[0]

@@ -1,4 +1,4 @@
-"""The ways by which results come where runners do not post them: out of storage that is mounted here, too, or out of
+"""The ways by which results come where runners do not post them: out of storage that is mounted here, or out of
 pods."""
 
 from __future__ import annotations

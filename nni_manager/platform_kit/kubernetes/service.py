@@ -103,8 +103,7 @@ class Service:
                 ) from None
 
     async def put(self, resource: Resource, body: Object) -> str:
-        """Creates an object, and answers its name. The name says what is in it: an object that is there is the right
-        one."""
+        """Creates an object, and answers its name, which says what is in it: one that is there is the right one."""
         try:
             await self._cluster.create(resource, body)
         except Refusal as refusal:

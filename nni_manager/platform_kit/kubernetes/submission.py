@@ -43,8 +43,7 @@ async def find_own(
 async def create(
     cluster: Cluster, resource: Resource, whole: Object, spec: JobSpec, service: Service
 ) -> tuple[Object, bool]:
-    """Creates a job's object, and answers it and whether it is new. Raises Refusal, SubmitRejected,
-    PlatformUnavailable."""
+    """Creates a job's object; answers it and whether it is new. Raises Refusal, SubmitRejected, PlatformUnavailable."""
     meta = whole["metadata"]
     await service.put_job(spec, meta["name"], meta["labels"])
     try:

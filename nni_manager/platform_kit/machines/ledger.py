@@ -163,8 +163,7 @@ class MachineLedger:
         return reservation
 
     def release(self, job_name: str) -> bool:
-        """Gives back the places of a job that has no process left, or was certainly not started; answers whether it
-        had any."""
+        """Gives back a job's places: no process is left, or it certainly did not start; answers whether it had any."""
         entry = self._entries.pop(job_name, None)
         return entry is not None and bool(entry.reservation.places)
 
@@ -225,8 +224,7 @@ class MachineLedger:
         return card.memory_bytes - card.foreign_bytes - ours
 
     def _slots(self, place: int, demand: Demand, users: Sequence[User]) -> int:
-        """The number of further jobs that may have a place: its limit is the least of those of its users and of who
-        asks."""
+        """The number of further jobs that may have a place: the least limit of its users and of who asks decides."""
         by_number = min([demand.share, *(user.share for user in users)]) - len(users)
         if not demand.memory_bytes:
             return by_number

@@ -134,8 +134,8 @@ class Line:
         self._waiting: dict[str, _Waiting] = {}
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
-        """Notes that `owner` has so many jobs that wait for room on these machines, 0: none. `wake`: called when
-        there is some."""
+        """Notes that `owner` has so many jobs that wait for room on machines, 0: none. `wake`: called when there is
+        some."""
         if jobs <= 0:
             if self._waiting.pop(owner, None) is not None:
                 self.offer()

@@ -1,5 +1,4 @@
-"""One training service's share of the daemon's machines: what its jobs need, the machines where they may have it,
-and when."""
+"""One training service's share of the daemon's machines: what its jobs need, and where and when they may have it."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ class Placement:
 
     @contextmanager
     def held(self, reservation: Reservation | None, job_name: str) -> Iterator[None]:
-        """A context that gives the places back when what is done in it raises that the job was certainly not
-        started."""
+        """A context that gives the places back on an error that says that the job was certainly not started."""
         try:
             yield
         except (SubmitRejected, PlatformUnavailable) as error:

@@ -44,8 +44,7 @@ class LaggingStorage:
         self._is_settled = True
 
     def is_late(self, path: Any, folder: int | None = None) -> bool:
-        """Whether a path is late. `path`: as functions of `os` take it, relative to the opened `folder` if there is
-        one."""
+        """Whether a path is late. `path`: as functions of `os` take it, relative to the opened `folder`, if any."""
         if self._is_settled:
             return False
         if isinstance(path, int):

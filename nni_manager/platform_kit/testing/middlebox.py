@@ -121,8 +121,7 @@ class Middlebox:
         await asyncio.sleep(0)  # in which the connections are closed
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries one connection of a runner, its requests one after the other, until either side or a fault ends
-        it."""
+        """Carries a runner's connection, its requests one after the other, until either side or a fault ends it."""
         writers = [writer]
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             there, back = await asyncio.open_connection("127.0.0.1", self._port, limit=_MOST_BYTES)

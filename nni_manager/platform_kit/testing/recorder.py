@@ -118,8 +118,10 @@ class Recorder:
         self, job_name: str, runner_version: str | None, channel: str, *, container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """Takes a greeting as the store does: the newest container counts, and offsets of which it found less begin
-        at 0 again."""
+        """Takes a greeting as the store does: the newest container counts.
+
+        Offsets begin at 0 again where it found less than is stored.
+        """
         known = self.containers.setdefault(job_name, [])
         if container and container in known[:-1]:
             raise AttemptDecided("a newer container has greeted")

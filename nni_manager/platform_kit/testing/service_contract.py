@@ -139,8 +139,7 @@ class ServiceContract:
             await finish(world, platform, [handle])
 
     async def test_questions_without_an_answer_cost_nothing(self, world: World) -> None:
-        """Item 22: questions without an answer cost nothing: the scheduler gives up what takes too long, and asks
-        again."""
+        """Item 22: questions without an answer cost nothing: the scheduler gives up in time, and asks again."""
         needs(world, Feature.HANG)
         async with world.make() as platform:
             handle, over = await running(world, platform, "a"), await running(world, platform, "b")
@@ -325,8 +324,7 @@ def _questions(
 
 
 async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
-    """The answer to a question, if it comes soon; None: it was given up, or refused as unavailable. Some answer from
-    memory."""
+    """The answer to a question, if it comes soon, as from memory; None: given up, or refused as unavailable."""
     with suppress(TimeoutError, PlatformUnavailable):
         async with asyncio.timeout(_GIVEN_UP_S):
             return await ask()

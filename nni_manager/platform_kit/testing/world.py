@@ -117,14 +117,12 @@ class World(abc.ABC):
         """Has the running job end by itself."""
 
     async def vanish(self, handle: JobHandle) -> None:
-        """Removes the job, and every trace of it, behind our back, as somebody else would. Unless Feature.VANISH is
-        absent."""
+        """Removes the job, and every trace of it, as somebody else would. Unless Feature.VANISH is absent."""
         raise NotImplementedError
 
     @abc.abstractmethod
     async def count(self, job_name: str) -> int:
-        """The number of jobs of this name that the platform has started or will start; 0 for one that it has never
-        heard of.
+        """The number of jobs of this name that the platform has started or will start; 0 for one never heard of.
 
         Those of others (`plant`) do not count.
         """
@@ -234,8 +232,7 @@ class World(abc.ABC):
         raise NotImplementedError
 
     async def start_hanging(self) -> None:
-        """Makes the platform hang: it takes connections and questions, and answers none. Unless Feature.HANG is
-        absent."""
+        """Makes the platform take connections and questions, and answer none. Unless Feature.HANG is absent."""
         raise NotImplementedError
 
     async def end_hanging(self) -> None:

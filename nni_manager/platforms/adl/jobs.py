@@ -58,8 +58,7 @@ def job(spec: JobSpec, settings: Json, pods: PodSettings, labels: Mapping[str, s
 
 
 def _volumes(template: Object, settings: Json, name: str) -> Object:
-    """What the pod template gets besides: the volume of checkpoints, which outlive a pod, and what else the section
-    mounts."""
+    """What the pod template gets besides: volumes for checkpoints, which outlive a pod, and what the section mounts."""
     container = template["spec"]["containers"][0]
     volumes, mounts = list(template["spec"]["volumes"]), list(container["volumeMounts"])
     source: Object = {"emptyDir": {}}

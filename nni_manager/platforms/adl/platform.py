@@ -20,8 +20,10 @@ from nni_manager.platforms.adl import jobs
 
 
 class AdlPlatform(KubernetesPlatform):
-    """The adapter of `adl`: one AdaptDLJob for every attempt. Adaptive ones are started again by their scheduler,
-    from checkpoints."""
+    """The adapter of `adl`: one AdaptDLJob for every attempt.
+
+    Adaptive ones are started again by their scheduler, from checkpoints.
+    """
 
     name = "adl"
 

@@ -70,8 +70,10 @@ def variables(spec: JobSpec) -> str:
 
 
 def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, folder: str) -> Json:
-    """The body that creates a job: the same every time, as a job cannot be changed. `code`: the asset; `folder`: the
-    blobs' prefix."""
+    """The body that creates a job: the same every time, as a job cannot be changed.
+
+    `code`: the asset; `folder`: the blobs' prefix.
+    """
     token = spec.runner_environment.get(protocol.ENV_TOKEN)
     secrets: Mapping[str, str] = {protocol.ENV_TOKEN: token} if token else {}
     properties: dict[str, Any] = {

@@ -106,7 +106,7 @@ class AmlPlatform(Platform):
         return self
 
     async def _connect(self) -> None:
-        """Opens the workspace's storage at the address that the workspace tells. Raises PlatformUnavailable,
+        """Opens the workspace's storage, whose address the workspace tells. Raises PlatformUnavailable,
         BadCredentials."""
         store = await self._lease.call(lambda account: account.get("datastores/workspaceblobstore"))
         told = (store or {}).get("properties") or {}
@@ -154,8 +154,10 @@ class AmlPlatform(Platform):
         raise SubmitRejected(f"the workspace has other jobs called {' and '.join(jobs.names(spec))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
-        """The job of that name, put there or found, whosever it is: the same body twice is the same job, another one
-        is refused."""
+        """The job of that name, whosever it is, put there or found: the same body twice is the same job.
+
+        Another body is refused.
+        """
         try:
             return await self._lease.call(lambda account: account.put(f"jobs/{name}", body))
         except Refused:
@@ -233,8 +235,10 @@ class AmlPlatform(Platform):
         await self._cancel([_name(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Cancels jobs that still run and forgets all. They stay in the studio, and outputs on the storage: they are
-        their user's."""
+        """Cancels jobs that still run and forgets all.
+
+        They stay in the studio, and outputs on the storage: they are their user's.
+        """
         going: list[str] = []
         for handle in handles:
             has_ended = (self._folder(handle.job_name) / protocol.EXIT_FILE).exists()

@@ -21,8 +21,10 @@ class Tokens(Protocol):
 
 
 class AzureTokens:
-    """Tokens by azure-identity, which is imported on first use. `authority`: host of a sovereign cloud's Entra;
-    empty: the public one."""
+    """Tokens by azure-identity, which is imported on first use.
+
+    `authority`: host of a sovereign cloud's Entra; empty: the public one.
+    """
 
     def __init__(self, authority: str) -> None:
         self._authority = authority

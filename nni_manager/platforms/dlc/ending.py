@@ -59,8 +59,8 @@ class Ending:
         self._left.clear()
 
     async def stop(self, ids: Iterable[str]) -> None:
-        """Stops jobs. Quiet for those that have ended or are not there. Raises PlatformUnavailable when some could
-        not be told."""
+        """Stops jobs. Quiet for those that have ended or are not there. Raises PlatformUnavailable when some are not
+        told."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
         results = await asyncio.gather(*(self._stop(id) for id in due), return_exceptions=True)

@@ -246,8 +246,10 @@ class DlcPlatform(Platform):
         await self._ending.stop([_id(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Forgets jobs, and stops those that still run. Their page in the console stays, and what they wrote: it is
-        their user's."""
+        """Forgets jobs, and stops those that still run.
+
+        Their page in the console stays, and what they wrote: it is their user's.
+        """
         for handle in handles:
             self._pull.forget(handle.job_name)
             self._unlisted.forget(handle.job_name)

@@ -1,5 +1,4 @@
-"""The preflight of `dlc`: whether jobs could run, with the NAS on this machine, the access key, the workspace, the
-instance type."""
+"""The preflight of `dlc`: whether the NAS here, the access key, the workspace and the instance type let jobs run."""
 
 from __future__ import annotations
 

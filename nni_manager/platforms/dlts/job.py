@@ -17,8 +17,10 @@ _NONCE = 8
 
 
 def job_id(experiment_id: str, job_name: str, nonce: str) -> str:
-    """The id of a job, chosen by us, and unique: a job of this id is ours. DNS-safe, and no longer than the database
-    has room for."""
+    """The id of a job, chosen by us and unique: a job of this id is ours.
+
+    DNS-safe, and no longer than the database has room for.
+    """
     attempt = attempt_directory_of(job_name)
     found = f"{_prefix(experiment_id)}{attempt}{_suffix(nonce)}"
     return found if len(found) <= _MOST and _SAFE.fullmatch(found) else _hashed(experiment_id, attempt, nonce)

@@ -25,8 +25,10 @@ from nni_manager.platforms.frameworkcontroller.config import legal_role_name
 
 
 class FrameworkcontrollerPlatform(KubernetesPlatform):
-    """The adapter of `frameworkcontroller`: one Framework for every attempt. A completed one has lost its pods: it
-    says itself how it ended."""
+    """The adapter of `frameworkcontroller`: one Framework for every attempt.
+
+    A completed one has lost its pods: it says itself how it ended.
+    """
 
     name = "frameworkcontroller"
 
@@ -54,8 +56,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform):
         return template
 
     async def look_further(self, cluster: Cluster) -> AsyncIterator[PreflightFinding]:
-        """A finding where the service account may not get Frameworks: tasks wait for each other by asking for
-        theirs."""
+        """A finding where the service account may not get Frameworks: tasks ask for theirs to wait for each other."""
         told: Sequence[Mapping[str, Any]] = self.settings.get("taskRoles") or ()  # type: ignore[assignment]
         resource = await self.job_kind().find(cluster)
         if self._template is not None or resource is None or sum(int(one["taskNumber"]) for one in told) == 1:

@@ -142,8 +142,7 @@ class OpenpaiAccount(ListingAccount):
         return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
-        """The configuration of a job as it was submitted; None where there is no such job, or nobody knows what was
-        submitted."""
+        """The configuration of a job as it was submitted; None where there is no such job, or nobody knows it."""
         try:
             answer = await self.ask("GET", f"{self._job(name)}/config")
         except Refused as error:

@@ -13,8 +13,10 @@ from nni_manager.domain.experiment import Json
 
 
 class UserJob:
-    """The user's own job. `copy`: of the file, made when it is first used, so that all trials run the same; None:
-    only for reading."""
+    """The user's own job.
+
+    `copy`: of the file, made when it is first used, so that all trials run the same; None: only for reading.
+    """
 
     def __init__(self, settings: Json, copy: Path | None) -> None:
         self._inline = settings.get("openpaiConfig")

@@ -192,14 +192,12 @@ class OpenpaiPlatform(WebJobs[OpenpaiAccount]):
                 await self._made_storage().remove_shared()
 
     def _made_storage(self) -> MountedStorage:
-        """The storage on which jobs and we meet. Its place in containers is the section's, else that of the user's
-        job as kept."""
+        """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
         there = jobs.mount_point(self.settings, self._user_job.kept or _read(self._user_job))
         return MountedStorage(Path(str(self.settings["localStorageMountPoint"])), there, self.host.experiment_id)
 
     async def _called(self, job_name: str) -> list[str]:
-        """The names of the jobs that were submitted for this one. Where one has the other name, the first was
-        somebody else's."""
+        """The names of the jobs submitted for this one. Where one has the other name, the first was somebody else's."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
         others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
         return [name for name in others or [job_name] if self._is_ours(await self._config(name))]

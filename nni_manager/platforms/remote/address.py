@@ -1,5 +1,4 @@
-"""The address of a machine and the login to it, from its entry in `machineList`. The first is no secret, the second
-is."""
+"""The address of a machine, which is no secret, and the login to it, which is, from its entry in `machineList`."""
 
 from __future__ import annotations
 

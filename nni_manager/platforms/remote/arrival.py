@@ -133,8 +133,10 @@ async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Chann
 
 
 def _command(python_path: str, mark: str) -> str:
-    """The command that finds a Python and starts it. `python_path`: of characters that mean nothing to any shell,
-    which the config sees to."""
+    """The command that finds a Python and starts it.
+
+    `python_path`: of characters that mean nothing to any shell, which the config sees to.
+    """
     own = python_path.replace("~/", "$HOME/", 1) if python_path.startswith("~/") else python_path
     places = f'"{own}/python3" "{own}/python" "{own}" ' if own else ""
     script = (

@@ -55,8 +55,8 @@ async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClient
 async def _jump(
     hop: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
 ) -> asyncssh.SSHClientConnection:
-    """A connection to a jump host. It is the user's own: their keys and `known_hosts`, and the key of the machine,
-    never its password."""
+    """A connection to a jump host, by the user's own keys and `known_hosts`, and the machine's key, never its
+    password."""
     user, _, place = hop.rpartition("@")
     host, _, port = place.partition(":") if place.count(":") == 1 else (place, "", "")
     try:
@@ -165,8 +165,7 @@ class _HostKeys:
         return Fault(subject="host key", sentence=sentence, fix=fix, is_wrong=True, is_refusal=True)
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
-        """Writes a key into `known_hosts`, as `ssh` does; answers whether that worked. A known host is not asked
-        about again."""
+        """Writes a key into `known_hosts`, as `ssh` does, so that nobody asks again; answers whether that worked."""
         text = key.export_public_key().decode().split()[:2]
         folder = os.path.expanduser("~/.ssh")
         try:

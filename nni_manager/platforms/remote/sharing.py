@@ -30,7 +30,7 @@ async def ask(entry: Entry, text: str) -> MountAnswer:
 
 
 async def use(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
-    """Makes sure that the storage is mounted on a machine and shows the mark; answers where, absolute. Raises
+    """Makes sure that a machine has mounted the storage and shows the mark; answers where, absolute. Raises
     PlatformError."""
     answer = await _asked(entry, shared.program_elsewhere("use", mark))
     answer.require(REMOTE_FIELD)
@@ -38,8 +38,7 @@ async def use(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
 
 
 async def leave(entry: Entry, shared: SharedFolder) -> str:
-    """Unmounts the storage that we have mounted on a machine for the experiment; answers why that failed, empty: it did
-    not.
+    """Unmounts the storage that we have mounted on a machine for the experiment; answers why not, empty: it did.
 
     Raises PlatformError.
     """

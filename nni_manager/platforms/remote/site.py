@@ -30,8 +30,10 @@ _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
 
 class Site:
-    """A machine as one experiment uses it, between `start` and `stop`. `first`: set when it takes jobs, or it is
-    known why not."""
+    """A machine as one experiment uses it, between `start` and `stop`.
+
+    `first`: set when it takes jobs, or it is known why not.
+    """
 
     def __init__(
         self, entry: Entry, host: Host, placed: Placed, changed: Callable[[], None], *, has_gpus: bool,

@@ -1,5 +1,4 @@
-"""The machines of one service: those of its list, and others that were in it and have jobs, which they keep until
-these end."""
+"""The machines of one service: those of its list, and former ones, which keep their jobs until these end."""
 
 from __future__ import annotations
 

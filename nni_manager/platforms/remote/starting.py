@@ -45,8 +45,7 @@ class Starting:
         return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
 
     async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
-        """Starts a job, passing over machines that start nothing now, such as one whose disk is full, while there is
-        another."""
+        """Starts a job, passing over machines that start nothing now, as with a full disk, while there is another."""
         for _ in range(len(self._sites)):
             try:
                 return await start()

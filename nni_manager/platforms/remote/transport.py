@@ -74,7 +74,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         await self._news.wait()
 
     def hand_over(self, protocol: asyncio.Protocol, connection: asyncssh.SSHClientConnection) -> ChannelTransport:
-        """A transport for a protocol, to which goes what comes from now on. Raises EOFError where the channel has
+        """A transport for a protocol, which gets what comes from now on. Raises EOFError where the channel has
         ended."""
         if self.end is not None:
             raise EOFError(self.end)

@@ -9,8 +9,7 @@ from nni_manager.platform_kit.contract import Host
 
 
 class Events:
-    """The events of jobs. `is_doubled`: every event comes twice, and after a change the state before it is told once
-    more."""
+    """The events of jobs. `is_doubled`: each comes twice, and after a change the state before it is told once more."""
 
     def __init__(self, host: Host, *, is_doubled: bool) -> None:
         self._host = host

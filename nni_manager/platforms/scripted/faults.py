@@ -82,8 +82,10 @@ class Faults:
             await asyncio.sleep(_FOR_EVER_S if span.for_ is None else span.after + span.for_ - since_s)
 
     def _leave_alone(self, since_s: float) -> None:
-        """Answers one question, and then refuses any for a while, where the script says so. Raises
-        PlatformUnavailable."""
+        """Refuses questions for a while after each that was answered, where the script says so.
+
+        Raises PlatformUnavailable.
+        """
         span, now_ms = self.config.retry_after, self._clock()
         if span is None or _until(span, since_s) is None:
             return

@@ -85,7 +85,7 @@ class Jobs:
         return {job.name: job for job in found if job is not None}
 
     async def remove(self, name: str) -> None:
-        """Removes a job: its file at once, so that it is never found again, then all the rest. Quiet for one that is
+        """Removes a job: its file first, so that it is never found again, then all the rest. Quiet for one that is
         gone."""
         await asyncio.to_thread(self._remove, name)
 

@@ -156,8 +156,7 @@ class ScriptedPlatform(Platform):
     # Verbs
 
     async def _ask(self, verb: str) -> None:
-        """Waits for the account's turn and meets the script's faults: called before everything that the cluster is
-        asked.
+        """Waits for the account's turn and meets the script's faults; called before all that the cluster is asked.
 
         Raises PlatformUnavailable or BadCredentials.
         """

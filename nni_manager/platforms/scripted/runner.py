@@ -37,8 +37,10 @@ def is_read(config: ScriptedConfig) -> bool:
 
 
 def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_storage: Path) -> Path:
-    """The folder that the runner works in, as it sees it itself. `folder`: the job's; `own_storage`: where the
-    config names none."""
+    """The folder that the runner works in, as it sees it itself.
+
+    `folder`: the job's; `own_storage`: where the config names none.
+    """
     attempt = Path(spec.attempt_directory).name
     if is_read(config):
         return Path(config.storage or own_storage) / spec.experiment_id / attempt
@@ -81,8 +83,7 @@ def inherited(spec: JobSpec) -> dict[str, str]:
 
 
 def process_command(archive: Path, rule: Rule, directory: Path) -> str:
-    """The command of a job's process, shell text; it waits by itself, so that a job starts in time whether or not we
-    are there.
+    """The command of a job's process, shell text; it waits by itself, so that a job starts in time while we are away.
 
     The first of several replicas reports, and its end is the job's, after all others have ended.
     """
@@ -153,8 +154,7 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
 
 
 def take_back(folder: Path) -> bool:
-    """Takes the files of a container back; answers whether nobody had started it, and nobody will. Blocks. Raises
-    OSError."""
+    """Takes a container's files back; answers whether nobody had started it, nor will. Blocks. Raises OSError."""
     try:
         (folder / START_FILE).rename(folder / STOPPED_FILE)
     except FileNotFoundError:
