@@ -285,8 +285,8 @@ class Platform(abc.ABC):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Removes what the platform keeps of jobs whose attempt is decided; quiet for unknown ones.
 
-        One may still run: its runner's word decided, or it was called lost. It is ended then, and its end is nobody's
-        concern any more.
+        A job may still run: its runner's word decided, or it was called lost. It is ended then, and nobody asks for its
+        end any more.
         """
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:

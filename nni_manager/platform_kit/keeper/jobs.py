@@ -31,8 +31,8 @@ class KeeperJobs:
     """The jobs of one training service at a keeper, and its `Listener`. Entered with `enter`, left with `leave`;
     methods raise PlatformUnavailable.
 
-    `has_results`: jobs write them where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
-    a keeper that does not answer for so long when a job is to be stopped is away.
+    `has_results`: jobs write results where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
+    seconds in which the keeper must answer when a job is to be stopped; it is away otherwise.
     """
 
     def __init__(

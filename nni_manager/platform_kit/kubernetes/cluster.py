@@ -1,4 +1,4 @@
-"""One namespace of one cluster, for the whole daemon: a client, and one informer for each kind of object."""
+"""A namespace of a cluster, for the whole daemon: a client, and one informer for each kind of object."""
 
 from __future__ import annotations
 

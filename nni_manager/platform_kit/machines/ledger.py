@@ -210,8 +210,8 @@ class MachineLedger:
     def foreign_on(self, card: Card, users: Sequence[User]) -> bool:
         """Whether a process that is none of ours is on a card.
 
-        One that cannot be seen is ours where we have a job: in a container the driver tells the numbers of the machine
-        around it.
+        A process that cannot be seen is ours where we have a job: in a container the driver tells the process ids of
+        the machine around it.
         """
         return any(process.user or not users for process in card.foreign)
 

@@ -141,7 +141,7 @@ async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
 async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> object:
     """Calls again until the platform is unavailable: an outage may be noticed a moment later.
 
-    One that is told for each job, as of a machine among others, will do. Answers the error or the reports.
+    Reports in which all jobs are unreachable, as of a machine among others, will do. Answers the error or the reports.
     """
     async with asyncio.timeout(world.patience_s):
         while True:

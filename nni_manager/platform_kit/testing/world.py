@@ -161,7 +161,7 @@ class World(abc.ABC):
     async def hold_back(self, handle: JobHandle, number: int) -> str:
         """Has the platform say why the accepted job does not run yet: something else for each `number`, 0 and 1.
 
-        Answers words of it that the user is to read. Unless Feature.WAIT_REASONS is absent.
+        Answers those of its words that the user is to read. Unless Feature.WAIT_REASONS is absent.
         """
         raise NotImplementedError
 

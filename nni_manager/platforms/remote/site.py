@@ -166,7 +166,7 @@ class Site:
     def is_out_of_use(self) -> bool:
         """Whether the machine cannot be reached, or starts nothing for a while.
 
-        False while its code is on the way, and for one that is drained.
+        False where merely its code is on the way, or nobody wants it to start anything.
         """
         return self.first.is_set() and (not self.is_up or bool(self._aside))
 
